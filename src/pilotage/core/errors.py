@@ -1,0 +1,107 @@
+"""The one error tree.
+
+    PilotageError
+    ├── InvalidInput         what was given is wrong: the field, the line, what would be right
+    │   ├── TooLarge         a limit of size or count is exceeded
+    │   └── IncompatibleVersion  a pilot or client of another protocol
+    ├── NotAuthenticated     no token, an expired one, one of another server
+    ├── Forbidden            the identity is known and may not do this
+    ├── NotFound             no such job, pilot, queue (also said of what one may not see)
+    ├── Conflict             the state does not allow it (a move outside the table, a second server)
+    │   ├── IllegalMove
+    │   └── Superseded       a message of an old epoch or of another incarnation
+    ├── Overloaded           come again later: a bounded queue is full, the disk nearly so
+    └── Unreachable          the server or a batch system does not answer
+
+Lower floors raise these; routes alone know HTTP, the command line alone knows exit codes.
+`message` says what is wrong, `hint` what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class PilotageError(Exception):
+    """Base of all errors meant for a person. `code` is stable and machine-readable."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidInput(PilotageError):
+    """What was given cannot be taken. `line` and `column` count from 1."""
+
+    code = "invalid-input"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.line = line
+        self.column = column
+        self.field = field
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.line is None:
+            return text
+        place = f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
+        return f"{place}: {text}"
+
+
+class TooLarge(InvalidInput):
+    code = "too-large"
+
+
+class IncompatibleVersion(InvalidInput):
+    code = "incompatible-version"
+
+
+class NotAuthenticated(PilotageError):
+    code = "not-authenticated"
+
+
+class Forbidden(PilotageError):
+    code = "forbidden"
+
+
+class NotFound(PilotageError):
+    code = "not-found"
+
+
+class Conflict(PilotageError):
+    code = "conflict"
+
+
+class IllegalMove(Conflict):
+    code = "illegal-move"
+
+
+class Superseded(Conflict):
+    code = "superseded"
+
+
+class Overloaded(PilotageError):
+    """The caller may try again after `retry_after` seconds; nothing was changed."""
+
+    code = "overloaded"
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class Unreachable(PilotageError):
+    code = "unreachable"

@@ -1,0 +1,159 @@
+"""The life of a job, as a table.
+
+The sixteen states are DIRAC's (JobStatus of 9.1) and every move it allows is allowed here. Moves that only
+Pilotage has follow from the hand-over: an offer that was lost goes back to Waiting, a lease that runs out ends
+in Rescheduled, and a late result is applied in any state that is not final, as long as no newer attempt exists.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pilotage.core.state_table import Row, StateTable
+
+
+class JobState(StrEnum):
+    SUBMITTING = "Submitting"
+    RECEIVED = "Received"
+    CHECKING = "Checking"
+    SCOUTING = "Scouting"
+    STAGING = "Staging"
+    WAITING = "Waiting"
+    MATCHED = "Matched"
+    RESCHEDULED = "Rescheduled"
+    RUNNING = "Running"
+    STALLED = "Stalled"
+    COMPLETING = "Completing"
+    COMPLETED = "Completed"
+    DONE = "Done"
+    FAILED = "Failed"
+    KILLED = "Killed"
+    DELETED = "Deleted"
+
+
+S = JobState
+
+
+def _row(moved_by: str, meaning: str, *following: JobState) -> Row[JobState]:
+    return Row(moved_by, meaning, frozenset(following))
+
+
+JOB_STATES: StateTable[JobState] = StateTable(
+    "job",
+    S.SUBMITTING,
+    {
+        S.SUBMITTING: _row(
+            "submission",
+            "part of a bulk submission still under way",
+            S.RECEIVED,
+            S.CHECKING,
+            S.WAITING,
+            S.DELETED,
+            S.KILLED,
+        ),
+        S.RECEIVED: _row(
+            "submission",
+            "accepted, not yet looked at",
+            S.SCOUTING,
+            S.CHECKING,
+            S.STAGING,
+            S.WAITING,
+            S.FAILED,
+            S.DELETED,
+            S.KILLED,
+        ),
+        S.CHECKING: _row(
+            "submission",
+            "its description is being checked",
+            S.SCOUTING,
+            S.STAGING,
+            S.WAITING,
+            S.RESCHEDULED,
+            S.FAILED,
+            S.DELETED,
+            S.KILLED,
+        ),
+        S.SCOUTING: _row(
+            "submission", "waits for scout jobs of its set", S.CHECKING, S.FAILED, S.STALLED, S.KILLED
+        ),
+        S.STAGING: _row(
+            "data placement", "waits for its input data", S.CHECKING, S.WAITING, S.FAILED, S.KILLED
+        ),
+        S.WAITING: _row(
+            "matcher",
+            "in a task queue",
+            S.MATCHED,
+            S.RESCHEDULED,
+            S.DONE,
+            S.FAILED,
+            S.DELETED,
+            S.KILLED,
+        ),
+        S.MATCHED: _row(
+            "pilot",
+            "offered to a pilot that has not confirmed yet",
+            S.RUNNING,
+            S.WAITING,
+            S.DONE,
+            S.FAILED,
+            S.RESCHEDULED,
+            S.KILLED,
+        ),
+        S.RESCHEDULED: _row(
+            "retry duty",
+            "will go back to its queue after the retry delay",
+            S.WAITING,
+            S.RECEIVED,
+            S.DONE,
+            S.DELETED,
+            S.FAILED,
+            S.KILLED,
+        ),
+        S.RUNNING: _row(
+            "pilot",
+            "held by a pilot",
+            S.STALLED,
+            S.DONE,
+            S.FAILED,
+            S.RESCHEDULED,
+            S.COMPLETING,
+            S.KILLED,
+            S.RECEIVED,
+        ),
+        S.STALLED: _row(
+            "lease duty",
+            "its pilot has not been heard of; the lease still runs",
+            S.RUNNING,
+            S.DONE,
+            S.FAILED,
+            S.RESCHEDULED,
+            S.KILLED,
+        ),
+        S.COMPLETING: _row(
+            "pilot",
+            "its payload has ended, outputs are on their way",
+            S.DONE,
+            S.FAILED,
+            S.COMPLETED,
+            S.STALLED,
+            S.RESCHEDULED,
+            S.KILLED,
+        ),
+        S.COMPLETED: _row("data placement", "done but for the registration of its outputs", S.DONE, S.FAILED),
+        S.DONE: _row("owner", "its result is applied", S.DELETED),
+        S.FAILED: _row(
+            "owner", "its failure is applied; may be rescheduled by hand", S.RESCHEDULED, S.DELETED
+        ),
+        S.KILLED: _row("owner", "ended by its owner or an administrator", S.RESCHEDULED, S.DELETED),
+        S.DELETED: _row("nobody", "its outputs are gone; the history is kept"),
+    },
+)
+
+FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.DELETED})
+"""A job is never lost: it ends in one of these."""
+
+HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
+"""Confirmed by a pilot: the phase *held* of the hand-over."""
+
+FREE = frozenset(JobState) - FINAL - HELD - {S.MATCHED}
+"""Nobody has it: the phase *free* of the hand-over (only Waiting ones are offered)."""

@@ -1,0 +1,261 @@
+"""What a pilot and the server say to each other, protocol 1.
+
+Standard-library dataclasses in Python 3.9 syntax: the pilot encodes them with `json`, the server decodes them
+by type. New fields get defaults, so that an old pilot can talk to a newer server; a change that an old pilot
+cannot live with raises PROTOCOL, and the server goes on answering the protocols in SUPPORTED for as long as
+pilots of those may live. Times are seconds and travel as durations, never as instants; memory is MB (10^6 bytes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Tuple
+
+PROTOCOL = 1
+SUPPORTED = (1,)
+
+INLINE_OUTPUT_BYTES = 4096
+"""Standard output or error up to this size travels inside `Finish`; larger ones are uploaded."""
+
+
+@dataclass
+class Node:
+    """What a pilot offers *now*: what is left of its node after the payloads it holds."""
+
+    hostname: str = ""
+    platform: str = ""
+    processors: int = 1
+    memory: int = 0
+    """MB; 0 means not known, and then nothing is refused for memory."""
+    cpu_left: float = 0.0
+    """Wall seconds left times the CPU power given at enrolment: seconds of a reference core, for each core."""
+    tags: List[str] = field(default_factory=list)
+    attributes: Dict[str, str] = field(default_factory=dict)
+    """Further facts for Requirements: KernelVersion, CPUModel, Glibc, GPUModel ..."""
+
+
+@dataclass
+class EnrolRequest:
+    """POST /v1/pilot/enrol: trade the secret of the batch script for a token.
+
+    `nonce` is drawn anew at every start of the program: a new one supersedes the earlier pilot of the same
+    (secret, index) and raises an alarm; the same one again gets a new token for the same pilot.
+    """
+
+    secret: str
+    index: int
+    nonce: str
+    protocol: int = PROTOCOL
+    version: str = ""
+    hostname: str = ""
+    batch_id: str = ""
+
+
+@dataclass
+class EnrolResponse:
+    pilot: int
+    token: str
+    """Sent as `Authorization: Bearer ...` from now on."""
+    incarnation: int
+    site: str
+    ce: str
+    lease: float
+    """The jobs of a pilot are its own for so long after the server's last commit for it; the pilot counts from
+    before it sent the request and acts a tenth early."""
+    heartbeat: float
+    """The server wants to hear from the pilot at least so often."""
+    idle: float
+    """A pilot without work leaves after so many seconds."""
+    cpu_power: float = 1.0
+    """Reference cores per core of this CE."""
+    wall: float = 0.0
+    """Wall seconds that the batch system allows; 0: no limit."""
+    processors: int = 0
+    """Cores that the batch job was given; 0: find out."""
+    memory: int = 0
+    """MB that the batch job was given; 0: find out."""
+    tags: List[str] = field(default_factory=list)
+    isolation: str = "none"
+    ahead: int = 32
+    """At most so many jobs beyond what runs may be held when jobs are very short."""
+
+
+@dataclass
+class Reference:
+    """One try at a job: the job and the epoch of the offer that gave it."""
+
+    job: int
+    epoch: int
+
+
+@dataclass
+class Finish:
+    """The end of one payload. `failure` is empty when it ran to its end, whatever its exit code.
+
+    failure classes: "" | "limit-wall" | "limit-cpu" | "limit-memory" | "killed" | "node" (the node could not run
+    it: no container runtime, full disk, shared input missing) | "input" (an input could not be fetched) |
+    "output" (an output could not be uploaded) | "cut-off" (stopped at the end of the lease as the job wished)
+    """
+
+    job: int
+    epoch: int
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    failure: str = ""
+    message: str = ""
+    wall: float = 0.0
+    cpu: float = 0.0
+    max_rss: int = 0
+    """MB"""
+    stdout: Optional[str] = None
+    """Base64 of the whole standard output if it is at most INLINE_OUTPUT_BYTES; None: uploaded."""
+    stderr: Optional[str] = None
+    outputs: List[str] = field(default_factory=list)
+    """Names of the files uploaded for (job, epoch), standard output and error included if uploaded."""
+    missing: List[str] = field(default_factory=list)
+    """Patterns of the output sandbox that matched nothing."""
+
+
+@dataclass
+class Release:
+    """Give a job back unfinished; it costs the job nothing."""
+
+    job: int
+    epoch: int
+    reason: str = ""
+
+
+@dataclass
+class Take:
+    """Ask for up to `count` jobs that fit `node` together.
+
+    `number` rises with every take that was answered with an offer; sent again with the same number it gets the
+    same answer again.
+    """
+
+    number: int
+    count: int
+    node: Node
+
+
+@dataclass
+class ExchangeRequest:
+    """POST /v1/pilot/exchange: several messages, one transaction; also the heartbeat (all empty).
+
+    The server works through finishes, releases, confirms, take, in this order. `holding` are all the offers and
+    jobs that the pilot believes to be its own after this message: what is not, comes back in `stop`.
+    """
+
+    incarnation: int
+    finishes: List[Finish] = field(default_factory=list)
+    releases: List[Release] = field(default_factory=list)
+    confirms: List[Reference] = field(default_factory=list)
+    take: Optional[Take] = None
+    holding: List[Reference] = field(default_factory=list)
+    leaving: str = ""
+    """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
+    "signal"). Everything it held must be finished or released in this or an earlier message."""
+
+
+@dataclass
+class Input:
+    """One file of the input sandbox."""
+
+    name: str
+    """Relative path in the payload's folder."""
+    mode: str
+    """copy: GET /v1/pilot/jobs/{job}/inputs/{source} (source is the digest) | shared: a path that the node
+    must have, linked into the folder | url: fetched by the node"""
+    source: str
+    size: int = 0
+    executable: bool = False
+
+
+@dataclass
+class Payload:
+    """What to run. Strings are never given to a shell, except `setup_lines`, which are shell by nature."""
+
+    executable: str
+    arguments: List[str] = field(default_factory=list)
+    environment: Dict[str, str] = field(default_factory=dict)
+    inputs: List[Input] = field(default_factory=list)
+    outputs: List[str] = field(default_factory=list)
+    """Names or glob patterns, relative."""
+    std_output: str = "stdout"
+    std_error: str = "stderr"
+    setup_lines: List[str] = field(default_factory=list)
+    container: str = ""
+    wall_time: float = 0.0
+    """Seconds; 0: as long as the pilot lives."""
+    cpu_time: float = 0.0
+    """CPU seconds of a reference core, per processor; 0: no limit."""
+    memory: int = 0
+    """MB, of the whole process tree; 0: no limit."""
+    processors: int = 1
+    on_cutoff: str = "continue"
+    owner: str = ""
+    group: str = ""
+    name: str = ""
+
+
+@dataclass
+class Offer:
+    """A job offered to the pilot: to be confirmed before it is started."""
+
+    job: int
+    epoch: int
+    payload: Payload
+
+
+@dataclass
+class Verdict:
+    """The answer to one message about one job: "accepted", "superseded" or "unknown" (no such job)."""
+
+    job: int
+    epoch: int
+    verdict: str
+    reason: str = ""
+
+
+@dataclass
+class ExchangeResponse:
+    incarnation: int
+    finishes: List[Verdict] = field(default_factory=list)
+    releases: List[Verdict] = field(default_factory=list)
+    confirms: List[Verdict] = field(default_factory=list)
+    offers: List[Offer] = field(default_factory=list)
+    take_number: int = 0
+    """The number of the take that `offers` answers; 0: the take found nothing."""
+    no_match: Dict[str, int] = field(default_factory=dict)
+    """Why a take found nothing: how many queues fell at which condition."""
+    stop: List[Verdict] = field(default_factory=list)
+    """Of `holding`: no longer the pilot's. End that work, report nothing of it."""
+    follow: List[int] = field(default_factory=list)
+    """Jobs of this pilot whose standard output somebody watches: send tails to /v1/pilot/jobs/{job}/tail."""
+    lease: float = 0.0
+    heartbeat: float = 0.0
+    """Seconds until the next contact is due, at the latest."""
+    leave: str = ""
+    """Not empty: take no more work, leave when the held jobs have ended ("drain"), or at once after giving them
+    back ("cancel")."""
+
+
+@dataclass
+class ErrorBody:
+    """The body of every answer that is not 2xx."""
+
+    code: str
+    message: str
+    hint: str = ""
+    retry_after: float = 0.0
+
+
+HTTP_ROUTES: Tuple[Tuple[str, str], ...] = (
+    ("POST", "/v1/pilot/enrol"),
+    ("POST", "/v1/pilot/exchange"),
+    ("GET", "/v1/pilot/jobs/{job}/inputs/{digest}"),
+    ("PUT", "/v1/pilot/jobs/{job}/{epoch}/outputs/{name}"),
+    ("POST", "/v1/pilot/jobs/{job}/tail?stream=stdout|stderr&offset=N"),
+    ("GET", "/v1/pilot.pyz"),
+)
+"""All under one address. Bodies are JSON, but for inputs, outputs, tails and the program itself, which are bytes."""
