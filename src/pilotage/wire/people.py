@@ -1,0 +1,327 @@
+"""What people's programs and the server say to each other, under /v1.
+
+Bodies are JSON of these dataclasses; instants are seconds since 1970 (UTC), memory is MB. Lists are paged by
+key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is not 2xx has an `ErrorBody`
+(wire/pilot.py). Requests carry `Authorization: Bearer <JSON Web Token>`.
+
+    POST   /v1/submissions                     SubmitRequest → SubmitResponse
+    HEAD   /v1/uploads/{sha256}                204 known to this owner | 404
+    PUT    /v1/uploads/{sha256}                bytes of one input file → 201
+    GET    /v1/jobs                            Selection as query, after, limit → JobsPage
+    GET    /v1/counts                          Selection as query → Counts
+    GET    /v1/jobs/{id}                       JobDetail
+    GET    /v1/jobs/{id}/events                list of JobEvent, oldest first
+    GET    /v1/jobs/{id}/outputs               list of OutputFile of the applied attempt
+    GET    /v1/jobs/{id}/outputs/{name}        bytes
+    GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`; while the job runs, asking makes its pilot
+                                               send tails. Headers: X-Pilotage-State (job state),
+                                               X-Pilotage-Offset (where these bytes begin)
+    POST   /v1/jobs/kill|reschedule|delete     ActionRequest → ActionResponse
+    GET    /v1/queues | /v1/pilots | /v1/sites after, limit → QueuesPage | PilotsPage | list of SiteSummary
+    GET    /v1/whoami                          Identity
+    POST   /v1/tokens                          TokenRequest → TokenResponse (administrators)
+    POST   /v1/tokens/refresh                  → TokenResponse, for whom the current token is
+    GET    /v1/policy                          PolicyDocument
+    PUT    /v1/policy                          PolicyChange → PolicyDocument (administrators)
+    POST   /v1/shutdown                        Shutdown → 202 (administrators)
+    GET    /live | /ready | /metrics           without token
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional
+
+MAX_PAGE = 1000
+MAX_JOBS_PER_SUBMISSION = 100_000
+
+
+@dataclass
+class Parameters:
+    """The values of a parametric submission: row k binds `names` to `rows[k]`; the unnamed parameter is ""."""
+
+    names: List[str] = field(default_factory=list)
+    rows: List[List[Any]] = field(default_factory=list)
+
+
+@dataclass
+class UploadedInput:
+    """An input of mode `copy` that was put to /v1/uploads before."""
+
+    name: str
+    """Relative path in the payload's folder, as in the description."""
+    digest: str
+    size: int
+    executable: bool = False
+
+
+@dataclass
+class SubmitRequest:
+    """Exactly one of `description` (snake_case names), `jdl`, `yaml` says what to run."""
+
+    description: Optional[Dict[str, Any]] = None
+    jdl: Optional[str] = None
+    yaml: Optional[str] = None
+    parameters: Optional[Parameters] = None
+    """Only with `description`; JDL and YAML carry their own."""
+    inputs: List[UploadedInput] = field(default_factory=list)
+    """One for every `copy` input of the description; a folder is one entry for each of its files."""
+    group: str = ""
+    """Empty: the group of the token."""
+    key: str = ""
+    """Idempotency key: the same owner and key again gets the first answer again, and makes no more jobs."""
+
+
+@dataclass
+class SubmitResponse:
+    submission: int
+    first: int
+    """The jobs are first, first + 1 ... last."""
+    last: int
+    count: int
+    queue: int
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class Selection:
+    """Which jobs: all conditions together. An empty selection means all that one may see."""
+
+    ids: List[int] = field(default_factory=list)
+    submission: Optional[int] = None
+    states: List[str] = field(default_factory=list)
+    owner: str = ""
+    group: str = ""
+    job_group: str = ""
+    site: str = ""
+
+
+@dataclass
+class JobSummary:
+    id: int
+    submission: int
+    state: str
+    reason: str
+    owner: str
+    group: str
+    name: str
+    job_group: str
+    job_type: str
+    user_priority: int
+    queue: int
+    epoch: int
+    attempt: int
+    failures: int
+    site: str
+    ce: str
+    pilot: Optional[int]
+    hostname: str
+    exit_code: Optional[int]
+    submitted: float
+    started: Optional[float]
+    ended: Optional[float]
+
+
+@dataclass
+class JobsPage:
+    jobs: List[JobSummary]
+    next: Optional[int] = None
+    """Give it as `after` for the next page; None: this was the last."""
+
+
+@dataclass
+class Attempt:
+    """One confirmed try."""
+
+    epoch: int
+    attempt: int
+    pilot: int
+    site: str
+    ce: str
+    hostname: str
+    started: float
+    ended: Optional[float]
+    outcome: str
+    """"" while it runs, "applied", or why it was not: "lease over", "released", "superseded", "killed" ..."""
+    exit_code: Optional[int] = None
+    failure: str = ""
+    message: str = ""
+    wall: float = 0.0
+    cpu: float = 0.0
+    max_rss: int = 0
+    processors: int = 1
+
+
+@dataclass
+class OutputFile:
+    name: str
+    size: int
+
+
+@dataclass
+class JobDetail:
+    job: JobSummary
+    description: Dict[str, Any]
+    """With the parameters of this job filled in."""
+    attempts: List[Attempt]
+    outputs: List[OutputFile]
+    missing_outputs: List[str] = field(default_factory=list)
+
+
+@dataclass
+class Counts:
+    states: Dict[str, int]
+    total: int
+    final: int
+
+
+@dataclass
+class JobEvent:
+    at: float
+    kind: str
+    """What happened: submitted, offered, confirmed, finished, released, lease-over, stalled, killed ..."""
+    old: str
+    new: str
+    epoch: int
+    actor: str
+    detail: str = ""
+
+
+@dataclass
+class ActionRequest:
+    selection: Selection
+    dry_run: bool = False
+    reason: str = ""
+
+
+@dataclass
+class Refusal:
+    job: int
+    message: str
+
+
+@dataclass
+class ActionResponse:
+    matched: int
+    """How many jobs the selection names."""
+    done: int
+    """How many were (dry run: would be) changed; the others are in `refused`, the first hundred of them."""
+    refused: List[Refusal] = field(default_factory=list)
+
+
+@dataclass
+class QueueSummary:
+    id: int
+    owner: str
+    group: str
+    setup: str
+    cpu_time: int
+    """The bucket, seconds of a reference core."""
+    memory: int
+    processors: int
+    job_type: str
+    sites: List[str]
+    banned_sites: List[str]
+    grid_ces: List[str]
+    platforms: List[str]
+    tags: List[str]
+    pilot_types: List[str]
+    requirements: str
+    waiting: int
+    priority: float
+
+
+@dataclass
+class QueuesPage:
+    queues: List[QueueSummary]
+    next: Optional[int] = None
+
+
+@dataclass
+class PilotSummary:
+    id: int
+    state: str
+    stalled: bool
+    site: str
+    ce: str
+    batch_id: str
+    hostname: str
+    owner: str
+    """Whom it serves: empty for anybody (or not bound yet)."""
+    version: str
+    processors: int
+    jobs: int
+    """How many it holds now."""
+    finished: int
+    submitted: float
+    started: Optional[float]
+    last_seen: Optional[float]
+    ended: Optional[float]
+    reason: str = ""
+
+
+@dataclass
+class PilotsPage:
+    pilots: List[PilotSummary]
+    next: Optional[int] = None
+
+
+@dataclass
+class SiteSummary:
+    name: str
+    ces: List[str]
+    pilots: Dict[str, int]
+    """Live pilots by state."""
+    running: int
+    """Jobs held there now."""
+    waiting: int
+    """Waiting jobs whose task queue may run there by its site lists."""
+
+
+@dataclass
+class Identity:
+    user: str
+    group: str
+    properties: List[str]
+    expires: float
+    server_version: str = ""
+    instance: str = ""
+
+
+@dataclass
+class TokenRequest:
+    user: str
+    group: str = ""
+    """Empty: the user's first group in the policy."""
+    lifetime: float = 43200.0
+
+
+@dataclass
+class TokenResponse:
+    token: str
+    expires: float
+    user: str
+    group: str
+
+
+@dataclass
+class PolicyDocument:
+    version: int
+    text: str
+    applied_at: float
+    applied_by: str
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class PolicyChange:
+    text: str
+    dry_run: bool = False
+    reason: str = ""
+
+
+@dataclass
+class Shutdown:
+    pilots: str = "keep"
+    """drain: jobs that run end first, no new ones start | keep: pilots go on and find the next server |
+    cancel: pilots are ended, their jobs go back to the queue"""
