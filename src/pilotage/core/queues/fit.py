@@ -1,0 +1,127 @@
+"""The one predicate: does this task queue fit this offer? (RULES 2)
+
+The match, `why`, the demand for pilots and the simulator all ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pilotage.core.queues.identity import NONE, QueueIdentity
+
+
+class Condition(StrEnum):
+    """The conditions in the order in which they are tried; each value is what `NoMatch` counts."""
+
+    OWNER = "owner"
+    SETUP = "setup"
+    CPU_TIME = "cpu-time"
+    PILOT_TYPE = "pilot-type"
+    SITE = "site"
+    BANNED_SITE = "banned-site"
+    GRID_CE = "grid-ce"
+    PLATFORM = "platform"
+    TAGS = "tags"
+    REQUIRED_TAGS = "required-tags"
+    PROCESSORS = "processors"
+    MEMORY = "memory"
+    JOB_TYPE = "job-type"
+    REQUIREMENTS = "requirements"
+    LIMIT = "limit"
+    """A running limit or start delay of the site or CE: checked with the match, after the others."""
+    BACKGROUND = "background"
+    """All its jobs have UserPriority 0 and another queue of its entity fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """On whose behalf a private pilot runs."""
+
+    owner: str
+    group: str
+    job_sharing: bool = False
+    """The group has JOB_SHARING: the pilot serves every owner of it."""
+
+    def serves(self, queue: QueueIdentity) -> bool:
+        return self.group == queue.group and (self.job_sharing or self.owner == queue.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What is left of a node, and what its pilot is.
+
+    `memory` in MB, 0 for not known; `cpu_time` in seconds of a reference core; `job_types` None for any.
+    """
+
+    site: str
+    ce: str
+    cpu_time: float
+    setup: str = ""
+    pilot_type: str = "generic"
+    identities: tuple[Identity, ...] = ()
+    """A private pilot's: one of them must serve the queue."""
+    only_owner: str | None = None
+    """The owner that the pilot is bound to, since its node isolates nobody; None: anybody."""
+    platforms: frozenset[str] = field(default=NONE)
+    tags: frozenset[str] = field(default=NONE)
+    required_tags: frozenset[str] = field(default=NONE)
+    processors: int = 1
+    memory: int = 0
+    job_types: frozenset[str] | None = None
+
+
+RequirementsHold = Callable[[str], bool]
+"""Whether the Requirements of this canonical text are true for the offer as an ad."""
+
+
+def fits(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> bool:
+    return first_failure(queue, offer, holds) is None
+
+
+def first_failure(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> Condition | None:
+    """The first condition at which `queue` falls for `offer`, or None if it fits."""
+    failed = static_failure(queue, offer)
+    if failed is None and queue.requirements and not holds(queue.requirements):
+        return Condition.REQUIREMENTS
+    return failed
+
+
+def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
+    """As `first_failure`, without the Requirements: what depends on the kind of offer alone."""
+    for condition, holds in _CONDITIONS.items():
+        if not holds(queue, offer):
+            return condition
+    return None
+
+
+def _owner_served(queue: QueueIdentity, offer: Offer) -> bool:
+    if offer.only_owner is not None and offer.only_owner != queue.owner:
+        return False
+    if offer.pilot_type != "private":
+        return True
+    return any(identity.serves(queue) for identity in offer.identities)
+
+
+def _pilot_type_accepted(queue: QueueIdentity, offer: Offer) -> bool:
+    if queue.force_generic:
+        return offer.pilot_type == "generic"
+    return not queue.pilot_types or offer.pilot_type in queue.pilot_types
+
+
+_CONDITIONS: Mapping[Condition, Callable[[QueueIdentity, Offer], bool]] = {
+    Condition.OWNER: _owner_served,
+    Condition.SETUP: lambda queue, offer: queue.setup == offer.setup,
+    Condition.CPU_TIME: lambda queue, offer: queue.cpu_time <= offer.cpu_time,
+    Condition.PILOT_TYPE: _pilot_type_accepted,
+    Condition.SITE: lambda queue, offer: not queue.sites or offer.site in queue.sites,
+    Condition.BANNED_SITE: lambda queue, offer: offer.site not in queue.banned_sites,
+    Condition.GRID_CE: lambda queue, offer: not queue.grid_ces or offer.ce in queue.grid_ces,
+    Condition.PLATFORM: lambda queue, offer: not queue.platforms or bool(queue.platforms & offer.platforms),
+    Condition.TAGS: lambda queue, offer: queue.tags <= offer.tags,
+    Condition.REQUIRED_TAGS: lambda queue, offer: offer.required_tags <= queue.tags,
+    Condition.PROCESSORS: lambda queue, offer: queue.processors <= offer.processors,
+    Condition.MEMORY: lambda queue, offer: not offer.memory or queue.memory <= offer.memory,
+    Condition.JOB_TYPE: lambda queue, offer: offer.job_types is None or queue.job_type in offer.job_types,
+}

@@ -1,0 +1,351 @@
+"""The waiting jobs in memory: proposes which job an offer is given; SQL disposes.
+
+Owned by one thread. Rebuilt from the store at start; kept fresh by the use cases after their commit. Of each
+queue it knows how many jobs wait with each UserPriority, and the lowest ids of those (*heads*), which it has the
+store fill up. Candidates are cached for each *kind* of offer: two offers are of one kind if no queue can tell them
+apart without its Requirements, so CPU time and memory count by the bucket that they reach.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from pilotage.core.ids import JobId, QueueId
+from pilotage.core.queues.draws import FIRST, Rule, draw_class
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, static_failure
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.members import Members
+
+PREFETCH = 256
+"""So many heads are read from the store at once."""
+
+KINDS = 512
+"""So many kinds of offer are remembered; the one unused for longest is forgotten first."""
+
+Heads = Callable[[QueueId, int, int, int], Sequence[JobId]]
+"""(queue, UserPriority, after this id, at most n) → ids of waiting jobs, ascending."""
+
+Entity = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Class:
+    """The waiting jobs of one queue with one UserPriority."""
+
+    count: int = 0
+    heads: list[JobId] = field(default_factory=list)
+    read_to: int = 0
+    """All waiting jobs up to this id are in `heads` or were proposed."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One task queue with waiting jobs."""
+
+    id: QueueId
+    identity: QueueIdentity
+    priority: float
+    entity: Entity
+    """Whose share it draws on: (owner, group), or ("", group) where the group has JOB_SHARING."""
+    classes: dict[int, _Class] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> int:
+        return sum(part.count for part in self.classes.values())
+
+    @property
+    def background(self) -> bool:
+        """Only UserPriority 0 waits here."""
+        return not any(part.count for weight, part in self.classes.items() if weight > 0)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The queues that fit one kind of offer, by CPU bucket and priority; Requirements not yet asked."""
+
+    offer: Offer
+    plain: dict[int, dict[float, Members[QueueId]]] = field(default_factory=dict)
+    special: set[QueueId] = field(default_factory=set)
+    """Queues that must be looked at one by one: with Requirements, or background."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    job: JobId
+    queue: QueueId
+    user_priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoMatch:
+    """How many queues with waiting jobs fell at which condition first."""
+
+    fallen: dict[Condition, int]
+
+
+class QueueIndex:
+    """All task queues with waiting jobs, and the draw among them."""
+
+    def __init__(
+        self, heads: Heads, *, rule: Rule, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]
+    ) -> None:
+        self.entries: dict[QueueId, Entry] = {}
+        self._heads = heads
+        self.rule = rule
+        self._cpu_buckets = list(cpu_buckets)
+        self._memory_buckets = list(memory_buckets)
+        self._kinds: OrderedDict[Offer, _Kind] = OrderedDict()
+
+    # --- what the use cases tell after their commit
+
+    def add(self, entry: Entry) -> None:
+        """A queue that may have waiting jobs; one that is known already stays as it is."""
+        self.entries.setdefault(entry.id, entry)
+
+    def jobs_added(self, queue: QueueId, user_priority: int, count: int) -> None:
+        """New jobs, whose ids are above all earlier ones, wait in `queue`."""
+        entry = self.entries[queue]
+        before = self._standing(entry)
+        entry.classes.setdefault(user_priority, _Class()).count += count
+        self._moved(entry, before)
+
+    def job_returned(self, queue: QueueId, user_priority: int, job: JobId) -> None:
+        """A job waits again."""
+        entry = self.entries[queue]
+        before = self._standing(entry)
+        part = entry.classes.setdefault(user_priority, _Class())
+        if job <= part.read_to:
+            if job in part.heads:
+                return
+            insort(part.heads, job)
+        part.count += 1
+        self._moved(entry, before)
+
+    def job_gone(self, queue: QueueId, user_priority: int, job: JobId) -> None:
+        """A waiting job waits no longer, but was not proposed: it was killed, or finished late."""
+        entry = self.entries.get(queue)
+        part = entry.classes.get(user_priority) if entry else None
+        if entry is None or part is None:
+            return
+        before = self._standing(entry)
+        if job <= part.read_to:
+            place = bisect_left(part.heads, job)
+            if place == len(part.heads) or part.heads[place] != job:
+                return
+            del part.heads[place]
+        part.count = max(0, part.count - 1)
+        self._moved(entry, before)
+
+    def reset(self, queue: QueueId, counts: dict[int, int]) -> None:
+        """Start again with one queue, from the store: how many jobs wait with each UserPriority."""
+        entry = self.entries[queue]
+        before = self._standing(entry)
+        entry.classes = {weight: _Class(count) for weight, count in counts.items()}
+        self._moved(entry, before)
+
+    def set_priority(self, queue: QueueId, priority: float) -> None:
+        entry = self.entries[queue]
+        if entry.priority != priority:
+            before = self._standing(entry)
+            entry.priority = priority
+            self._moved(entry, before)
+
+    def remove(self, queue: QueueId) -> None:
+        """Forget a queue without jobs."""
+        entry = self.entries.get(queue)
+        if entry is not None:
+            self.reset(queue, {})
+            del self.entries[queue]
+
+    # --- the match
+
+    def propose(
+        self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit], rng: Random
+    ) -> Proposal | None:
+        """Draw a queue that fits, then a job in it, and take that job out of the index."""
+        kind = self._kind(offer)
+        if kind.special or closed:
+            queue = self._draw_with_care(kind, holds, closed, rng)
+        else:
+            queue = self._draw_plain(kind, rng)
+        return None if queue is None else self._take(self.entries[queue], rng)
+
+    def explain(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> NoMatch:
+        """Why `offer` finds nothing, by the same conditions as the match. Cost: the number of queues."""
+        fallen: dict[Condition, int] = {}
+        for entry in self.entries.values():
+            if not entry.waiting:
+                continue
+            failed = static_failure(entry.identity, offer)
+            if failed is None and not self._requirements_hold(entry, holds):
+                failed = Condition.REQUIREMENTS
+            if failed is None:
+                blocked = any(limit.concerns(entry.identity) for limit in closed)
+                failed = Condition.LIMIT if blocked else Condition.BACKGROUND
+            fallen[failed] = fallen.get(failed, 0) + 1
+        return NoMatch(fallen)
+
+    def candidates(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
+        """All queues that fit now, background ones left out as the draw leaves them out."""
+        return self._fitting(self._kind(offer), holds, closed)
+
+    def _draw_plain(self, kind: _Kind, rng: Random) -> QueueId | None:
+        if not kind.plain:
+            return None
+        if self.rule == "document":
+            by_priority = kind.plain[max(kind.plain)]
+        elif len(kind.plain) == 1:
+            by_priority = next(iter(kind.plain.values()))
+        else:
+            return self._draw_over_buckets(kind, rng)
+        classes = [(priority, len(members)) for priority, members in by_priority.items()]
+        winner = classes[draw_class(classes, self.rule, rng)][0]
+        return by_priority[winner].any(rng)
+
+    def _draw_over_buckets(self, kind: _Kind, rng: Random) -> QueueId:
+        groups = [
+            (priority, members)
+            for by_priority in kind.plain.values()
+            for priority, members in by_priority.items()
+        ]
+        classes = [(priority, len(members)) for priority, members in groups]
+        return groups[draw_class(classes, self.rule, rng)][1].any(rng)
+
+    def _draw_with_care(
+        self, kind: _Kind, holds: RequirementsHold, closed: Sequence[Limit], rng: Random
+    ) -> QueueId | None:
+        fitting = self._fitting(kind, holds, closed)
+        if not fitting:
+            return None
+        if self.rule == "document":
+            highest = max(entry.identity.cpu_time for entry in fitting)
+            fitting = [entry for entry in fitting if entry.identity.cpu_time == highest]
+        return fitting[draw_class([(entry.priority, 1) for entry in fitting], self.rule, rng)].id
+
+    def _fitting(self, kind: _Kind, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
+        ids = [
+            queue
+            for by_priority in kind.plain.values()
+            for members in by_priority.values()
+            for queue in members
+        ]
+        special = [self.entries[queue] for queue in kind.special]
+        entries = [self.entries[queue] for queue in ids]
+        entries += [entry for entry in special if self._requirements_hold(entry, holds)]
+        open_ones = [e for e in entries if not any(limit.concerns(e.identity) for limit in closed)]
+        foreground = {entry.entity for entry in open_ones if not entry.background}
+        return [entry for entry in open_ones if not entry.background or entry.entity not in foreground]
+
+    @staticmethod
+    def _requirements_hold(entry: Entry, holds: RequirementsHold) -> bool:
+        return not entry.identity.requirements or holds(entry.identity.requirements)
+
+    def _take(self, entry: Entry, rng: Random) -> Proposal | None:
+        before = self._standing(entry)
+        weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
+        weight = weights[draw_class([(float(w), n) for w, n in weights], self.rule, rng)][0]
+        part = entry.classes[weight]
+        if len(part.heads) < min(FIRST, part.count):
+            self._read_heads(entry, weight, part)
+        if not part.heads:
+            self._moved(entry, before)
+            return None
+        job = part.heads.pop(rng.randrange(min(FIRST, len(part.heads))))
+        part.count -= 1
+        self._moved(entry, before)
+        return Proposal(job, entry.id, weight)
+
+    def _read_heads(self, entry: Entry, weight: int, part: _Class) -> None:
+        more = self._heads(entry.id, weight, part.read_to, PREFETCH)
+        part.heads.extend(more)
+        if more:
+            part.read_to = more[-1]
+        if len(more) < PREFETCH:
+            part.count = len(part.heads)
+
+    # --- kinds of offer
+
+    def kind_of(self, offer: Offer) -> Offer:
+        """The offer that stands for all that no queue can tell from this one."""
+        cpu = self._floor(self._cpu_buckets, offer.cpu_time)
+        last = self._memory_buckets[-1]
+        if offer.memory > last:
+            memory = offer.memory // last * last
+        else:
+            # 1 stands for "known, and below every bucket"; 0 for "not known".
+            memory = (self._floor(self._memory_buckets, offer.memory) or 1) if offer.memory else 0
+        return replace(offer, cpu_time=cpu, memory=memory)
+
+    @staticmethod
+    def _floor(buckets: Sequence[int], value: float) -> int:
+        place = bisect_right(buckets, value)
+        return buckets[place - 1] if place else 0
+
+    def _kind(self, offer: Offer) -> _Kind:
+        key = self.kind_of(offer)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = _Kind(key)
+            for entry in self.entries.values():
+                standing = self._standing(entry)
+                if standing is not None:
+                    self._place(kind, entry, standing)
+            if len(self._kinds) > KINDS:
+                self._kinds.popitem(last=False)
+        else:
+            self._kinds.move_to_end(key)
+        return kind
+
+    @staticmethod
+    def _standing(entry: Entry) -> tuple[bool, float] | None:
+        """How a queue stands in the kinds: (must be looked at one by one, priority); None without jobs."""
+        if not entry.waiting:
+            return None
+        return (bool(entry.identity.requirements) or entry.background, entry.priority)
+
+    def _moved(self, entry: Entry, before: tuple[bool, float] | None) -> None:
+        after = self._standing(entry)
+        if before == after:
+            return
+        for kind in self._kinds.values():
+            if before is not None:
+                self._displace(kind, entry, before)
+            if after is not None:
+                self._place(kind, entry, after)
+
+    @staticmethod
+    def _place(kind: _Kind, entry: Entry, standing: tuple[bool, float]) -> None:
+        if static_failure(entry.identity, kind.offer) is not None:
+            return
+        special, priority = standing
+        if special:
+            kind.special.add(entry.id)
+            return
+        by_priority = kind.plain.setdefault(entry.identity.cpu_time, {})
+        by_priority.setdefault(priority, Members()).add(entry.id)
+
+    @staticmethod
+    def _displace(kind: _Kind, entry: Entry, standing: tuple[bool, float]) -> None:
+        special, priority = standing
+        if special:
+            kind.special.discard(entry.id)
+            return
+        by_priority = kind.plain.get(entry.identity.cpu_time, {})
+        members = by_priority.get(priority)
+        if members is None or not members.discard(entry.id) or members:
+            return
+        del by_priority[priority]
+        if not by_priority:
+            del kind.plain[entry.identity.cpu_time]
+
+
+def load(index: QueueIndex, entries: Iterable[tuple[Entry, dict[int, int]]]) -> None:
+    """Fill an empty index from the store."""
+    for entry, counts in entries:
+        index.add(entry)
+        index.reset(entry.id, counts)

@@ -1,0 +1,110 @@
+"""Running limits and start delays of a site or a CE, checked with the match (RULES 2, DIRAC's Limiter).
+
+A limit names one attribute of the queue identity and a value: at most `running` jobs of that kind there, and
+one start every `delay` seconds, with `burst` starts saved up at most. Counts are exact, since they change in the
+same thread and transaction that matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pilotage.core.queues.identity import QueueIdentity
+
+ATTRIBUTES = ("owner", "group", "setup", "job_type", "cpu_time", "processors", "platforms", "tags")
+"""Attributes of the queue identity that a limit may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit of the policy. `site` or `ce` is empty; `running` None and `delay` 0 mean no such limit."""
+
+    attribute: str
+    value: str
+    site: str = ""
+    ce: str = ""
+    running: int | None = None
+    delay: float = 0.0
+    burst: int = 1
+
+    def concerns(self, queue: QueueIdentity) -> bool:
+        actual = getattr(queue, self.attribute)
+        return self.value in actual if isinstance(actual, frozenset) else str(actual) == self.value
+
+    def applies_at(self, site: str, ce: str) -> bool:
+        return (not self.site or self.site == site) and (not self.ce or self.ce == ce)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.site, self.ce, self.attribute, self.value)
+
+
+@dataclass(slots=True)
+class _Meter:
+    """What happened under one limit. `starts_left` is as of `since`."""
+
+    running: int = 0
+    starts_left: float = 0.0
+    since: float = 0.0
+    fresh: bool = True
+
+
+@dataclass(slots=True)
+class Limiter:
+    """The limits in force and what has been started under them."""
+
+    limits: tuple[Limit, ...] = ()
+    _meters: dict[tuple[str, str, str, str], _Meter] = field(default_factory=dict)
+
+    def adopt(self, limits: Iterable[Limit]) -> None:
+        """Take up a new policy. Counts and the time since the last start are kept where a limit stays."""
+        self.limits = tuple(limits)
+        known = {limit.key for limit in self.limits}
+        self._meters = {key: meter for key, meter in self._meters.items() if key in known}
+
+    def closed(self, site: str, ce: str, now: float) -> list[Limit]:
+        """The limits that let nothing more start at this place now."""
+        return [limit for limit in self.limits if limit.applies_at(site, ce) and not self._open(limit, now)]
+
+    def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
+        """One job of `queue` was matched there."""
+        for limit in self._concerned(queue, site, ce):
+            meter = self._meter(limit)
+            meter.running += 1
+            if limit.delay:
+                meter.starts_left = max(0.0, self._starts(limit, meter, now) - 1)
+                meter.since, meter.fresh = now, False
+
+    def ended(self, queue: QueueIdentity, site: str, ce: str) -> None:
+        """One job of `queue` is no longer held there."""
+        for limit in self._concerned(queue, site, ce):
+            meter = self._meter(limit)
+            meter.running = max(0, meter.running - 1)
+
+    def recount(self, held: Iterable[tuple[QueueIdentity, str, str, int]]) -> None:
+        """Set the running counts from the store: (queue, site, ce, how many jobs)."""
+        for meter in self._meters.values():
+            meter.running = 0
+        for queue, site, ce, count in held:
+            for limit in self._concerned(queue, site, ce):
+                self._meter(limit).running += count
+
+    def _concerned(self, queue: QueueIdentity, site: str, ce: str) -> Iterable[Limit]:
+        return (limit for limit in self.limits if limit.applies_at(site, ce) and limit.concerns(queue))
+
+    def _meter(self, limit: Limit) -> _Meter:
+        return self._meters.setdefault(limit.key, _Meter())
+
+    def _open(self, limit: Limit, now: float) -> bool:
+        meter = self._meter(limit)
+        if limit.running is not None and meter.running >= limit.running:
+            return False
+        return not limit.delay or self._starts(limit, meter, now) >= 1
+
+    def _starts(self, limit: Limit, meter: _Meter, now: float) -> float:
+        if meter.fresh:
+            return float(limit.burst)
+        # Rounding must not close a limit at the very instant that opens it.
+        gained = (now - meter.since) / limit.delay + 1e-9
+        return min(float(limit.burst), meter.starts_left + max(0.0, gained))
