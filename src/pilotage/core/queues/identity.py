@@ -47,10 +47,11 @@ class QueueIdentity:
 
     @classmethod
     def from_json(cls, text: str) -> QueueIdentity:
-        plain: dict[str, Any] = json.loads(text)
-        return cls(
-            **{key: frozenset(value) if isinstance(value, list) else value for key, value in plain.items()}
-        )
+        plain = json.loads(text)
+        values: dict[str, Any] = {}
+        for key, value in plain.items():
+            values[key] = frozenset(value) if isinstance(value, list) else value
+        return cls(**values)
 
     def digest(self) -> str:
         return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -1,9 +1,10 @@
 """The waiting jobs in memory: proposes which job an offer is given; SQL disposes.
 
-Owned by one thread. Rebuilt from the store at start; kept fresh by the use cases after their commit. Of each
-queue it knows how many jobs wait with each UserPriority, and the lowest ids of those (*heads*), which it has the
-store fill up. Candidates are cached for each *kind* of offer: two offers are of one kind if no queue can tell them
-apart without its Requirements, so CPU time and memory count by the bucket that they reach.
+Owned by one thread. Rebuilt from the store at start; changed by the use cases together with the rows, and reset
+queue by queue if their transaction fails. Of each queue it knows how many jobs wait with each UserPriority, and
+the lowest ids of those (*heads*), which it has the store fill up. Candidates are cached for each *kind* of offer:
+two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count
+by the bucket that they reach.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class QueueIndex:
         self._memory_buckets = list(memory_buckets)
         self._kinds: OrderedDict[Offer, _Kind] = OrderedDict()
 
-    # --- what the use cases tell after their commit
+    # --- what the use cases tell
 
     def add(self, entry: Entry) -> None:
         """A queue that may have waiting jobs; one that is known already stays as it is."""
@@ -167,13 +168,21 @@ class QueueIndex:
     def propose(
         self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit], rng: Random
     ) -> Proposal | None:
-        """Draw a queue that fits, then a job in it, and take that job out of the index."""
+        """Draw a queue that fits, then a job in it, and take that job out of the index.
+
+        A queue that turns out to have no jobs in the store is set right and another one drawn.
+        """
         kind = self._kind(offer)
-        if kind.special or closed:
-            queue = self._draw_with_care(kind, holds, closed, rng)
-        else:
-            queue = self._draw_plain(kind, rng)
-        return None if queue is None else self._take(self.entries[queue], rng)
+        while True:
+            if kind.special or closed:
+                queue = self._draw_with_care(kind, holds, closed, rng)
+            else:
+                queue = self._draw_plain(kind, rng)
+            if queue is None:
+                return None
+            proposal = self._take(self.entries[queue], rng)
+            if proposal is not None:
+                return proposal
 
     def explain(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> NoMatch:
         """Why `offer` finds nothing, by the same conditions as the match. Cost: the number of queues."""

@@ -1,0 +1,214 @@
+"""The hand-over: doubly-committed, leased, fenced transfer of control of one *item* to one *taker*.
+
+One table serves the three seams: an element to an agent, a job to a pilot, a pilot to a batch system. It is
+total over phase × message × relation; the giver loads the facts, asks `decide`, and saves the effect in the same
+transaction. Promised: no item is lost, and at most one finish of an item is applied. Two takers may work at the
+same time where one died uncleanly or was cut off; every such overlap stands in the event log.
+
+    free ──take──▶ offered ──confirm──▶ held ──finish──▶ final
+      ▲               │ lease over          │ lease over / release
+      └───────────────┴──── retry rule ◀────┘
+
+The *epoch* is raised by every take and is the fence, nothing else. The *attempt* is raised by confirm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+
+class Phase(StrEnum):
+    FREE = "free"
+    OFFERED = "offered"
+    HELD = "held"
+    FINAL = "final"
+
+
+class Message(StrEnum):
+    TAKE = "take"
+    """The giver wants to offer the item."""
+    CONFIRM = "confirm"
+    """The taker has the item durably and will start."""
+    RELEASE = "release"
+    """The taker gives it back unfinished."""
+    FINISH = "finish"
+    KEEP = "keep"
+    """The taker believes it is still its own (sent with a heartbeat)."""
+    EXPIRE = "expire"
+    """The taker's lease has run out."""
+    KILL = "kill"
+    """The owner ends it."""
+
+
+class Relation(StrEnum):
+    """How the epoch and content of a message relate to what the giver knows of the item."""
+
+    CURRENT = "current"
+    """The epoch is the highest ever given, and no finish of it has been taken."""
+    REPEATED = "repeated"
+    """A finish of this epoch has been taken, and this is the same finish again (or another verb after it)."""
+    CONTRADICTED = "contradicted"
+    """A finish of this epoch has been taken, and this finish says something else."""
+    OLD = "old"
+    """A newer epoch has been given."""
+    NEVER_GIVEN = "never-given"
+    """Higher than any given, or of another incarnation."""
+
+
+class Answer(StrEnum):
+    ACCEPTED = "accepted"
+    SUPERSEDED = "superseded"
+    """Nothing was changed; the taker must stop that work."""
+
+
+class Effect(StrEnum):
+    NONE = "none"
+    OFFER = "offer"
+    """free → offered; epoch + 1."""
+    HOLD = "hold"
+    """offered → held; attempt + 1."""
+    FREE = "free"
+    """→ free; counts as nothing."""
+    RETRY = "retry"
+    """held → free or final, by the retry rule; counts as a failure."""
+    APPLY = "apply"
+    """→ final with the taker's result, or by the retry rule if the result is a failure that is retried."""
+    END = "end"
+    """→ final without a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    answer: Answer
+    effect: Effect = Effect.NONE
+
+
+_YES = Decision(Answer.ACCEPTED)
+_NO = Decision(Answer.SUPERSEDED)
+
+
+def _does(effect: Effect) -> Decision:
+    return Decision(Answer.ACCEPTED, effect)
+
+
+_CURRENT: Mapping[tuple[Phase, Message], Decision] = {
+    (Phase.FREE, Message.TAKE): _does(Effect.OFFER),
+    # The offer has lapsed. It is not given back to the one who comes late: another may be drawn.
+    (Phase.FREE, Message.CONFIRM): _NO,
+    (Phase.FREE, Message.RELEASE): _YES,
+    # A result is not thrown away because its lease ran out: nobody else has begun.
+    (Phase.FREE, Message.FINISH): _does(Effect.APPLY),
+    (Phase.FREE, Message.KEEP): _NO,
+    (Phase.FREE, Message.EXPIRE): _YES,
+    (Phase.FREE, Message.KILL): _does(Effect.END),
+    (Phase.OFFERED, Message.TAKE): _NO,
+    (Phase.OFFERED, Message.CONFIRM): _does(Effect.HOLD),
+    (Phase.OFFERED, Message.RELEASE): _does(Effect.FREE),
+    # The confirm was lost, or comes behind.
+    (Phase.OFFERED, Message.FINISH): _does(Effect.APPLY),
+    (Phase.OFFERED, Message.KEEP): _YES,
+    (Phase.OFFERED, Message.EXPIRE): _does(Effect.FREE),
+    (Phase.OFFERED, Message.KILL): _does(Effect.END),
+    (Phase.HELD, Message.TAKE): _NO,
+    (Phase.HELD, Message.CONFIRM): _YES,
+    (Phase.HELD, Message.RELEASE): _does(Effect.FREE),
+    (Phase.HELD, Message.FINISH): _does(Effect.APPLY),
+    (Phase.HELD, Message.KEEP): _YES,
+    (Phase.HELD, Message.EXPIRE): _does(Effect.RETRY),
+    (Phase.HELD, Message.KILL): _does(Effect.END),
+    (Phase.FINAL, Message.TAKE): _NO,
+    (Phase.FINAL, Message.CONFIRM): _NO,
+    (Phase.FINAL, Message.RELEASE): _NO,
+    (Phase.FINAL, Message.FINISH): _NO,
+    (Phase.FINAL, Message.KEEP): _NO,
+    (Phase.FINAL, Message.EXPIRE): _YES,
+    (Phase.FINAL, Message.KILL): _NO,
+}
+
+
+def _row(phase: Phase, message: Message, relation: Relation) -> Decision:
+    if message in (Message.TAKE, Message.KILL):
+        # These come from the giver's own side and carry no epoch.
+        return _CURRENT[phase, message]
+    if relation is Relation.CURRENT:
+        return _CURRENT[phase, message]
+    if message is Message.EXPIRE:
+        return _YES
+    if relation is Relation.REPEATED and message is Message.FINISH:
+        return _YES
+    return _NO
+
+
+TABLE: Mapping[tuple[Phase, Message, Relation], Decision] = {
+    (phase, message, relation): _row(phase, message, relation)
+    for phase, message, relation in product(Phase, Message, Relation)
+}
+"""The specification: every phase × message × relation."""
+
+
+def decide(phase: Phase, message: Message, relation: Relation) -> Decision:
+    return TABLE[phase, message, relation]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What the giver knows of an item's epochs."""
+
+    epoch: int
+    """The highest ever given; 0 before the first take."""
+    finished_epoch: int = 0
+    """The last epoch of which a finish was taken; 0 for none."""
+    finished_digest: str = ""
+    """What that finish said."""
+
+    def relation(self, epoch: int, digest: str = "") -> Relation:
+        """Of a message with `epoch`; `digest` of its content for a finish."""
+        if epoch < self.epoch:
+            # A repeated finish of an older epoch has its answer already, and must not be told to stop.
+            repeated = digest and epoch == self.finished_epoch and digest == self.finished_digest
+            return Relation.REPEATED if repeated else Relation.OLD
+        if epoch > self.epoch or epoch == 0:
+            return Relation.NEVER_GIVEN
+        if epoch != self.finished_epoch:
+            return Relation.CURRENT
+        return Relation.CONTRADICTED if digest and digest != self.finished_digest else Relation.REPEATED
+
+
+class Retry(StrEnum):
+    AGAIN = "again"
+    GIVE_UP = "give-up"
+
+
+COUNTING = frozenset({"lease-over", "node", "input", "output", "payload", "cut-off"})
+"""Failures that use up a try. Lost offers, give-backs and releases are none."""
+
+THE_PAYLOADS_OWN = frozenset({"payload", "limit-wall", "limit-cpu", "limit-memory"})
+"""Failures that another node would most likely see again: retried only as often as the job itself asks for."""
+
+
+def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -> Retry:
+    """The retry rule. `failures` counts this one too; `most` is the policy's, `own_retries` the job's."""
+    allowed = own_retries if failure in THE_PAYLOADS_OWN else most
+    return Retry.AGAIN if failures <= allowed else Retry.GIVE_UP
+
+
+def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal: float) -> float:
+    """Seconds by which all leases move when the giver was away, or its clock stepped; 0 in normal running.
+
+    `last_alive` is the instant of the last alive row, `longest_gap` what may lie between two of them. After a
+    gap everybody gets the gap and one renewal; a clock that stepped back takes the leases back with it.
+    """
+    gap = now - last_alive
+    if gap > longest_gap:
+        return gap + renewal
+    return gap if gap < -longest_gap else 0.0
+
+
+def markdown() -> str:
+    """The table of the docs."""
+    lines = ["| phase | message | relation | answer | effect |", "|---|---|---|---|---|"]
+    lines += [f"| {p} | {m} | {r} | {d.answer} | {d.effect} |" for (p, m, r), d in TABLE.items()]
+    return "\n".join(lines)
