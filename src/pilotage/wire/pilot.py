@@ -136,6 +136,9 @@ class Take:
     number: int
     count: int
     node: Node
+    ahead: int = 0
+    """Of `count`, so many need not fit together with the others: each fits `node` by itself, and is started as
+    earlier ones end. Asked for only while payloads are very short; a server may give fewer, or none."""
 
 
 @dataclass
