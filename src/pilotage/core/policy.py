@@ -29,26 +29,26 @@ CeType = Literal["local"]
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the document."""
+    """One table of the document."""
 
 
-class Group(_Table):
+class Group(_Table, frozen=True):
     share: float = 1000.0
     properties: tuple[str, ...] = (NORMAL_USER,)
     vo: str = ""
 
 
-class User(_Table):
+class User(_Table, frozen=True):
     groups: tuple[str, ...]
     subject: str = ""
 
 
-class Site(_Table):
+class Site(_Table, frozen=True):
     banned: bool = False
     job_types: tuple[str, ...] | None = None
 
 
-class Ce(_Table):
+class Ce(_Table, frozen=True):
     site: str
     type: CeType = "local"
     owners: Owners = "home"
@@ -64,7 +64,7 @@ class Ce(_Table):
     heartbeat: float = 5.0
 
 
-class Matching(_Table):
+class Matching(_Table, frozen=True):
     rule: Rule = "document"
     cpu_buckets: tuple[int, ...] = (500, 5000, 50000, 300000)
     memory_buckets: tuple[int, ...] = (
@@ -73,7 +73,7 @@ class Matching(_Table):
     )
 
 
-class Jobs(_Table):
+class Jobs(_Table, frozen=True):
     max_reschedules: int = 3
     retry_delay: float = 10.0
     offer_timeout: float = 300.0
@@ -83,7 +83,7 @@ class Jobs(_Table):
     max_waiting_per_owner: int = 2_000_000
 
 
-class LimitEntry(_Table):
+class LimitEntry(_Table, frozen=True):
     attribute: str
     value: str
     site: str = ""
@@ -93,7 +93,7 @@ class LimitEntry(_Table):
     burst: int = 1
 
 
-class Policy(_Table):
+class Policy(_Table, frozen=True):
     """The whole document. All references between its tables hold: `parse` has checked them."""
 
     groups: dict[str, Group]
@@ -206,7 +206,7 @@ def warnings(policy: Policy) -> list[str]:
 
 
 def _explained(message: str, text: str) -> InvalidInput:
-    """msgspec's words with the line, and the nearest right name for an unknown key."""
+    """The words of msgspec with the line, and the nearest right name for an unknown key."""
     reason, _, path = message.partition(" - at `")
     keys = [key for key in re.split(r"[.\[\]]+", path.rstrip("`")) if key not in ("", "$", "...")]
     unknown = re.search(r"unknown field `(\w+)`", reason)
@@ -231,10 +231,28 @@ def _line_of(text: str, keys: list[str]) -> int | None:
     return None
 
 
-def _check(policy: Policy, text: str) -> None:
-    def refuse(message: str, *keys: str, hint: str = "") -> None:
-        raise InvalidInput(message, hint=hint, line=_line_of(text, list(keys)), field=".".join(keys))
+class _Refuser:
+    """Raises `InvalidInput` with the line where the keys stand."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __call__(self, message: str, *keys: str, hint: str = "") -> None:
+        raise InvalidInput(message, hint=hint, line=_line_of(self._text, list(keys)), field=".".join(keys))
+
+
+def _check(policy: Policy, text: str) -> None:
+    refuse = _Refuser(text)
+    _check_people(policy, refuse)
+    _check_places(policy, refuse)
+    _check_limits(policy, refuse)
+    for buckets in ("cpu_buckets", "memory_buckets"):
+        values = getattr(policy.matching, buckets)
+        if not values or list(values) != sorted(set(values)) or values[0] <= 0:
+            refuse(f"matching.{buckets} must rise and be positive", "matching", buckets)
+
+
+def _check_people(policy: Policy, refuse: _Refuser) -> None:
     for name, group in policy.groups.items():
         if not 0 <= group.share < float("inf"):
             refuse(f"the share of group {name} must be a number of at least 0", "groups", name, "share")
@@ -245,23 +263,9 @@ def _check(policy: Policy, text: str) -> None:
             refuse(f"user {name} is in no group", "users", name)
         for missing in [group for group in user.groups if group not in policy.groups]:
             refuse(f"user {name}: there is no group {missing}", name, hint=_known(policy.groups))
-    _check_places(policy, refuse)
-    for buckets in ("cpu_buckets", "memory_buckets"):
-        values = getattr(policy.matching, buckets)
-        if not values or list(values) != sorted(set(values)) or values[0] <= 0:
-            refuse(f"matching.{buckets} must rise and be positive", "matching", buckets)
-    for limit in policy.limits:
-        if limit.attribute not in ATTRIBUTES:
-            refuse(
-                f"limits: unknown attribute {limit.attribute}",
-                "attribute",
-                hint=f"known: {', '.join(ATTRIBUTES)}",
-            )
-        if (limit.running is None and not limit.delay) or limit.delay < 0 or limit.burst < 1:
-            refuse("a limit needs running or delay (at least 0), and a burst of at least 1", "limits")
 
 
-def _check_places(policy: Policy, refuse: Any) -> None:
+def _check_places(policy: Policy, refuse: _Refuser) -> None:
     for name, ce in policy.ces.items():
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
@@ -272,7 +276,15 @@ def _check_places(policy: Policy, refuse: Any) -> None:
             refuse(f"CE {name}: a lease must last at least three heartbeats", "ces", name, "lease")
         if ce.processors < 0 or ce.memory < 0 or ce.idle < 0:
             refuse(f"CE {name}: processors, memory and idle must be at least 0", "ces", name)
+
+
+def _check_limits(policy: Policy, refuse: _Refuser) -> None:
     for limit in policy.limits:
+        if limit.attribute not in ATTRIBUTES:
+            known = f"known: {', '.join(ATTRIBUTES)}"
+            refuse(f"limits: unknown attribute {limit.attribute}", "attribute", hint=known)
+        if (limit.running is None and not limit.delay) or limit.delay < 0 or limit.burst < 1:
+            refuse("a limit needs running or delay (at least 0), and a burst of at least 1", "limits")
         if limit.site and limit.site not in policy.sites:
             refuse(f"limits: there is no site {limit.site}", "limits", hint=_known(policy.sites))
         if limit.ce and limit.ce not in policy.ces:
@@ -311,7 +323,7 @@ def _quoted(text: str) -> str:
 
 def reference_markdown() -> str:
     """docs/reference/policy.md: every key with its type, default and meaning."""
-    tables = {
+    tables: dict[str, type[msgspec.Struct]] = {
         "groups.*": Group,
         "users.*": User,
         "sites.*": Site,

@@ -1,0 +1,122 @@
+"""The event log: what moved, when, by whom. Written in the transaction that moves the state.
+
+Alike moves of one transaction are one row. A job points to its last event, and each event to the job's previous
+one, so that a history is read without an index.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, field
+
+from pilotage.core.ids import JobId
+
+_INSERT = "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class EventIds:
+    """The next event id; owned by the writer's thread."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._last = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """The events of one request. Ids that a rolled-back request has used are not used again."""
+
+    ids: EventIds
+    at: float
+    actor: str
+    _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, int, int]]]] = field(
+        default_factory=dict
+    )
+
+    def add(
+        self, kind: str, old: str, new: str, job: JobId, epoch: int, previous: int, detail: str = ""
+    ) -> int:
+        """Note a move of `job`; the id goes into the job's `last_event`."""
+        key = (kind, old, new, detail)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = (self.ids.next(), [])
+        row[1].append((job, epoch, previous))
+        return row[0]
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        if self._rows:
+            connection.executemany(
+                _INSERT,
+                [
+                    (
+                        id_,
+                        self.at,
+                        kind,
+                        self.actor,
+                        old,
+                        new,
+                        detail,
+                        json.dumps(jobs, separators=(",", ":")),
+                    )
+                    for (kind, old, new, detail), (id_, jobs) in self._rows.items()
+                ],
+            )
+            self._rows.clear()
+
+
+def record(
+    connection: sqlite3.Connection,
+    ids: EventIds,
+    *,
+    at: float,
+    kind: str,
+    actor: str,
+    detail: str,
+    jobs: str = "[]",
+    old: str = "",
+    new: str = "",
+) -> int:
+    """Write one event that is not about a list of jobs: a submission, a pilot, the policy."""
+    id_ = ids.next()
+    connection.execute(_INSERT, (id_, at, kind, actor, old, new, detail, jobs))
+    return id_
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: float
+    kind: str
+    actor: str
+    old: str
+    new: str
+    epoch: int
+    detail: str
+
+
+def history(connection: sqlite3.Connection, job: JobId, last_event: int) -> list[Event]:
+    """The events of a job, oldest first."""
+    found: list[Event] = []
+    following = last_event
+    while following:
+        row = connection.execute(
+            "SELECT at, kind, actor, old, new, detail, jobs FROM events WHERE id = ?", (following,)
+        ).fetchone()
+        if row is None:
+            break
+        at, kind, actor, old, new, detail, jobs = row
+        epoch, following = _entry_of(json.loads(jobs), job)
+        found.append(Event(at, kind, actor, old, new, epoch, detail))
+    return found[::-1]
+
+
+def _entry_of(jobs: list[list[int] | int], job: JobId) -> tuple[int, int]:
+    """(epoch, previous event) of `job` in the list of one event; a submission's list is [first, count]."""
+    for entry in jobs:
+        if isinstance(entry, list) and entry[0] == job:
+            return entry[1], entry[2]
+    return 0, 0

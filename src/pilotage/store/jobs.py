@@ -1,0 +1,195 @@
+"""The hot statements on jobs: load facts by id, save many moves with one statement each."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.jobs.states import JobState
+
+
+class JobRow(NamedTuple):
+    """What the hand-over decides upon."""
+
+    id: JobId
+    submission: SubmissionId
+    queue: QueueId
+    state: JobState
+    user_priority: int
+    epoch: int
+    attempt: int
+    failures: int
+    pilot: PilotId | None
+    finished_epoch: int
+    finished_digest: str
+    last_event: int
+    parameters: str | None
+
+
+_COLUMNS = (
+    "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, pilot_id,"
+    " finished_epoch, finished_digest, last_event, parameters"
+)
+_STATES = {str(state): state for state in JobState}
+
+
+def _row(values: tuple[object, ...]) -> JobRow:
+    row = JobRow._make(values)
+    return row._replace(state=_STATES[row.state])
+
+
+def by_ids(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, JobRow]:
+    """The jobs of these ids that exist."""
+    if len(ids) == 1:
+        found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (ids[0],))
+    else:
+        sql = f"SELECT {_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+        found = connection.execute(sql, (json.dumps(ids),))
+    return {values[0]: _row(values) for values in found}
+
+
+def of_pilot(connection: sqlite3.Connection, pilot: PilotId) -> list[JobRow]:
+    """What a pilot has: offered to it or held by it."""
+    sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? ORDER BY id"
+    return [_row(values) for values in connection.execute(sql, (pilot,))]
+
+
+def of_take(connection: sqlite3.Connection, pilot: PilotId, number: int) -> list[JobRow]:
+    """The jobs of one take that are still offered."""
+    sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? AND take_number = ? AND state = 'Matched' ORDER BY id"
+    return [_row(values) for values in connection.execute(sql, (pilot, number))]
+
+
+def heads(connection: sqlite3.Connection, queue: QueueId, weight: int, after: int, most: int) -> list[JobId]:
+    """The lowest ids that wait in a queue with one UserPriority, above `after`."""
+    sql = (
+        "SELECT id FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND user_priority = ? AND id > ?"
+        " ORDER BY id LIMIT ?"
+    )
+    return [JobId(values[0]) for values in connection.execute(sql, (queue, weight, after, most))]
+
+
+def waiting_counts(connection: sqlite3.Connection) -> dict[QueueId, dict[int, int]]:
+    """Of every queue with waiting jobs: how many with each UserPriority."""
+    sql = "SELECT queue_id, user_priority, count(*) FROM jobs WHERE state = 'Waiting' GROUP BY queue_id, user_priority"
+    counts: dict[QueueId, dict[int, int]] = {}
+    for queue, weight, count in connection.execute(sql):
+        counts.setdefault(QueueId(queue), {})[weight] = count
+    return counts
+
+
+def waiting_counts_of(connection: sqlite3.Connection, queue: QueueId) -> dict[int, int]:
+    sql = "SELECT user_priority, count(*) FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority"
+    return dict(connection.execute(sql, (queue,)).fetchall())
+
+
+def held_counts(connection: sqlite3.Connection) -> list[tuple[QueueId, str, str, int]]:
+    """(queue, site, CE, jobs offered or held there), for the running limits."""
+    sql = (
+        "SELECT j.queue_id, p.site, p.ce, count(*) FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
+        " WHERE j.pilot_id IS NOT NULL GROUP BY 1, 2, 3"
+    )
+    return connection.execute(sql).fetchall()
+
+
+class Offered(NamedTuple):
+    pilot: PilotId
+    take_number: int
+    at: float
+    event: int
+    job: JobId
+
+
+def save_offered(connection: sqlite3.Connection, moves: Iterable[Offered]) -> None:
+    sql = (
+        "UPDATE jobs SET state = 'Matched', epoch = epoch + 1, pilot_id = ?, take_number = ?, started = ?,"
+        " last_event = ?, reason = '' WHERE id = ?"
+    )
+    connection.executemany(sql, moves)
+
+
+class Held(NamedTuple):
+    at: float
+    event: int
+    job: JobId
+
+
+def save_held(connection: sqlite3.Connection, moves: Iterable[Held]) -> None:
+    sql = "UPDATE jobs SET state = 'Running', attempt = attempt + 1, started = ?, last_event = ? WHERE id = ?"
+    connection.executemany(sql, moves)
+
+
+class Freed(NamedTuple):
+    """Back to the queue, at once (`not_before` None, state Waiting) or later (Rescheduled)."""
+
+    state: JobState
+    not_before: float | None
+    failures: int
+    reason: str
+    event: int
+    job: JobId
+
+
+def save_freed(connection: sqlite3.Connection, moves: Iterable[Freed]) -> None:
+    sql = (
+        "UPDATE jobs SET state = ?, not_before = ?, failures = ?, reason = ?, last_event = ?, pilot_id = NULL,"
+        " take_number = NULL, started = NULL, ended = NULL, exit_code = NULL WHERE id = ?"
+    )
+    connection.executemany(sql, moves)
+
+
+class Ended(NamedTuple):
+    state: JobState
+    failures: int
+    reason: str
+    exit_code: int | None
+    at: float
+    event: int
+    job: JobId
+
+
+def save_ended(connection: sqlite3.Connection, moves: Iterable[Ended]) -> None:
+    sql = (
+        "UPDATE jobs SET state = ?, failures = ?, reason = ?, exit_code = ?, ended = ?, last_event = ?,"
+        " pilot_id = NULL, take_number = NULL, not_before = NULL WHERE id = ?"
+    )
+    connection.executemany(sql, moves)
+
+
+class FinishTaken(NamedTuple):
+    epoch: int
+    digest: str
+    job: JobId
+
+
+def save_finish_taken(connection: sqlite3.Connection, moves: Iterable[FinishTaken]) -> None:
+    """Remember what the finish of an epoch said, so that the same one again gets the same answer."""
+    connection.executemany("UPDATE jobs SET finished_epoch = ?, finished_digest = ? WHERE id = ?", moves)
+
+
+class Moved(NamedTuple):
+    """A move that changes nothing but the state."""
+
+    state: JobState
+    reason: str
+    event: int
+    job: JobId
+
+
+def save_moved(connection: sqlite3.Connection, moves: Iterable[Moved]) -> None:
+    connection.executemany("UPDATE jobs SET state = ?, reason = ?, last_event = ? WHERE id = ?", moves)
+
+
+def due(connection: sqlite3.Connection, now: float, most: int) -> list[JobRow]:
+    """Rescheduled jobs whose delay is over."""
+    sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
+    return [_row(values) for values in connection.execute(sql, (now, most))]
+
+
+def lapsed_offers(connection: sqlite3.Connection, before: float, most: int) -> list[JobRow]:
+    """Offers made before that instant that nobody has confirmed."""
+    sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Matched' AND started < ? LIMIT ?"
+    return [_row(values) for values in connection.execute(sql, (before, most))]

@@ -1,0 +1,143 @@
+"""Pilots: their rows, their tokens, their leases."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.states import PilotState
+
+
+@dataclass(slots=True)
+class PilotRow:
+    """A pilot as the server's memory keeps it while it lives; the row in the store is the truth."""
+
+    id: PilotId
+    stamp: str
+    secret_hash: str
+    idx: int
+    nonce: str | None
+    token_hash: str | None
+    state: PilotState
+    site: str
+    ce: str
+    only_owner: str | None
+    pilot_type: str
+    owner: str
+    group: str
+    batch_id: str
+    hostname: str
+    version: str
+    processors: int
+    memory: int
+    lease_until: float | None
+    take_number: int
+    submitted: float
+    started: float | None
+    ended: float | None
+    leave: str
+    reason: str
+
+
+_COLUMNS = (
+    "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
+    " hostname, version, processors, memory, lease_until, take_number, submitted, started, ended, leave, reason"
+)
+_CHANGEABLE = frozenset(
+    "nonce token_hash state only_owner batch_id hostname version lease_until take_number started ended leave reason".split()
+)
+
+
+def _pilot(row: tuple[Any, ...]) -> PilotRow:
+    pilot = PilotRow(*row)
+    pilot.state = PilotState(pilot.state)
+    return pilot
+
+
+def insert(
+    connection: sqlite3.Connection,
+    *,
+    stamp: str,
+    secret_hash: str,
+    idx: int,
+    site: str,
+    ce: str,
+    only_owner: str | None,
+    pilot_type: str,
+    processors: int,
+    memory: int,
+    now: float,
+) -> PilotId:
+    """The intent: stored before anything is started."""
+    sql = (
+        "INSERT INTO pilots (stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
+        " submitted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+    )
+    values = (
+        stamp,
+        secret_hash,
+        idx,
+        str(PilotState.SUBMITTED),
+        site,
+        ce,
+        only_owner,
+        pilot_type,
+        processors,
+        memory,
+        now,
+    )
+    return PilotId(connection.execute(sql, values).fetchone()[0])
+
+
+def by_id(connection: sqlite3.Connection, pilot: PilotId) -> PilotRow | None:
+    return _one(connection, "id = ?", (pilot,))
+
+
+def by_token(connection: sqlite3.Connection, token_hash: str) -> PilotRow | None:
+    return _one(connection, "token_hash = ?", (token_hash,))
+
+
+def by_secret(connection: sqlite3.Connection, secret_hash: str, idx: int) -> PilotRow | None:
+    return _one(connection, "secret_hash = ? AND idx = ?", (secret_hash, idx))
+
+
+def _one(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> PilotRow | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values).fetchone()
+    return _pilot(row) if row else None
+
+
+def live(connection: sqlite3.Connection, ce: str | None = None) -> list[PilotRow]:
+    """Pilots that have not ended."""
+    where, values = ("ended IS NULL", ()) if ce is None else ("ended IS NULL AND ce = ?", (ce,))
+    return [_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)]
+
+
+def update(connection: sqlite3.Connection, pilot: PilotId, **changes: Any) -> None:
+    """Write some columns of one pilot."""
+    unknown = changes.keys() - _CHANGEABLE
+    if unknown:
+        raise ValueError(f"not changeable: {unknown}")
+    columns = ", ".join(f"{column} = ?" for column in changes)
+    values = [str(value) if isinstance(value, PilotState) else value for value in changes.values()]
+    connection.execute(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
+
+
+def count_finished(connection: sqlite3.Connection, pilot: PilotId, jobs: int) -> None:
+    connection.execute("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
+
+
+def with_lease_before(connection: sqlite3.Connection, now: float) -> list[PilotRow]:
+    """Running pilots whose lease is over."""
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE ended IS NULL AND lease_until < ?"
+    return [_pilot(row) for row in connection.execute(sql, (now,))]
+
+
+def extend_leases(connection: sqlite3.Connection, seconds: float) -> None:
+    """After an outage or a step of the clock."""
+    connection.execute(
+        "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL",
+        (seconds,),
+    )
+    connection.execute("UPDATE jobs SET started = started + ? WHERE state = 'Matched'", (seconds,))

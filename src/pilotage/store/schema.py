@@ -1,0 +1,218 @@
+"""The tables: one schema for every database. Instants are seconds since 1970, memory is MB.
+
+Migrations (store/migrations) lead here from every earlier version; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+# SQLite makes only an INTEGER PRIMARY KEY its row id.
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+instance = sa.Table(
+    "instance",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("uuid", sa.Text, nullable=False),
+    # Raised by restore: messages of an earlier one are superseded.
+    sa.Column("incarnation", sa.Integer, nullable=False),
+    # Written every few seconds; the gap at start is the length of an outage.
+    sa.Column("alive_at", sa.Float, nullable=False),
+)
+
+policies = sa.Table(
+    "policies",
+    metadata,
+    sa.Column("version", Id, primary_key=True),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("applied_at", sa.Float, nullable=False),
+    sa.Column("applied_by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+)
+
+submissions = sa.Table(
+    "submissions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("grp", sa.Text, nullable=False),
+    sa.Column("idempotency_key", sa.Text),
+    sa.Column("submitted", sa.Float, nullable=False),
+    # What all jobs of it share, stored once: JSON of the job description, its inputs, the parameters' names.
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("inputs", sa.Text, nullable=False),
+    sa.Column("names", sa.Text, nullable=False),
+    sa.Column("job_name", sa.Text, nullable=False),
+    sa.Column("job_group", sa.Text, nullable=False),
+    sa.Column("queue_id", Id, nullable=False),
+    sa.Column("first_job", Id, nullable=False),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("warnings", sa.Text, nullable=False),
+    # JSON list of the parameter rows, until all jobs are made of it: an accepted submission is whole after a crash.
+    sa.Column("pending", sa.Text),
+    sa.UniqueConstraint("owner", "idempotency_key", name="uq_submissions_key"),
+)
+
+uploads = sa.Table(
+    "uploads",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("uploaded", sa.Float, nullable=False),
+)
+
+queues = sa.Table(
+    "queues",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False, unique=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("grp", sa.Text, nullable=False),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    # When a cycle first found it without jobs; it goes a day later. NULL: it has some, or nobody looked.
+    sa.Column("empty_since", sa.Float),
+)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("submission_id", Id, nullable=False),
+    sa.Column("queue_id", Id, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("user_priority", sa.SmallInteger, nullable=False),
+    # JSON list of this job's parameter values; NULL: none.
+    sa.Column("parameters", sa.Text),
+    sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("pilot_id", Id),
+    sa.Column("take_number", sa.Integer),
+    sa.Column("finished_epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("finished_digest", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("submitted", sa.Float, nullable=False),
+    # Matched: when it was offered. Held: when it was confirmed.
+    sa.Column("started", sa.Float),
+    sa.Column("ended", sa.Float),
+    # Rescheduled: when it goes back to its queue.
+    sa.Column("not_before", sa.Float),
+    sa.Column("last_event", Id, nullable=False, server_default="0"),
+    sa.Index(
+        "ix_jobs_waiting",
+        "queue_id",
+        "user_priority",
+        "id",
+        sqlite_where=sa.text("state = 'Waiting'"),
+        postgresql_where=sa.text("state = 'Waiting'"),
+    ),
+    sa.Index(
+        "ix_jobs_pilot",
+        "pilot_id",
+        sqlite_where=sa.text("pilot_id IS NOT NULL"),
+        postgresql_where=sa.text("pilot_id IS NOT NULL"),
+    ),
+    sa.Index(
+        "ix_jobs_not_before",
+        "not_before",
+        sqlite_where=sa.text("not_before IS NOT NULL"),
+        postgresql_where=sa.text("not_before IS NOT NULL"),
+    ),
+    sa.Index("ix_jobs_submission", "submission_id"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("job_id", Id, primary_key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("pilot_id", Id, nullable=False),
+    sa.Column("started", sa.Float, nullable=False),
+    sa.Column("ended", sa.Float),
+    # NULL while it runs; "applied", "retried", "lease over", "released", "killed".
+    sa.Column("outcome", sa.Text),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("failure", sa.Text, nullable=False, server_default=""),
+    sa.Column("message", sa.Text, nullable=False, server_default=""),
+    sa.Column("wall", sa.Float, nullable=False, server_default="0"),
+    sa.Column("cpu", sa.Float, nullable=False, server_default="0"),
+    sa.Column("max_rss", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("processors", sa.Integer, nullable=False, server_default="1"),
+)
+
+results = sa.Table(
+    "results",
+    metadata,
+    sa.Column("job_id", Id, primary_key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    # Small standard output and error; NULL: a file of the output sandbox, or none.
+    sa.Column("stdout", sa.LargeBinary),
+    sa.Column("stderr", sa.LargeBinary),
+    # JSON lists: [name, size] of the uploaded files; patterns that matched nothing.
+    sa.Column("outputs", sa.Text, nullable=False, server_default="[]"),
+    sa.Column("missing", sa.Text, nullable=False, server_default="[]"),
+)
+
+pilots = sa.Table(
+    "pilots",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    # The stamp of the hand-over to the batch system: (submission of pilots, index).
+    sa.Column("stamp", sa.Text, nullable=False, unique=True),
+    sa.Column("secret_hash", sa.Text, nullable=False),
+    sa.Column("idx", sa.Integer, nullable=False),
+    sa.Column("nonce", sa.Text),
+    sa.Column("token_hash", sa.Text, unique=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("site", sa.Text, nullable=False),
+    sa.Column("ce", sa.Text, nullable=False),
+    # Whom the policy of its CE, or its first match, binds it to.
+    sa.Column("only_owner", sa.Text),
+    sa.Column("pilot_type", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("grp", sa.Text, nullable=False, server_default=""),
+    sa.Column("batch_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("hostname", sa.Text, nullable=False, server_default=""),
+    sa.Column("version", sa.Text, nullable=False, server_default=""),
+    sa.Column("processors", sa.Integer, nullable=False),
+    sa.Column("memory", sa.Integer, nullable=False),
+    sa.Column("lease_until", sa.Float),
+    # The last take that was answered with an offer.
+    sa.Column("take_number", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("finished", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("submitted", sa.Float, nullable=False),
+    sa.Column("started", sa.Float),
+    sa.Column("ended", sa.Float),
+    # "", "drain" or "cancel": what it is told at its next contact.
+    sa.Column("leave", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Index(
+        "ix_pilots_live",
+        "ce",
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
+    ),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    # user:NAME, pilot:ID or server.
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("old", sa.Text, nullable=False),
+    sa.Column("new", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    # What it is about: JSON [[job, epoch, the job's previous event] ...]. A new submission is [first, count];
+    # an event of a pilot or of the policy has none.
+    sa.Column("jobs", sa.Text, nullable=False),
+)

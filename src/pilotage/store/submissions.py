@@ -1,0 +1,190 @@
+"""Submissions, their jobs and the task queues that these wait in."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pilotage.core.ids import JobId, QueueId, SubmissionId
+from pilotage.core.queues.identity import QueueIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What the jobs of one submission share. `description` and `inputs` are JSON texts."""
+
+    id: SubmissionId
+    owner: str
+    group: str
+    key: str | None
+    submitted: float
+    description: str
+    inputs: str
+    names: tuple[str, ...]
+    job_name: str
+    job_group: str
+    queue: QueueId
+    first_job: JobId
+    count: int
+    warnings: tuple[str, ...]
+
+
+_COLUMNS = (
+    "id, owner, grp, idempotency_key, submitted, description, inputs, names, job_name, job_group, queue_id,"
+    " first_job, count, warnings"
+)
+
+
+def insert(connection: sqlite3.Connection, submission: Submission, pending: list[list[Any]] | None) -> None:
+    """Accept a submission. `pending` are the parameter rows of which jobs are still to be made."""
+    s = submission
+    values = (
+        *(s.id, s.owner, s.group, s.key, s.submitted, s.description, s.inputs, json.dumps(s.names)),
+        *(s.job_name, s.job_group, s.queue, s.first_job, s.count, json.dumps(s.warnings)),
+        json.dumps(pending, separators=(",", ":")),
+    )
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO submissions ({_COLUMNS}, pending) VALUES ({marks})", values)
+
+
+def _submission(row: Sequence[Any]) -> Submission:
+    plain = list(row)
+    plain[7] = tuple(json.loads(plain[7]))
+    plain[13] = tuple(json.loads(plain[13]))
+    return Submission(*plain)
+
+
+def by_id(connection: sqlite3.Connection, submission: SubmissionId) -> Submission | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
+    return _submission(row) if row else None
+
+
+def by_key(connection: sqlite3.Connection, owner: str, key: str) -> Submission | None:
+    sql = f"SELECT {_COLUMNS} FROM submissions WHERE owner = ? AND idempotency_key = ?"
+    row = connection.execute(sql, (owner, key)).fetchone()
+    return _submission(row) if row else None
+
+
+def unfinished(connection: sqlite3.Connection) -> list[SubmissionId]:
+    """Accepted submissions of which jobs are still to be made."""
+    sql = "SELECT id FROM submissions WHERE pending IS NOT NULL ORDER BY id"
+    return [SubmissionId(row[0]) for row in connection.execute(sql)]
+
+
+def pending_rows(connection: sqlite3.Connection, submission: SubmissionId) -> list[list[Any]] | None:
+    """The parameter rows of all its jobs, or None when all jobs are made. [] with count > 0: no parameters."""
+    row = connection.execute("SELECT pending FROM submissions WHERE id = ?", (submission,)).fetchone()
+    if row is None or row[0] is None:
+        return None
+    rows: list[list[Any]] = json.loads(row[0])
+    return rows
+
+
+def all_made(connection: sqlite3.Connection, submission: SubmissionId) -> None:
+    connection.execute("UPDATE submissions SET pending = NULL WHERE id = ?", (submission,))
+
+
+def jobs_made(connection: sqlite3.Connection, submission: SubmissionId) -> int:
+    sql = "SELECT count(*) FROM jobs WHERE submission_id = ?"
+    return int(connection.execute(sql, (submission,)).fetchone()[0])
+
+
+def insert_jobs(
+    connection: sqlite3.Connection,
+    submission: Submission,
+    first: JobId,
+    parameters: Sequence[str | None],
+    user_priority: int,
+    event: int,
+) -> None:
+    """Make Waiting jobs first, first + 1 ..., one for each of `parameters` (JSON or None)."""
+    sql = (
+        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event)"
+        " VALUES (?, ?, ?, 'Waiting', ?, ?, ?, ?)"
+    )
+    s = submission
+    connection.executemany(
+        sql,
+        [
+            (first + place, s.id, s.queue, user_priority, values, s.submitted, event)
+            for place, values in enumerate(parameters)
+        ],
+    )
+
+
+def last_ids(connection: sqlite3.Connection) -> tuple[int, int]:
+    """(highest submission id, highest job id that is promised to a submission)."""
+    sql = "SELECT coalesce(max(id), 0), coalesce(max(first_job + count - 1), 0) FROM submissions"
+    row = connection.execute(sql).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def waiting_of_owner(connection: sqlite3.Connection, owner: str) -> int:
+    sql = (
+        "SELECT count(*) FROM jobs WHERE state = 'Waiting'"
+        " AND queue_id IN (SELECT id FROM queues WHERE owner = ?)"
+    )
+    return int(connection.execute(sql, (owner,)).fetchone()[0])
+
+
+def find_queue(connection: sqlite3.Connection, identity: QueueIdentity) -> QueueId | None:
+    row = connection.execute("SELECT id FROM queues WHERE digest = ?", (identity.digest(),)).fetchone()
+    return QueueId(row[0]) if row else None
+
+
+def insert_queue(connection: sqlite3.Connection, identity: QueueIdentity, now: float) -> QueueId:
+    sql = "INSERT INTO queues (digest, owner, grp, identity, created) VALUES (?, ?, ?, ?, ?) RETURNING id"
+    values = (identity.digest(), identity.owner, identity.group, identity.to_json(), now)
+    return QueueId(connection.execute(sql, values).fetchone()[0])
+
+
+def use_queue(connection: sqlite3.Connection, queue: QueueId) -> None:
+    """It has jobs again: its row stays."""
+    connection.execute(
+        "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL", (queue,)
+    )
+
+
+def all_queues(connection: sqlite3.Connection) -> list[tuple[QueueId, QueueIdentity]]:
+    rows = connection.execute("SELECT id, identity FROM queues").fetchall()
+    return [(QueueId(row[0]), QueueIdentity.from_json(row[1])) for row in rows]
+
+
+def queue_identity(connection: sqlite3.Connection, queue: QueueId) -> QueueIdentity | None:
+    row = connection.execute("SELECT identity FROM queues WHERE id = ?", (queue,)).fetchone()
+    return QueueIdentity.from_json(row[0]) if row else None
+
+
+def mark_empty_queues(connection: sqlite3.Connection, now: float) -> None:
+    """Note which queues have no unfinished jobs, and forget those that had none at `now` minus a day."""
+    unfinished_states = "('Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled')"
+    connection.execute(
+        "UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT EXISTS (SELECT 1 FROM jobs"
+        f" WHERE jobs.queue_id = queues.id AND state IN {unfinished_states})",
+        (now,),
+    )
+
+
+def forget_queues(connection: sqlite3.Connection, before: float) -> list[QueueId]:
+    """Delete the rows of queues that have been without jobs since `before`; those with jobs again are kept."""
+    connection.execute(
+        "UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL"
+        " AND EXISTS (SELECT 1 FROM jobs WHERE jobs.queue_id = queues.id AND state = 'Waiting')"
+    )
+    sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
+    return [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
+
+
+def note_upload(connection: sqlite3.Connection, owner: str, digest: str, size: int, now: float) -> None:
+    sql = "INSERT OR IGNORE INTO uploads (owner, digest, size, uploaded) VALUES (?, ?, ?, ?)"
+    connection.execute(sql, (owner, digest, size, now))
+
+
+def upload_size(connection: sqlite3.Connection, owner: str, digest: str) -> int | None:
+    """Bytes of what this owner has put under `digest`; None if they have not."""
+    sql = "SELECT size FROM uploads WHERE owner = ? AND digest = ?"
+    row = connection.execute(sql, (owner, digest)).fetchone()
+    return int(row[0]) if row else None

@@ -1,0 +1,55 @@
+"""Bring a database to this version's schema. Run by `up` on a home of its own, after a backup, or by command."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from pilotage.core.errors import Conflict
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(importlib.resources.files("pilotage.store") / "migrations"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def sqlite_engine(path: Path) -> sa.Engine:
+    """For migrations only: everything else goes through the writer and the readers."""
+    return sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+
+
+def current_revision(engine: sa.Engine) -> str | None:
+    with engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def head_revision() -> str:
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def upgrade(engine: sa.Engine) -> None:
+    """Run what is missing.
+
+    Raises `Conflict` for a database of a newer Pilotage: going back would lose what this version cannot read.
+    """
+    config = _config()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    revision = current_revision(engine)
+    if revision is not None and revision not in known:
+        raise Conflict(
+            f"the database has schema {revision}, which this version of Pilotage does not know",
+            hint="it was written by a newer version: install that one, or restore the backup made before the upgrade",
+        )
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
