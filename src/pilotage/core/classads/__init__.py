@@ -1,0 +1,64 @@
+"""ClassAds: expressions over attributes, evaluated in one ad or between two, three-valued.
+
+    parse_expression, parse_ad    text to tree, or `InvalidInput` with line and column
+    unparse, canonical            tree to text: to read again, to compare
+    evaluate, matches             the value of a tree in an ad, perhaps matched with another
+    references, suspicions        what a tree depends on; what in an ad is probably a slip
+
+The language as supported, its limits and where it differs on purpose from HTCondor's stand in
+docs/reference/classads.md.
+"""
+
+from pilotage.core.classads.evaluate import evaluate, matches
+from pilotage.core.classads.lint import Reference, Suspicion, references, suspicions
+from pilotage.core.classads.parser import Definition, Limits, parse_ad, parse_definitions, parse_expression
+from pilotage.core.classads.printer import canonical, quote, unparse
+from pilotage.core.classads.tree import (
+    ERROR,
+    UNDEFINED,
+    Attribute,
+    Call,
+    Chain,
+    ClassAd,
+    Conditional,
+    Error,
+    Expression,
+    ListOf,
+    Literal,
+    Logic,
+    Subscript,
+    Unary,
+    Undefined,
+)
+
+__all__ = [
+    "ERROR",
+    "UNDEFINED",
+    "Attribute",
+    "Call",
+    "Chain",
+    "ClassAd",
+    "Conditional",
+    "Definition",
+    "Error",
+    "Expression",
+    "Limits",
+    "ListOf",
+    "Literal",
+    "Logic",
+    "Reference",
+    "Subscript",
+    "Suspicion",
+    "Unary",
+    "Undefined",
+    "canonical",
+    "evaluate",
+    "matches",
+    "parse_ad",
+    "parse_definitions",
+    "parse_expression",
+    "quote",
+    "references",
+    "suspicions",
+    "unparse",
+]

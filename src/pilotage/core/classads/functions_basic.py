@@ -1,0 +1,177 @@
+"""Functions of ClassAds over single values: types, conversion, arithmetic, choice, time and chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from pilotage.core.classads.tree import ERROR, INT_MAX, UNDEFINED, Error, Expression, Undefined
+from pilotage.core.classads.values import Record, Value, absent, as_text, lower, number_in, truncate, truth
+
+LAZY_CHOICE: Final = "ifthenelse"
+
+
+class Chance(Protocol):
+    """What `random()` draws from; `random.Random` is one."""
+
+    def random(self) -> float: ...
+
+
+class World(Protocol):
+    """What an evaluation may ask of the world."""
+
+    now: float | None
+    rng: Chance | None
+
+
+Function: TypeAlias = Callable[[Sequence[Any], Any], Value]
+
+
+def one(apply: Callable[[Any], Value]) -> Function:
+    """A function of exactly one argument, pure."""
+    return lambda arguments, world: apply(arguments[0]) if len(arguments) == 1 else ERROR
+
+
+def two(apply: Callable[[Any, Any], Value]) -> Function:
+    """A function of exactly two arguments, pure."""
+    return lambda arguments, world: apply(*arguments) if len(arguments) == 2 else ERROR
+
+
+def is_of(*kinds: type) -> Function:
+    return one(lambda value: type(value) in kinds)
+
+
+def choose(arguments: Sequence[Expression], value_of: Callable[[Expression], Any]) -> Any:
+    """`ifThenElse`: only the branch chosen is evaluated."""
+    if len(arguments) != 3:
+        return ERROR
+    test = truth(value_of(arguments[0]))
+    if not isinstance(test, bool):
+        return test
+    return value_of(arguments[1] if test else arguments[2])
+
+
+def number(value: Any) -> int | float | None:
+    """An int or float as it is, a bool as int, the number a string begins with; None for all else."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float):
+        return value
+    return number_in(value) if isinstance(value, str) else None
+
+
+def to_int(value: Any) -> Any:
+    found = number(value)
+    if found is None:
+        return absent(value, value)
+    return truncate(found) if isinstance(found, float) else found
+
+
+def to_real(value: Any) -> Any:
+    found = number(value)
+    return absent(value, value) if found is None else float(found)
+
+
+def to_bool(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(lower(value), UNDEFINED)
+    return truth(value)
+
+
+def _whole(cut: Callable[[float], float]) -> Function:
+    def apply(value: Any) -> Any:
+        found = number(value)
+        if found is None:
+            return ERROR
+        if isinstance(found, int):
+            return found
+        return truncate(cut(found)) if math.isfinite(found) else truncate(found)
+
+    return one(apply)
+
+
+def quantize(value: Any, quantum: Any) -> Any:
+    """The value moved up to a multiple of a number, or to the first item of a list not below it."""
+    if isinstance(quantum, tuple):
+        return _quantize_in(value, quantum)
+    low, step = number(value), number(quantum)
+    if low is None or step is None:
+        return ERROR
+    if type(value) is int and type(quantum) is int:
+        return low if step == 0 else int((low + step - 1) / step) * step
+    if step == 0:
+        return low
+    return math.ceil(low / step) * float(step) if math.isfinite(low / step) else low
+
+
+def _quantize_in(value: Any, steps: tuple[Any, ...]) -> Any:
+    low = number(value)
+    if low is None:
+        return ERROR
+    for step in steps:
+        bound = number(step)
+        if bound is None:
+            return ERROR
+        if bound >= low:
+            return step
+    return quantize(value, steps[-1]) if steps else value
+
+
+def power(base: Any, exponent: Any) -> Any:
+    b, e = number(base), number(exponent)
+    if b is None or e is None:
+        return ERROR
+    result = _power(float(b), float(e))
+    if type(base) is int and type(exponent) is int and exponent >= 0:
+        return truncate(result)
+    return result
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        odd = exponent % 2 == 1
+        return -math.inf if base < 0 and odd else math.inf
+    except ValueError:
+        negative = math.copysign(1.0, base) < 0 and exponent % 2 == 1
+        return math.nan if base != 0 else (-math.inf if negative else math.inf)
+
+
+def _time(arguments: Sequence[Any], world: World) -> Any:
+    return ERROR if arguments or world.now is None else int(world.now)
+
+
+def _random(arguments: Sequence[Any], world: World) -> Any:
+    """A real below 1, or a number of the argument's type below it."""
+    if world.rng is None or len(arguments) > 1:
+        return ERROR
+    bound = arguments[0] if arguments else 1.0
+    if type(bound) is int and 0 < bound <= INT_MAX:
+        return int(world.rng.random() * bound)
+    return world.rng.random() * bound if type(bound) is float else ERROR
+
+
+BASIC: Final[dict[str, Function]] = {
+    "isundefined": is_of(Undefined),
+    "iserror": is_of(Error),
+    "isstring": is_of(str),
+    "isinteger": is_of(int),
+    "isreal": is_of(float),
+    "isboolean": is_of(bool),
+    "islist": is_of(tuple),
+    "isclassad": is_of(Record),
+    "int": one(to_int),
+    "real": one(to_real),
+    "string": one(as_text),
+    "bool": one(to_bool),
+    "floor": _whole(math.floor),
+    "ceiling": _whole(math.ceil),
+    "ceil": _whole(math.ceil),
+    "round": _whole(round),
+    "quantize": two(quantize),
+    "pow": two(power),
+    "time": _time,
+    "random": _random,
+}

@@ -1,0 +1,230 @@
+"""Functions of ClassAds over strings: parts, case, patterns, lists within a string, versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from pilotage.core.classads.functions_basic import Function, one, two
+from pilotage.core.classads.tree import ERROR, UNDEFINED
+from pilotage.core.classads.values import TextTooLong, Value, as_text, lower, upper
+
+MAX_STRING: Final = 1024 * 1024
+# What `re` may be given: it backtracks, and a pattern comes from whoever submits a job. A group repeated
+# without bound can take exponential time, and each open repetition one more power of the subject's length.
+MAX_PATTERN: Final = 1024
+MAX_SUBJECT: Final = 1024
+MAX_OPEN_REPETITIONS: Final = 4
+_OPEN_REPETITION = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+]|\{\d*,\})")
+_REPEATED_GROUP = re.compile(r"(?<!\\)(?:\\\\)*\)(?:[*+]|\{\d*,\d*\})")
+
+
+def bounded(parts: Iterable[str], separator: str = "") -> str:
+    """The parts joined; raises `TextTooLong` before it would take much memory."""
+    found, size = [], 0
+    for part in parts:
+        size += len(part) + len(separator)
+        if size > MAX_STRING:
+            raise TextTooLong
+        found.append(part)
+    return separator.join(found)
+
+
+def _strcat(arguments: Sequence[Any], world: Any) -> Any:
+    texts = [as_text(value) for value in arguments]
+    plain = [text for text in texts if isinstance(text, str)]
+    if len(plain) == len(texts):
+        return bounded(plain)
+    return next(text for text in texts if not isinstance(text, str))
+
+
+def unknown_first(values: Iterable[Any]) -> Any:
+    """What most functions give for arguments they can't take: UNDEFINED if one is, else ERROR."""
+    return UNDEFINED if any(value is UNDEFINED for value in values) else ERROR
+
+
+def absent_of(values: Iterable[Any]) -> Any:
+    """ERROR if one is, else UNDEFINED if one is, else ERROR for the wrong type."""
+    found = list(values)
+    return ERROR if any(value is ERROR for value in found) else unknown_first(found)
+
+
+def _join(arguments: Sequence[Any], world: Any) -> Any:
+    """`join(separator, items...)`, `join(separator, {items})` or `join({items})`; undefined items are left out."""
+    if not arguments:
+        return ""
+    if isinstance(arguments[-1], tuple) and len(arguments) <= 2:
+        separator, items = (arguments[0] if len(arguments) == 2 else UNDEFINED), list(arguments[-1])
+    else:
+        separator, items = arguments[0], list(arguments[1:])
+    if all(item is UNDEFINED for item in items or arguments[:1]) and separator is not ERROR:
+        return UNDEFINED
+    between = as_text(separator)
+    texts = [as_text(item) for item in items]
+    if between is ERROR or any(text is ERROR for text in texts):
+        return ERROR
+    return bounded((t for t in texts if isinstance(t, str)), between if isinstance(between, str) else "")
+
+
+def _substr(arguments: Sequence[Any], world: Any) -> Any:
+    if len(arguments) not in (2, 3):
+        return ERROR
+    text, rest = arguments[0], list(arguments[1:])
+    if not isinstance(text, str) or any(type(value) is not int for value in rest):
+        return unknown_first(arguments)
+    size = len(text)
+    start = max(0, size + rest[0]) if rest[0] < 0 else min(rest[0], size)
+    length = rest[1] if len(rest) == 2 else size
+    end = size + length if length < 0 else start + length
+    return text[start : max(start, end)]
+
+
+def _mapped(convert: Callable[[str], str]) -> Function:
+    def apply(value: Any) -> Any:
+        text = as_text(value)
+        return convert(text) if isinstance(text, str) else text
+
+    return one(apply)
+
+
+def _compared(order: Callable[[str, str], int], answer: Callable[[int], Value]) -> Function:
+    def apply(a: Any, b: Any) -> Any:
+        left, right = as_text(a), as_text(b)
+        if isinstance(left, str) and isinstance(right, str):
+            return answer(order(left, right))
+        return unknown_first((left, right))
+
+    return two(apply)
+
+
+def _order(a: str, b: str) -> int:
+    left, right = a.encode("utf-8", "surrogatepass"), b.encode("utf-8", "surrogatepass")
+    return (left > right) - (left < right)
+
+
+_PIECES = re.compile(r"\d+|\D")
+
+
+def version_order(a: str, b: str) -> int:
+    """Runs of digits compare as numbers, all else by character: 1.9 < 1.10."""
+    left, right = _PIECES.findall(a), _PIECES.findall(b)
+    for x, y in zip(left, right, strict=False):
+        if x.isdigit() and y.isdigit():
+            found = (len(x.lstrip("0")), x.lstrip("0")), (len(y.lstrip("0")), y.lstrip("0"))
+            if found[0] != found[1]:
+                return 1 if found[0] > found[1] else -1
+        if x != y and not (x.isdigit() and y.isdigit()):
+            return _order(x, y)
+    return (len(left) > len(right)) - (len(left) < len(right))
+
+
+def _version_in_range(arguments: Sequence[Any], world: Any) -> Any:
+    if len(arguments) != 3:
+        return ERROR
+    texts = [as_text(value) for value in arguments]
+    if not all(isinstance(text, str) for text in texts):
+        return unknown_first(texts[1:])
+    version, low, high = (str(text) for text in texts)
+    return version_order(low, version) <= 0 <= version_order(high, version)
+
+
+@lru_cache(maxsize=512)
+def _pattern(text: str, options: str) -> re.Pattern[str] | None:
+    flags = re.NOFLAG
+    for letter, flag in (("i", re.IGNORECASE), ("m", re.MULTILINE), ("s", re.DOTALL), ("x", re.VERBOSE)):
+        if letter in options:
+            flags |= flag
+    if len(_OPEN_REPETITION.findall(text)) > MAX_OPEN_REPETITIONS or _REPEATED_GROUP.search(text):
+        return None
+    try:
+        return re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError):
+        return None
+
+
+def _compiled(pattern: Any, options: Any) -> re.Pattern[str] | None:
+    if not isinstance(pattern, str) or not isinstance(options, str) or len(pattern) > MAX_PATTERN:
+        return None
+    return _pattern(pattern, lower(options))
+
+
+def _regexp(arguments: Sequence[Any], world: Any) -> Any:
+    if len(arguments) not in (2, 3):
+        return ERROR
+    if not all(isinstance(value, str) for value in arguments):
+        return absent_of(arguments)
+    pattern, subject = _compiled(arguments[0], "".join(arguments[2:])), arguments[1]
+    if pattern is None or len(subject) > MAX_SUBJECT:
+        return ERROR
+    return pattern.search(subject) is not None
+
+
+def items_of(text: str, delimiters: str = " ,") -> list[str]:
+    """The non-empty items of a list kept in a string, blanks around them taken off."""
+    pieces = re.split("[" + re.escape(delimiters) + "]", text) if delimiters else [text]
+    return [item for piece in pieces if (item := piece.strip())]
+
+
+def _member_of(fold: Callable[[str], str]) -> Function:
+    def apply(arguments: Sequence[Any], world: Any) -> Any:
+        if len(arguments) not in (2, 3):
+            return ERROR
+        if not all(isinstance(value, str) or value is UNDEFINED for value in arguments):
+            return ERROR
+        item, items = arguments[:2]
+        if isinstance(item, str) and isinstance(items, str):
+            delimiters = [value for value in arguments[2:] if isinstance(value, str)]
+            return fold(item) in {fold(one) for one in items_of(items, *delimiters)}
+        return UNDEFINED if item is items else False
+
+    return apply
+
+
+def _over_items(answer: Callable[[list[str]], Value]) -> Function:
+    def apply(arguments: Sequence[Any], world: Any) -> Any:
+        if len(arguments) not in (1, 2) or not all(isinstance(value, str) for value in arguments):
+            return ERROR
+        return answer(items_of(*arguments))
+
+    return apply
+
+
+def _split(arguments: Sequence[Any], world: Any) -> Any:
+    """Items between delimiters; blanks around an item belong to the delimiter if blanks are delimiters."""
+    if len(arguments) not in (1, 2) or not all(isinstance(value, str) for value in arguments):
+        return ERROR
+    text, delimiters = arguments[0], arguments[1] if len(arguments) == 2 else ", "
+    hard = "".join(mark for mark in delimiters if not mark.isspace())
+    soft = "".join(mark for mark in delimiters if mark.isspace())
+    blank = f"[{re.escape(soft)}]" if soft else ""
+    cuts = [f"{blank}*[{re.escape(hard)}]{blank}*" if soft else f"[{re.escape(hard)}]"] if hard else []
+    cuts += [f"{blank}+"] if soft else []
+    text = text.strip(soft) if soft else text
+    items = re.split("|".join(cuts), text) if cuts else [text]
+    # A delimiter at either end separates nothing.
+    return tuple(items[not items[0] : len(items) - (len(items) > 1 and not items[-1])])
+
+
+TEXT: Final[dict[str, Function]] = {
+    "strcat": _strcat,
+    "join": _join,
+    "substr": _substr,
+    "toupper": _mapped(upper),
+    "tolower": _mapped(lower),
+    "strcmp": _compared(_order, lambda sign: sign),
+    "stricmp": _compared(lambda a, b: _order(lower(a), lower(b)), lambda sign: sign),
+    "versioncmp": _compared(lambda a, b: version_order(a, b), lambda sign: sign),
+    "versiongt": _compared(lambda a, b: version_order(a, b), lambda sign: sign > 0),
+    "versionge": _compared(lambda a, b: version_order(a, b), lambda sign: sign >= 0),
+    "versionlt": _compared(lambda a, b: version_order(a, b), lambda sign: sign < 0),
+    "versionle": _compared(lambda a, b: version_order(a, b), lambda sign: sign <= 0),
+    "versioneq": _compared(lambda a, b: version_order(a, b), lambda sign: sign == 0),
+    "version_in_range": _version_in_range,
+    "regexp": _regexp,
+    "stringlistmember": _member_of(str),
+    "stringlistimember": _member_of(lower),
+    "stringlistsize": _over_items(len),
+    "split": _split,
+}

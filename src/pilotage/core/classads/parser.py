@@ -1,0 +1,356 @@
+"""Tokens of a ClassAd into its tree, within limits of text, nesting and nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from pilotage.core.classads.lexer import MOST_NEGATIVE, RESERVED, Source, Token, tokens
+from pilotage.core.classads.tree import (
+    ERROR,
+    LEVEL,
+    UNDEFINED,
+    Attribute,
+    Call,
+    Chain,
+    ClassAd,
+    Conditional,
+    Expression,
+    ListOf,
+    Literal,
+    Logic,
+    Scalar,
+    Subscript,
+    Unary,
+    children,
+)
+from pilotage.core.errors import InvalidInput, TooLarge
+
+MAX_TEXT: Final = 64 * 1024
+MAX_DEPTH: Final = 100
+MAX_NODES: Final = 10_000
+
+_CONSTANTS: Final[dict[str, Scalar]] = {
+    "true": True,
+    "false": False,
+    "undefined": UNDEFINED,
+    "error": ERROR,
+}
+_WORD_OPERATORS: Final = {"is": "=?=", "isnt": "=!="}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a text may cost. `text` counts UTF-8 bytes, `depth` nested nodes, `nodes` all of them."""
+
+    text: int = MAX_TEXT
+    depth: int = MAX_DEPTH
+    nodes: int = MAX_NODES
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One `name = expression` and where it stands; lines and columns count from 1."""
+
+    name: str
+    expression: Expression
+    line: int
+    column: int
+
+
+def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
+    """The tree of one expression; anything after it, or a limit exceeded, raises `InvalidInput`."""
+    parser = _Parser(text, limits)
+    expression = parser.expression()
+    parser.finish()
+    check_size(expression, limits)
+    return expression
+
+
+def parse_ad(text: str, limits: Limits = DEFAULT_LIMITS) -> ClassAd:
+    """The tree of one bracketed ad; an attribute defined twice raises `InvalidInput`."""
+    parser = _Parser(text, limits)
+    parser.expect("[", "an ad begins with '['")
+    parser.back()
+    ad = parser.record()
+    parser.finish()
+    check_size(ad, limits)
+    return ad
+
+
+def parse_definitions(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Definition, ...]:
+    """The attributes of a job description in the order written.
+
+    The enclosing brackets may be absent, names may be dotted (`Parameters.Seed`), and repeated names are
+    kept: what they mean is the caller's to say.
+    """
+    parser = _Parser(text, limits)
+    bracketed = parser.peek().kind == "["
+    if bracketed:
+        parser.advance()
+    found = parser.definitions("]" if bracketed else "end", dotted=True)
+    if bracketed:
+        parser.expect("]", "the description ends with ']'")
+    parser.finish()
+    check_size(ListOf(tuple(one.expression for one in found)), limits)
+    return tuple(found)
+
+
+def check_size(tree: Expression, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raises `TooLarge` for a tree of more nodes or deeper nesting than allowed."""
+    nodes = 0
+    stack = [(tree, 1)]
+    while stack:
+        node, depth = stack.pop()
+        nodes += 1
+        if depth > limits.depth:
+            raise TooLarge(f"the expression nests deeper than {limits.depth} levels")
+        if nodes > limits.nodes:
+            raise TooLarge(f"the expression has more than {limits.nodes} parts")
+        stack.extend((below, depth + 1) for below in children(node))
+
+
+class _Parser:
+    """Recursive descent; one operator stack per level of brackets keeps the Python stack shallow."""
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        if len(text.encode("utf-8", "surrogatepass")) > limits.text:
+            raise TooLarge(f"the text is longer than {limits.text} bytes")
+        self._source = Source(text)
+        self._tokens = list(tokens(self._source))
+        self._at = 0
+        self._depth = 0
+        self._limit = limits.depth
+
+    def peek(self) -> Token:
+        return self._tokens[self._at]
+
+    def advance(self) -> Token:
+        token = self._tokens[self._at]
+        if token.kind != "end":
+            self._at += 1
+        return token
+
+    def back(self) -> None:
+        self._at -= 1
+
+    def accept(self, kind: str) -> bool:
+        if self.peek().kind == kind:
+            self.advance()
+            return True
+        return False
+
+    def expect(self, kind: str, why: str) -> Token:
+        if self.peek().kind != kind:
+            self.unexpected(f"expected {kind!r}", why)
+        return self.advance()
+
+    def unexpected(self, wanted: str, hint: str = "") -> NoReturn:
+        token = self.peek()
+        found = "the text ends" if token.kind == "end" else f"{token.text!r} is not expected"
+        self._source.refuse(f"{found} here: {wanted}", token.start, hint)
+
+    def finish(self) -> None:
+        if self.peek().kind != "end":
+            self.unexpected("the expression was complete", "an operator or ';' may be missing")
+
+    def expression(self) -> Expression:
+        """Conditionals, loosest of all and to the right."""
+        self._depth += 1
+        if self._depth > self._limit:
+            line, column = self._source.place(self.peek().start)
+            raise TooLarge(f"nested deeper than {self._limit} levels", line=line, column=column)
+        result = self._binary()
+        if self.accept("?"):
+            yes = self.expression()
+            self.expect(":", "a conditional is written test ? yes : no")
+            result = Conditional(result, yes, self.expression())
+        self._depth -= 1
+        return result
+
+    def _binary(self) -> Expression:
+        operands = [self._unary()]
+        waiting: list[str] = []
+        while (op := self._operator()) is not None:
+            self.advance()
+            while waiting and LEVEL[waiting[-1]] > LEVEL[op]:
+                _reduce(operands, waiting)
+            waiting.append(op)
+            operands.append(self._unary())
+        while waiting:
+            _reduce(operands, waiting)
+        return operands[0]
+
+    def _operator(self) -> str | None:
+        token = self.peek()
+        if token.kind in LEVEL:
+            return token.kind
+        if token.kind == "name" and token.text[0] != "'":
+            return _WORD_OPERATORS.get(token.text.lower())
+        if token.kind == "=":
+            self.unexpected("'=' only defines attributes", "compare with == or =?=")
+        return None
+
+    def _unary(self) -> Expression:
+        signs: list[str] = []
+        while self.peek().kind in ("-", "+", "!", "~"):
+            signs.append(self.advance().kind)
+            if len(signs) > self._limit:
+                raise TooLarge(f"nested deeper than {self._limit} levels")
+        operand = self._negative_number() if signs and signs[-1] == "-" else None
+        if operand is None:
+            operand = self._alternatives(self._postfix())
+        else:
+            operand = self._alternatives(operand)
+            signs.pop()
+        for sign in reversed(signs):
+            operand = Unary(sign, operand)
+        return operand
+
+    def _alternatives(self, first: Expression) -> Expression:
+        """`first ?: second ?: …`, each a value without sign or operator but for negative numbers."""
+        while self.peek().kind == "?" and self._tokens[self._at + 1].kind == ":":
+            self._at += 2
+            second = None
+            if self.accept("-"):
+                second = self._negative_number()
+                if second is None:
+                    self.unexpected("after ?: only a value can stand", "use parentheses")
+            first = Conditional(first, None, self._postfix() if second is None else second)
+        return first
+
+    def _negative_number(self) -> Expression | None:
+        token = self.peek()
+        if token.kind != "number" or self._tokens[self._at + 1].kind in (".", "["):
+            return None
+        self.advance()
+        assert not isinstance(token.value, str)
+        return Literal(-token.value)
+
+    def _postfix(self) -> Expression:
+        result = self._primary()
+        while True:
+            if self.accept("."):
+                result = Attribute(self._name("an attribute name"), result)
+            elif self.accept("["):
+                index = self.expression()
+                self.expect("]", "a subscript is written list[index]")
+                result = Subscript(result, index)
+            else:
+                return result
+
+    def _primary(self) -> Expression:
+        token = self.peek()
+        match token.kind:
+            case "number":
+                self.advance()
+                return self._positive_number(token)
+            case "string":
+                return self._string()
+            case "name":
+                return self._named(token)
+            case ".":
+                self.advance()
+                return Attribute(self._name("an attribute name"), absolute=True)
+            case "(":
+                self.advance()
+                inner = self.expression()
+                self.expect(")", "a parenthesis is not closed")
+                return inner
+            case "{":
+                self.advance()
+                return ListOf(self._separated("}"))
+            case "[":
+                return self.record()
+        return self.unexpected("a value was expected")
+
+    def _positive_number(self, token: Token) -> Expression:
+        assert not isinstance(token.value, str)
+        if token.value == MOST_NEGATIVE and isinstance(token.value, int):
+            self._source.refuse(f"integer {token.text} does not fit 64 bits", token.start)
+        return Literal(token.value)
+
+    def _string(self) -> Expression:
+        parts: list[str] = []
+        while self.peek().kind == "string":
+            parts.append(str(self.advance().value))
+        return Literal("".join(parts))
+
+    def _named(self, token: Token) -> Expression:
+        bare = token.text[0] != "'"
+        if bare and token.text.lower() in _CONSTANTS:
+            self.advance()
+            return Literal(_CONSTANTS[token.text.lower()])
+        name = self._name("a value")
+        if bare and self.accept("("):
+            return Call(name, self._separated(")"))
+        return Attribute(name)
+
+    def _name(self, what: str) -> str:
+        token = self.peek()
+        if token.kind != "name":
+            self.unexpected(f"{what} was expected")
+        if token.text[0] != "'" and token.text.lower() in RESERVED:
+            self.unexpected(f"{what} was expected", "this word is reserved; a name of it needs single quotes")
+        self.advance()
+        return str(token.value)
+
+    def _separated(self, closing: str) -> tuple[Expression, ...]:
+        if self.accept(closing):
+            return ()
+        items = [self.expression()]
+        while self.accept(","):
+            items.append(self.expression())
+        self.expect(closing, "items are separated by commas")
+        return tuple(items)
+
+    def record(self) -> ClassAd:
+        self.expect("[", "an ad begins with '['")
+        found = self.definitions("]", dotted=False)
+        self.expect("]", "attributes are separated by ';'")
+        seen: dict[str, Definition] = {}
+        for one in found:
+            first = seen.setdefault(one.name.lower(), one)
+            if first is not one:
+                raise InvalidInput(
+                    f"attribute {one.name!r} is already defined on line {first.line}",
+                    line=one.line,
+                    column=one.column,
+                    field=one.name,
+                )
+        return ClassAd(tuple((one.name, one.expression) for one in found))
+
+    def definitions(self, closing: str, *, dotted: bool) -> list[Definition]:
+        found: list[Definition] = []
+        while True:
+            while self.accept(";"):
+                pass
+            if self.peek().kind in (closing, "end"):
+                return found
+            line, column = self._source.place(self.peek().start)
+            name = self._name("an attribute name")
+            while dotted and self.accept("."):
+                name += "." + self._name("an attribute name")
+            self.expect("=", f"attributes are written {name} = value;")
+            found.append(Definition(name, self.expression(), line, column))
+            if self.peek().kind not in (closing, ";"):
+                self.unexpected("expected ';'", f"the value of {name!r} was complete")
+
+
+def _reduce(operands: list[Expression], waiting: list[str]) -> None:
+    """Takes all waiting operators of the topmost level off both stacks, as one node."""
+    level = LEVEL[waiting[-1]]
+    count = 0
+    while count < len(waiting) and LEVEL[waiting[-1 - count]] == level:
+        count += 1
+    ops = waiting[-count:]
+    parts = operands[-count - 1 :]
+    del waiting[-count:]
+    del operands[-count - 1 :]
+    if level <= LEVEL["&&"]:
+        operands.append(Logic(ops[0], tuple(parts)))
+    else:
+        operands.append(Chain(parts[0], tuple(zip(ops, parts[1:], strict=True))))
