@@ -193,3 +193,9 @@ def lapsed_offers(connection: sqlite3.Connection, before: float, most: int) -> l
     """Offers made before that instant that nobody has confirmed."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Matched' AND started < ? LIMIT ?"
     return [_row(values) for values in connection.execute(sql, (before, most))]
+
+
+def stalled_pilots(connection: sqlite3.Connection) -> list[PilotId]:
+    """Pilots whose jobs are shown as Stalled."""
+    sql = "SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Stalled'"
+    return [PilotId(values[0]) for values in connection.execute(sql)]

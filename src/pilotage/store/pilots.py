@@ -46,7 +46,21 @@ _COLUMNS = (
     " hostname, version, processors, memory, lease_until, take_number, submitted, started, ended, leave, reason"
 )
 _CHANGEABLE = frozenset(
-    "nonce token_hash state only_owner batch_id hostname version lease_until take_number started ended leave reason".split()
+    [
+        "nonce",
+        "token_hash",
+        "state",
+        "only_owner",
+        "batch_id",
+        "hostname",
+        "version",
+        "lease_until",
+        "take_number",
+        "started",
+        "ended",
+        "leave",
+        "reason",
+    ]
 )
 
 
@@ -140,4 +154,6 @@ def extend_leases(connection: sqlite3.Connection, seconds: float) -> None:
         "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL",
         (seconds,),
     )
-    connection.execute("UPDATE jobs SET started = started + ? WHERE state = 'Matched'", (seconds,))
+    connection.execute(
+        "UPDATE jobs SET started = started + ? WHERE pilot_id IS NOT NULL AND state = 'Matched'", (seconds,)
+    )

@@ -47,6 +47,7 @@ submissions = sa.Table(
     sa.Column("names", sa.Text, nullable=False),
     sa.Column("job_name", sa.Text, nullable=False),
     sa.Column("job_group", sa.Text, nullable=False),
+    sa.Column("job_type", sa.Text, nullable=False),
     sa.Column("queue_id", Id, nullable=False),
     sa.Column("first_job", Id, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),

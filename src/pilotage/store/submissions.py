@@ -26,6 +26,7 @@ class Submission:
     names: tuple[str, ...]
     job_name: str
     job_group: str
+    job_type: str
     queue: QueueId
     first_job: JobId
     count: int
@@ -33,7 +34,7 @@ class Submission:
 
 
 _COLUMNS = (
-    "id, owner, grp, idempotency_key, submitted, description, inputs, names, job_name, job_group, queue_id,"
+    "id, owner, grp, idempotency_key, submitted, description, inputs, names, job_name, job_group, job_type, queue_id,"
     " first_job, count, warnings"
 )
 
@@ -43,7 +44,7 @@ def insert(connection: sqlite3.Connection, submission: Submission, pending: list
     s = submission
     values = (
         *(s.id, s.owner, s.group, s.key, s.submitted, s.description, s.inputs, json.dumps(s.names)),
-        *(s.job_name, s.job_group, s.queue, s.first_job, s.count, json.dumps(s.warnings)),
+        *(s.job_name, s.job_group, s.job_type, s.queue, s.first_job, s.count, json.dumps(s.warnings)),
         json.dumps(pending, separators=(",", ":")),
     )
     marks = ", ".join("?" * len(values))
@@ -53,7 +54,7 @@ def insert(connection: sqlite3.Connection, submission: Submission, pending: list
 def _submission(row: Sequence[Any]) -> Submission:
     plain = list(row)
     plain[7] = tuple(json.loads(plain[7]))
-    plain[13] = tuple(json.loads(plain[13]))
+    plain[14] = tuple(json.loads(plain[14]))
     return Submission(*plain)
 
 

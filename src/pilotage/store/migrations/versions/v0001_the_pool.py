@@ -187,6 +187,7 @@ def upgrade() -> None:
         sa.Column("names", sa.Text(), nullable=False),
         sa.Column("job_name", sa.Text(), nullable=False),
         sa.Column("job_group", sa.Text(), nullable=False),
+        sa.Column("job_type", sa.Text(), nullable=False),
         sa.Column("queue_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("first_job", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),

@@ -1,0 +1,88 @@
+"""The batch script of a pilot: one shell script that carries the program, and needs nothing but Python 3.9."""
+
+from __future__ import annotations
+
+import base64
+import io
+import shlex
+import zipfile
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_MAIN = "from pilotage.pilot.__main__ import main\n\nraise SystemExit(main())\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def pilot_program() -> bytes:
+    """The pilot as a zip application: `pilotage.wire` and `pilotage.pilot`. The same bytes every time."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, "__main__.py", _MAIN.encode())
+        package = files("pilotage")
+        _add(archive, "pilotage/__init__.py", (package / "__init__.py").read_bytes())
+        for folder in ("wire", "pilot"):
+            _add_folder(archive, f"pilotage/{folder}", package / folder)
+    return buffer.getvalue()
+
+
+def _add_folder(archive: zipfile.ZipFile, prefix: str, folder: Traversable) -> None:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        if item.is_dir() and item.name != "__pycache__":
+            _add_folder(archive, f"{prefix}/{item.name}", item)
+        elif item.name.endswith(".py"):
+            _add(archive, f"{prefix}/{item.name}", item.read_bytes())
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+
+
+@dataclass(frozen=True, slots=True)
+class PilotOrder:
+    """What one pilot is told at its start. The secret goes in over standard input only."""
+
+    server: str
+    secret: str
+    index: int
+    processors: int
+    memory: int
+    python: str = ""
+    """Tried first; then the interpreters on the PATH."""
+    workdir: str = ""
+
+
+def render(program: bytes, order: PilotOrder) -> str:
+    """A script for /bin/sh. Nothing secret stands in its arguments or environment."""
+    options = ["--server", order.server, "--index", str(order.index)]
+    if order.processors:
+        options += ["--processors", str(order.processors)]
+    if order.memory:
+        options += ["--memory", str(order.memory)]
+    if order.workdir:
+        options += ["--workdir", order.workdir]
+    pythons = [order.python] if order.python else []
+    pythons += ["python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
+    encoded = base64.encodebytes(program).decode()
+    return f"""\
+#!/bin/sh
+umask 077
+python=
+for candidate in {shlex.join(pythons)}; do
+  if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; then
+    python=$candidate
+    break
+  fi
+done
+if [ -z "$python" ]; then
+  echo "pilotage: no Python 3.9 or newer on $(hostname)" >&2
+  exit 69
+fi
+folder=$(mktemp -d "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73
+"$python" -c 'import base64, sys; open(sys.argv[1], "wb").write(base64.b64decode(sys.stdin.read()))' \\
+  "$folder/pilot.pyz" <<'END_OF_PROGRAM'
+{encoded}END_OF_PROGRAM
+exec "$python" "$folder/pilot.pyz" {shlex.join(options)} --own-folder "$folder" <<'END_OF_SECRET'
+{order.secret}
+END_OF_SECRET
+"""

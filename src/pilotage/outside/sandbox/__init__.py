@@ -1,0 +1,1 @@
+"""Where input and output sandboxes lie."""

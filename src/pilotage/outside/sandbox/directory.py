@@ -1,0 +1,150 @@
+"""Sandboxes as files below one folder: inputs by content, outputs by (job, epoch).
+
+A file appears under its name only when it is whole and its bytes are on the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from pilotage.core.errors import InvalidInput, NotFound, Overloaded, TooLarge
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+LEAST_FREE = 0.05
+"""Below this part of free disk space, new inputs are refused; outputs are still taken."""
+
+
+class DirectorySandbox:
+    """The sandbox store of one home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._inputs = folder / "inputs"
+        self._outputs = folder / "outputs"
+        self._tails = folder / "tails"
+        self._partial = folder / "partial"
+        for path in (self._inputs, self._outputs, self._tails, self._partial):
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def check_space(self) -> None:
+        """Raise `Overloaded` when the disk is nearly full."""
+        usage = shutil.disk_usage(self.folder)
+        if usage.free < usage.total * LEAST_FREE:
+            raise Overloaded(
+                f"the server's disk is nearly full ({usage.free / usage.total:.1%} free): nothing new is accepted",
+                hint="free some space below the server's home; running jobs still report",
+                retry_after=60.0,
+            )
+
+    # --- inputs
+
+    def input_path(self, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):
+            raise InvalidInput(f"{digest[:80]!r} is no SHA-256 in hexadecimal")
+        return self._inputs / digest[:2] / digest
+
+    async def put_input(self, digest: str, chunks: AsyncIterator[bytes], most: int) -> int:
+        """Store bytes under their digest; their number."""
+        path = self.input_path(digest)
+        partial, size, found = await self._receive(chunks, most)
+        if found != digest:
+            partial.unlink()
+            raise InvalidInput(f"the bytes have digest {found}, not {digest}", hint="the file changed: send it again")
+        self._place(partial, path)
+        return size
+
+    # --- outputs
+
+    def output_folder(self, job: int, epoch: int) -> Path:
+        return self._outputs / f"{job // 1000}" / str(job) / str(epoch)
+
+    def output_path(self, job: int, epoch: int, name: str) -> Path:
+        """Where an output lies. Names are relative and stay inside."""
+        parts = name.split("/")
+        if not name or len(name) > 1000 or "\0" in name or any(part in ("", ".", "..") for part in parts):
+            raise InvalidInput(f"{name[:80]!r} is no name of an output file")
+        return self.output_folder(job, epoch).joinpath(*parts)
+
+    async def put_output(self, job: int, epoch: int, name: str, chunks: AsyncIterator[bytes], most: int) -> int:
+        path = self.output_path(job, epoch, name)
+        partial, size, _ = await self._receive(chunks, most)
+        self._place(partial, path)
+        return size
+
+    def outputs(self, job: int, epoch: int) -> list[tuple[str, int]]:
+        """(name, bytes) of what was uploaded for one try."""
+        folder = self.output_folder(job, epoch)
+        found = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+        return sorted((str(path.relative_to(folder)), path.stat().st_size) for path in found)
+
+    def open_output(self, job: int, epoch: int, name: str) -> Path:
+        path = self.output_path(job, epoch, name)
+        if not path.is_file():
+            raise NotFound(f"job {job} has no output {name}")
+        return path
+
+    def delete_outputs(self, job: int) -> None:
+        shutil.rmtree(self.output_folder(job, 0).parent, ignore_errors=True)
+
+    # --- tails of running jobs: files that are overwritten, never rows
+
+    def append_tail(self, job: int, epoch: int, stream: str, offset: int, data: bytes) -> None:
+        path = self._tail_path(job, epoch, stream)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.seek(offset)
+            file.write(data)
+
+    def read_tail(self, job: int, epoch: int, stream: str, offset: int, most: int) -> bytes:
+        path = self._tail_path(job, epoch, stream)
+        if not path.exists():
+            return b""
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(most)
+
+    def delete_tails(self, job: int) -> None:
+        shutil.rmtree(self._tails / str(job), ignore_errors=True)
+
+    def _tail_path(self, job: int, epoch: int, stream: str) -> Path:
+        return self._tails / str(job) / f"{epoch}.{stream}"
+
+    # --- files
+
+    async def _receive(self, chunks: AsyncIterator[bytes], most: int) -> tuple[Path, int, str]:
+        handle, name = tempfile.mkstemp(dir=self._partial)
+        digest, size = hashlib.sha256(), 0
+        try:
+            with os.fdopen(handle, "wb") as file:
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > most:
+                        raise TooLarge(f"the file has more than {most} bytes", hint="jobs.max_input_file in the policy")
+                    digest.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            os.unlink(name)
+            raise
+        return Path(name), size, digest.hexdigest()
+
+    @staticmethod
+    def _place(partial: Path, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise InvalidInput(f"{path.name[:80]!r} cannot be stored: {error.strerror}") from None
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -1,0 +1,59 @@
+"""What the routes and duties of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from pilotage.core.errors import NotAuthenticated
+from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.tokens import Caller, Issuer
+from pilotage.services.pool import Pool
+from pilotage.store.sqlite import Readers
+from pilotage.store.writer import Writer
+
+_bearer = HTTPBearer(auto_error=False)
+
+
+@dataclass(slots=True)
+class Context:
+    """One running server."""
+
+    pool: Pool
+    writer: Writer
+    readers: Readers
+    sandbox: DirectorySandbox
+    issuer: Issuer
+    instance: str
+    clock: Callable[[], float]
+    """Seconds since 1970."""
+    program: bytes
+    """The pilot, as a zip application."""
+    url: str
+    capacity: Callable[[str], tuple[int, int]]
+    """(cores, MB) of a CE, 0 for not known."""
+    wake_director: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there may be a need for pilots, or for fewer."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is to end."""
+    stopping: str = ""
+    """How: "", "drain", "keep" or "cancel"."""
+
+
+def context_of(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+def caller_of(
+    request: Request, credentials: HTTPAuthorizationCredentials | None = Depends(_bearer)
+) -> Caller:
+    """The identity behind a request of a person's program."""
+    context = context_of(request)
+    if credentials is None:
+        raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
+    return context.issuer.read(credentials.credentials, context.pool.policy, context.clock())

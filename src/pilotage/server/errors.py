@@ -1,0 +1,75 @@
+"""Errors as HTTP answers: the one place that knows status codes."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from pilotage.core import errors
+from pilotage.wire.pilot import ErrorBody
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[errors.PilotageError], int] = {
+    errors.TooLarge: 413,
+    errors.IncompatibleVersion: 426,
+    errors.InvalidInput: 400,
+    errors.NotAuthenticated: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.Overloaded: 429,
+    errors.Unreachable: 503,
+    errors.PilotageError: 500,
+}
+
+
+def answer(error: BaseException) -> tuple[int, ErrorBody]:
+    """Status and body for any error; an unexpected one is logged, and told without its insides."""
+    if isinstance(error, errors.PilotageError):
+        status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
+        retry_after = error.retry_after if isinstance(error, errors.Overloaded) else 0.0
+        message = error.message
+        if isinstance(error, errors.InvalidInput) and error.line is not None:
+            place = f"line {error.line}" + (f", column {error.column}" if error.column is not None else "")
+            message = f"{place}: {message}"
+        return status, ErrorBody(error.code, message, error.hint, retry_after)
+    if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
+        return 503, ErrorBody("overloaded", "the server's disk is full", "nothing was changed", 30.0)
+    log.error("unexpected error", exc_info=error)
+    return 500, ErrorBody("error", "the server met an error of its own", "its log has the details")
+
+
+def response_for(error: BaseException) -> Response:
+    status, body = answer(error)
+    headers = {"Retry-After": str(max(1, round(body.retry_after)))} if body.retry_after else {}
+    return Response(msgspec.json.encode(body), status, headers, "application/json")
+
+
+def install(app: FastAPI) -> None:
+    """Have `app` answer every error with an ErrorBody."""
+
+    async def known(_request: Request, error: Exception) -> Response:
+        return response_for(error)
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return response_for(errors.InvalidInput(f"{where}: {first['msg']}"))
+
+    async def http(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = {404: "not-found", 405: "invalid-input"}.get(error.status_code, "error")
+        body = ErrorBody(code, str(error.detail))
+        return Response(msgspec.json.encode(body), error.status_code, media_type="application/json")
+
+    app.add_exception_handler(errors.PilotageError, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, known)

@@ -1,0 +1,222 @@
+"""Looking at jobs and acting on them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import FileResponse
+
+from pilotage.core.errors import NotFound
+from pilotage.core.ids import JobId
+from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.core.jobs.stored import description_to_json
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.tokens import Caller
+from pilotage.services.actions import CHUNK, Outcome, act, check_verb
+from pilotage.services.payloads import stored_description
+from pilotage.store import attempts, browse, events
+from pilotage.wire import people
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+
+FOLLOWED_FOR = 30.0
+"""Seconds for which tails are asked of a pilot after somebody has looked."""
+MOST_LOG_BYTES = 1_000_000
+REFUSALS_SHOWN = 100
+
+
+def selection_of(
+    ids: Annotated[list[int], Query()] = [],  # noqa: B006 (FastAPI copies it)
+    submission: int | None = None,
+    states: Annotated[list[str], Query()] = [],  # noqa: B006
+    owner: str = "",
+    group: str = "",
+    job_group: str = "",
+    site: str = "",
+) -> browse.Selection:
+    return browse.Selection(ids, submission, states, owner, group, job_group, site)
+
+
+@router.get("/jobs")
+def jobs(
+    selection: browse.Selection = Depends(selection_of),
+    after: int = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.JobsPage:
+    rows = browse.jobs(context.readers.connection(), selection, caller.viewer(), after, limit)
+    page = [people.JobSummary(**row) for row in rows]
+    return people.JobsPage(page, page[-1].id if len(page) == limit else None)
+
+
+@router.get("/counts")
+def counts(
+    selection: browse.Selection = Depends(selection_of),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.Counts:
+    states = browse.counts(context.readers.connection(), selection, caller.viewer())
+    return people.Counts(states, sum(states.values()), browse.final(states))
+
+
+@router.get("/jobs/{job}")
+def job(job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> people.JobDetail:
+    connection = context.readers.connection()
+    summary, facts = _visible(context, caller, job)
+    tries = [people.Attempt(**row) for row in browse.attempts(connection, job)]
+    result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
+    return people.JobDetail(
+        job=summary,
+        description=description_to_json(stored_description(facts, job)),
+        attempts=tries,
+        outputs=_outputs(context, facts, job, result),
+        missing_outputs=result.missing if result else [],
+    )
+
+
+@router.get("/jobs/{job}/events")
+def job_events(
+    job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[people.JobEvent]:
+    _, facts = _visible(context, caller, job)
+    found = events.history(context.readers.connection(), JobId(job), facts["last_event"])
+    return [people.JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in found]
+
+
+@router.get("/jobs/{job}/outputs")
+def outputs(
+    job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[people.OutputFile]:
+    _, facts = _visible(context, caller, job)
+    result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
+    return _outputs(context, facts, job, result)
+
+
+@router.get("/jobs/{job}/outputs/{name:path}")
+def output(
+    job: int, name: str, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Response:
+    _, facts = _visible(context, caller, job)
+    epoch = facts["finished_epoch"]
+    result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
+    inline = _inline(facts, job, result).get(name)
+    if inline is not None:
+        return Response(inline, media_type="application/octet-stream")
+    if result is None or not _applied(facts):
+        raise NotFound(f"job {job} has no output {name}")
+    return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
+
+
+@router.get("/jobs/{job}/logs/{stream}")
+def logs(
+    job: int,
+    stream: str,
+    offset: int = Query(0, ge=0),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Standard output or error from `offset`: of a running job what its pilot has sent, of an ended one all."""
+    if stream not in ("stdout", "stderr"):
+        raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
+    summary, facts = _visible(context, caller, job)
+    if facts["pilot_id"] is not None:
+        # A plain dictionary: the writer's thread reads it, nothing is lost if it reads it late.
+        context.pool.followed[JobId(job)] = context.clock() + FOLLOWED_FOR
+        data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
+    else:
+        data = _whole_stream(context, facts, job, stream)[offset : offset + MOST_LOG_BYTES]
+    headers = {"X-Pilotage-State": summary.state, "X-Pilotage-Offset": str(offset)}
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+@router.post("/jobs/{verb}")
+async def action(
+    verb: str,
+    body: people.ActionRequest,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.ActionResponse:
+    """Kill, reschedule or delete the jobs of a selection that the caller may see."""
+    check_verb(verb)
+    selection = browse.Selection(**vars(body.selection))
+    pool, clock = context.pool, context.clock
+    answer, after = people.ActionResponse(0, 0), 0
+    while True:
+        ids = await asyncio.to_thread(_ids, context, selection, caller, after)
+        if not ids:
+            break
+        outcome: Outcome = await context.writer.acall(
+            lambda tx, ids=ids: act(  # type: ignore[misc]
+                pool, tx, verb, ids, actor=f"user:{caller.user}", reason=body.reason, now=clock(), dry_run=body.dry_run
+            )
+        )
+        answer.matched += len(ids)
+        answer.done += len(outcome.done)
+        room = REFUSALS_SHOWN - len(answer.refused)
+        answer.refused += [people.Refusal(id_, why) for id_, why in outcome.refused[: max(0, room)]]
+        if verb == "delete" and not body.dry_run:
+            for id_ in outcome.done:
+                await asyncio.to_thread(context.sandbox.delete_outputs, id_)
+        after = ids[-1]
+    context.wake_director.set()
+    return answer
+
+
+def _ids(context: Context, selection: browse.Selection, caller: Caller, after: int) -> list[int]:
+    return browse.job_ids(context.readers.connection(), selection, caller.viewer(), after, CHUNK)
+
+
+def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSummary, dict[str, Any]]:
+    """A job that the caller may see. One that is not theirs is told like one that does not exist."""
+    connection = context.readers.connection()
+    rows = browse.jobs(connection, browse.Selection(ids=[job]), caller.viewer(), 0, 1)
+    facts = browse.job_facts(connection, job) if rows else None
+    if not rows or facts is None:
+        raise NotFound(f"there is no job {job}", hint="or it is not yours")
+    return people.JobSummary(**rows[0]), facts
+
+
+def _applied(facts: dict[str, Any]) -> bool:
+    return facts["state"] in FINAL and facts["state"] not in (JobState.KILLED, JobState.DELETED)
+
+
+def _inline(facts: dict[str, Any], job: int, result: attempts.Result | None) -> dict[str, bytes]:
+    """The streams that are kept in the store, by the names that the job gave them."""
+    if result is None or not _applied(facts):
+        return {}
+    description = stored_description(facts, job)
+    pairs = ((description.std_output, result.stdout), (description.std_error, result.stderr))
+    return {name: data for name, data in pairs if data is not None}
+
+
+def _outputs(
+    context: Context, facts: dict[str, Any], job: int, result: attempts.Result | None
+) -> list[people.OutputFile]:
+    if not _applied(facts) or result is None:
+        return []
+    inline = {name: len(data) for name, data in _inline(facts, job, result).items()}
+    named = {name for name, _ in result.outputs}
+    stored = {name: size for name, size in context.sandbox.outputs(job, facts["finished_epoch"]) if name in named}
+    return [people.OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]
+
+
+def _whole_stream(context: Context, facts: dict[str, Any], job: int, stream: str) -> bytes:
+    result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
+    description = stored_description(facts, job)
+    name = description.std_output if stream == "stdout" else description.std_error
+    inline = _inline(facts, job, result).get(name)
+    if inline is not None:
+        return inline
+    path = context.sandbox.output_path(job, facts["finished_epoch"], name)
+    if result is not None and _applied(facts) and path.is_file():
+        return path.read_bytes()
+    return context.sandbox.read_tail(job, facts["epoch"], stream, 0, MOST_LOG_BYTES)
+
+
+def _json(text: str | None) -> list[Any]:
+    found: list[Any] = json.loads(text) if text else []
+    return found

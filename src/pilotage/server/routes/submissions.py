@@ -1,0 +1,105 @@
+"""Submitting jobs and the files that they need."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+
+from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.core.jobs.description import Submission, from_json_mapping, from_yaml, parse_jdl
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.tokens import Caller
+from pilotage.services.submission import (
+    MOST_JOBS,
+    Making,
+    Prepared,
+    accept,
+    check_places,
+    identity_of,
+    resolve_inputs,
+    response,
+    warnings_for,
+)
+from pilotage.store import submissions as rows
+from pilotage.wire.people import SubmitRequest, SubmitResponse
+
+router = APIRouter(prefix="/v1", tags=["submission"])
+
+
+@router.post("/submissions")
+async def submit(
+    body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmitResponse:
+    """Accept jobs. Answered when all of them wait in their task queue."""
+    context.sandbox.check_space()
+    prepared = await asyncio.to_thread(prepare, context, caller, body)
+    pool, clock, writer = context.pool, context.clock, context.writer
+    submission = await writer.acall(lambda tx: accept(pool, tx, prepared, clock()))
+    making = Making(submission.id)
+    while not await writer.acall(lambda tx: making.step(pool, tx)):
+        pass
+    context.wake_director.set()
+    return response(submission)
+
+
+def prepare(context: Context, caller: Caller, body: SubmitRequest) -> Prepared:
+    """Read and check a submission; nothing is stored."""
+    policy = context.pool.policy
+    group = body.group or caller.group
+    if group not in policy.users[caller.user].groups:
+        raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
+    submission = _read(body)
+    description = submission.description
+    check_places(description, policy)
+    connection = context.readers.connection()
+    inputs = resolve_inputs(
+        description, body.inputs, lambda digest: rows.upload_size(connection, caller.user, digest), policy
+    )
+    values = submission.values
+    if len(values) > MOST_JOBS:
+        raise InvalidInput(f"{len(values)} jobs are more than {MOST_JOBS} for one submission", hint="submit in parts")
+    warnings = (*submission.warnings, *warnings_for(description, policy, context.capacity))
+    return Prepared(
+        owner=caller.user, group=group, key=body.key, description=description, names=submission.names,
+        rows=values, inputs=inputs, identity=identity_of(description, caller.user, group, policy), warnings=warnings,
+    )
+
+
+def _read(body: SubmitRequest) -> Submission:
+    given = [kind for kind in ("description", "jdl", "yaml") if getattr(body, kind) is not None]
+    if len(given) != 1:
+        raise InvalidInput("give exactly one of description, jdl and yaml")
+    if body.parameters is not None and body.description is None:
+        raise InvalidInput("parameters go with description; JDL and YAML carry their own")
+    if body.jdl is not None:
+        return parse_jdl(body.jdl)
+    if body.yaml is not None:
+        return from_yaml(body.yaml)
+    assert body.description is not None
+    if body.parameters is None:
+        return from_json_mapping(body.description)
+    return from_json_mapping(body.description, body.parameters.names, body.parameters.rows)
+
+
+@router.head("/uploads/{digest}")
+def known(digest: str, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Response:
+    """204 if this owner has uploaded the file before."""
+    size = rows.upload_size(context.readers.connection(), caller.user, digest)
+    there = size is not None and context.sandbox.input_path(digest).exists()
+    return Response(status_code=204 if there else 404)
+
+
+@router.put("/uploads/{digest}", status_code=201)
+async def upload(
+    digest: str, request: Request, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Response:
+    """Store one input file under its SHA-256."""
+    context.sandbox.check_space()
+    most = context.pool.policy.jobs.max_input_file
+    size = await context.sandbox.put_input(digest, request.stream(), most)
+    now = context.clock()
+    await context.writer.acall(lambda tx: rows.note_upload(tx.connection, caller.user, digest, size, now))
+    body = msgspec.json.encode({"digest": digest, "size": size})
+    return Response(body, 201, media_type="application/json")

@@ -1,0 +1,100 @@
+"""JSON Web Tokens of our own issuer: who somebody is, in which group, until when.
+
+What they may do is asked of the policy in force at every request, so that a user who is taken out of it can do
+nothing with an old token.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import jwt
+
+from pilotage.core.errors import Forbidden, NotAuthenticated
+from pilotage.core.policy import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING, Policy
+from pilotage.store.browse import Viewer
+
+ALGORITHM = "HS256"
+LIFETIME = 43200.0
+LONGEST = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request."""
+
+    user: str
+    group: str
+    properties: frozenset[str]
+    expires: float
+
+    @property
+    def administrator(self) -> bool:
+        return ADMINISTRATOR in self.properties
+
+    def viewer(self) -> Viewer:
+        everything = self.administrator or JOB_ADMINISTRATOR in self.properties
+        return Viewer(self.user, self.group if JOB_SHARING in self.properties else "", everything)
+
+    def need_administrator(self) -> None:
+        if not self.administrator:
+            raise Forbidden(f"{self.user} ({self.group}) is no administrator", hint=f"the property {ADMINISTRATOR}")
+
+
+class Issuer:
+    """Signs and reads tokens."""
+
+    def __init__(self, key: str, instance: str) -> None:
+        self._key = key
+        self._instance = instance
+
+    def issue(self, user: str, group: str, now: float, lifetime: float = LIFETIME) -> tuple[str, float]:
+        """A token and the instant when it ends."""
+        expires = now + min(max(lifetime, 1.0), LONGEST)
+        claims = {
+            "iss": self._instance, "sub": user, "grp": group, "iat": int(now), "exp": int(expires),
+            "jti": secrets.token_hex(8),
+        }
+        return jwt.encode(claims, self._key, ALGORITHM), float(int(expires))
+
+    def read(self, token: str, policy: Policy, now: float) -> Caller:
+        """Who `token` says it is; `NotAuthenticated` for a bad one, `Forbidden` for one whose user is gone."""
+        try:
+            claims = jwt.decode(
+                token, self._key, [ALGORITHM], issuer=self._instance,
+                options={"require": ["exp", "sub", "iss"], "verify_exp": False, "verify_iat": False},
+            )
+        except jwt.InvalidIssuerError:
+            raise NotAuthenticated(
+                "this token is of another Pilotage server", hint="use the token file in this server's home"
+            ) from None
+        except jwt.InvalidTokenError:
+            raise NotAuthenticated("this token is not valid", hint="ask an administrator for a new one") from None
+        expires = float(claims["exp"])
+        if now >= expires:
+            raise NotAuthenticated(
+                "this token has expired",
+                hint="`pilotage token create USER` by an administrator makes a new one; `pilotage up` writes the home's",
+            )
+        user, group = str(claims["sub"]), str(claims.get("grp", ""))
+        if user not in policy.users or group not in policy.users[user].groups:
+            raise Forbidden(f"the policy has no user {user} in group {group}", hint="ask an administrator")
+        return Caller(user, group, policy.properties(user, group), expires)
+
+
+def signing_key(path: Path) -> str:
+    """The key of this home; made at the first start, readable by its owner only."""
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(48))
+    return path.read_text().strip()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; it appears whole."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    partial.touch(mode=0o600)
+    partial.write_text(text + "\n")
+    partial.replace(path)

@@ -1,0 +1,114 @@
+"""What people do to jobs: kill, reschedule, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pilotage.core.errors import InvalidInput, PilotageError
+from pilotage.core.handover import Effect, Message, Relation, decide
+from pilotage.core.jobs.states import JOB_STATES, JobState
+from pilotage.services.exchange import phase_of
+from pilotage.services.moves import Moves
+from pilotage.services.pool import Pool
+from pilotage.store import attempts, jobs, pilots
+from pilotage.store.jobs import JobRow
+from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
+
+CHUNK = 500
+"""So many jobs are changed in one transaction: no write takes over 5 ms."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    done: list[int]
+    refused: list[tuple[int, str]]
+
+
+Verb = Callable[[Moves, JobRow, str, PilotRow | None], None]
+
+
+def act(
+    pool: Pool,
+    tx: Transaction,
+    verb: str,
+    ids: Iterable[int],
+    *,
+    actor: str,
+    reason: str,
+    now: float,
+    dry_run: bool,
+) -> Outcome:
+    """Do `verb` to jobs that the caller may change; at most CHUNK of them."""
+    moves = Moves(pool, tx, now, pool.batch(now, actor))
+    rows = jobs.by_ids(tx.connection, list(ids))
+    places: dict[int, PilotRow | None] = {}
+    outcome = Outcome([], [])
+    for job in rows.values():
+        refusal = REFUSALS[verb](job)
+        if refusal:
+            outcome.refused.append((job.id, refusal))
+            continue
+        outcome.done.append(job.id)
+        if not dry_run:
+            place = None
+            if job.pilot is not None:
+                if job.pilot not in places:
+                    places[job.pilot] = pilots.by_id(tx.connection, job.pilot)
+                place = places[job.pilot]
+            VERBS[verb](moves, job, reason, place)
+    moves.write()
+    if verb == "delete" and not dry_run:
+        attempts.delete_results(tx.connection, outcome.done)  # type: ignore[arg-type]
+    return outcome
+
+
+def _refuse_kill(job: JobRow) -> str:
+    decision = decide(phase_of(job.state), Message.KILL, Relation.CURRENT)
+    return "" if decision.effect is Effect.END else f"it is {job.state} already"
+
+
+def _kill(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
+    moves.cut_attempt(job, "killed")
+    moves.end(job, "killed", JobState.KILLED, reason or "killed", place)
+
+
+def _refuse_reschedule(job: JobRow) -> str:
+    if job.state in (JobState.FAILED, JobState.KILLED):
+        return ""
+    return f"it is {job.state}: only a failed or killed job is rescheduled"
+
+
+def _reschedule(moves: Moves, job: JobRow, reason: str, _place: PilotRow | None) -> None:
+    """Straight back to its queue, its failures forgotten."""
+    moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
+    moves.write()
+    [again] = jobs.by_ids(moves.tx.connection, [job.id]).values()
+    moves.requeue(again._replace(failures=0))
+
+
+def _refuse_delete(job: JobRow) -> str:
+    if JOB_STATES.allows(job.state, JobState.DELETED):
+        return ""
+    return "it is deleted already" if job.state is JobState.DELETED else f"it is {job.state}: kill it first"
+
+
+def _delete(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
+    moves.end(job, "deleted", JobState.DELETED, reason or "deleted", place)
+
+
+VERBS: dict[str, Verb] = {"kill": _kill, "reschedule": _reschedule, "delete": _delete}
+REFUSALS: dict[str, Callable[[JobRow], str]] = {
+    "kill": _refuse_kill,
+    "reschedule": _refuse_reschedule,
+    "delete": _refuse_delete,
+}
+
+
+def check_verb(verb: str) -> None:
+    if verb not in VERBS:
+        raise InvalidInput(f"unknown verb {verb}", hint=f"one of {', '.join(VERBS)}")
+
+
+__all__ = ["CHUNK", "VERBS", "Outcome", "PilotageError", "act", "check_verb"]

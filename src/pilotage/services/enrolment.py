@@ -1,0 +1,105 @@
+"""A pilot calls home for the first time: its secret is traded for a token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
+from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
+from pilotage.services.exchange import token_hash
+from pilotage.services.moves import Moves
+from pilotage.services.pool import Pool
+from pilotage.store import jobs, pilots
+from pilotage.store.events import record
+from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
+from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
+
+
+def secret_hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> EnrolResponse:
+    """Trade (secret, index, nonce) for a token.
+
+    The same nonce again is the same pilot whose answer was lost: it gets a new token. Another nonce supersedes
+    the earlier pilot: its token dies, its jobs go back, and an alarm stands in the event log.
+    """
+    if request.protocol not in SUPPORTED:
+        raise IncompatibleVersion(
+            f"this pilot speaks protocol {request.protocol}, the server {', '.join(map(str, SUPPORTED))}",
+            hint=f"submit pilots of this server's version (protocol {PROTOCOL})",
+        )
+    pilot = pilots.by_secret(tx.connection, secret_hash(request.secret), request.index)
+    if pilot is None:
+        raise NotAuthenticated("unknown pilot secret", hint="the pilot was submitted by another server")
+    if pilot.state in FINAL and pilot.state is not PilotState.FAILED:
+        raise Forbidden(f"this pilot is {pilot.state}", hint="its place has been given up: it should leave")
+    pool.forget_pilot(pilot)
+    if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
+        _supersede(pool, tx, pilot, now)
+    token = secrets.token_urlsafe(32)
+    ce = pool.policy.ces.get(pilot.ce)
+    lease = ce.lease if ce else 3600.0
+    if pilot.state is not PilotState.RUNNING:
+        PILOT_STATES.check(pilot.state, PilotState.RUNNING)
+        record(
+            tx.connection,
+            pool.events,
+            at=now,
+            kind="pilot-enrolled",
+            actor=f"pilot:{pilot.id}",
+            detail=request.hostname,
+            old=pilot.state,
+            new=PilotState.RUNNING,
+        )
+    pilots.update(
+        tx.connection,
+        pilot.id,
+        nonce=request.nonce,
+        token_hash=token_hash(token),
+        state=PilotState.RUNNING,
+        hostname=request.hostname,
+        version=request.version,
+        batch_id=request.batch_id or pilot.batch_id,
+        started=pilot.started or now,
+        ended=None,
+        lease_until=now + lease,
+        reason="",
+    )
+    pool.seen[pilot.id] = now
+    return EnrolResponse(
+        pilot=pilot.id,
+        token=token,
+        incarnation=pool.incarnation,
+        site=pilot.site,
+        ce=pilot.ce,
+        lease=lease,
+        heartbeat=ce.heartbeat if ce else 30.0,
+        idle=ce.idle if ce else 60.0,
+        cpu_power=ce.cpu_power if ce else 1.0,
+        wall=ce.wall if ce else 0.0,
+        processors=pilot.processors,
+        memory=pilot.memory,
+        tags=list(ce.tags) if ce else [],
+    )
+
+
+def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
+    """Another program has come with the same secret: a restarted batch job, or a stolen secret."""
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in jobs.of_pilot(tx.connection, pilot.id):
+        moves.free(job, "pilot-superseded", f"pilot {pilot.id} was started again", pilot)
+    moves.write()
+    record(
+        tx.connection,
+        pool.events,
+        at=now,
+        kind="alarm",
+        actor=f"pilot:{pilot.id}",
+        detail=f"a second program has enrolled as pilot {pilot.id} ({pilot.stamp}): the batch system restarted it,"
+        " or its secret is known to somebody else",
+    )

@@ -1,0 +1,95 @@
+"""What the end of a payload does to its job."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from pilotage.core.handover import COUNTING, Phase, Retry, after_failure
+from pilotage.core.jobs.states import HELD, JobState
+from pilotage.services.moves import Moves
+from pilotage.services.pool import Pool
+from pilotage.store import attempts
+from pilotage.store.jobs import JobRow
+from pilotage.store.pilots import PilotRow
+from pilotage.wire.pilot import Finish
+
+MESSAGE_BYTES = 2000
+"""A pilot's words about a failure are cut to this length."""
+
+
+def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: Moves) -> JobState:
+    """Apply a finish that the hand-over has accepted; the new state of the job."""
+    failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
+    reason = describe(finish, failure)
+    place = pilot if job.pilot == pilot.id else None
+    _save_result(finish, moves)
+    if not failure:
+        moves.end(job, "finished", JobState.DONE, reason, place, exit_code=finish.exit_code)
+        _close(finish, "applied", failure, moves)
+        return JobState.DONE
+    # A try whose lease ran out has been counted then.
+    with_pilot = job.state in HELD or job.state is JobState.MATCHED
+    failures = job.failures + (1 if with_pilot and failure in COUNTING else 0)
+    description = pool.submission(moves.tx, job.submission).description
+    verdict = after_failure(
+        failure, failures, most=pool.policy.jobs.max_reschedules, own_retries=description.retries
+    )
+    if verdict is Retry.GIVE_UP:
+        moves.end(
+            job, "finished", JobState.FAILED, reason, place, failures=failures, exit_code=finish.exit_code
+        )
+        _close(finish, "applied", failure, moves)
+        return JobState.FAILED
+    _close(finish, "retried", failure, moves)
+    if with_pilot:
+        moves.retry(job, "failed-try", reason, place, failures)
+        return JobState.RESCHEDULED
+    return job.state
+
+
+def describe(finish: Finish, failure: str) -> str:
+    """One line for a person."""
+    message = finish.message[:MESSAGE_BYTES]
+    if failure in ("", "payload"):
+        how = f"signal {finish.signal}" if finish.signal else f"exit code {finish.exit_code}"
+        return "" if not failure and not message else f"{how}: {message}" if message else how
+    return f"{failure}: {message}" if message else failure
+
+
+def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
+    moves.close_attempt(
+        attempts.Closed(
+            moves.now,
+            outcome,
+            finish.exit_code,
+            failure,
+            finish.message[:MESSAGE_BYTES],
+            finish.wall,
+            finish.cpu,
+            finish.max_rss,
+            job=finish.job,
+            epoch=finish.epoch,  # type: ignore[arg-type]
+        )
+    )
+
+
+def _save_result(finish: Finish, moves: Moves) -> None:
+    stdout, stderr = _decoded(finish.stdout), _decoded(finish.stderr)
+    if stdout or stderr or finish.outputs or finish.missing:
+        outputs = [(name, -1) for name in finish.outputs]
+        moves.result(
+            attempts.Result(finish.job, finish.epoch, stdout, stderr, outputs, finish.missing)  # type: ignore[arg-type]
+        )
+
+
+def _decoded(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return text.encode()
+
+
+__all__ = ["MESSAGE_BYTES", "Phase", "apply_finish", "describe"]

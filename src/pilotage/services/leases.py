@@ -1,0 +1,129 @@
+"""The duties around leases: signs of life, outages, stalled pilots, ended leases, offers nobody confirmed."""
+
+from __future__ import annotations
+
+from pilotage.core.handover import Retry, after_failure, outage_credit
+from pilotage.core.jobs.states import JobState
+from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.services.moves import Moves
+from pilotage.services.pool import Pool
+from pilotage.store import instance, jobs, pilots
+from pilotage.store.events import record
+from pilotage.store.jobs import JobRow
+from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
+
+ALIVE_PERIOD = 5.0
+"""Seconds between two alive rows."""
+
+LONGEST_GAP = 30.0
+"""A longer gap between two alive rows is an outage, a suspended machine or a step of the clock."""
+
+MISSED_HEARTBEATS = 4.0
+"""A pilot is stalled when it has been silent for so many heartbeats."""
+
+MOST = 500
+
+
+def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
+    """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds."""
+    known = instance.load(tx.connection)
+    assert known is not None
+    heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
+    credit = outage_credit(
+        known.alive_at, now, longest_gap=LONGEST_GAP, renewal=max(heartbeats, default=30.0) * 2
+    )
+    if credit:
+        pilots.extend_leases(tx.connection, credit)
+        pool.pilots.clear()
+        pool.seen = {pilot: seen + credit for pilot, seen in pool.seen.items()}
+        detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
+        record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
+    instance.alive(tx.connection, now)
+    return credit
+
+
+def expire(pool: Pool, tx: Transaction, now: float) -> int:
+    """Take the jobs of pilots whose lease is over; the number of such pilots."""
+    gone = pilots.with_lease_before(tx.connection, now)
+    for pilot in gone:
+        pool.forget_pilot(pilot)
+        moves = Moves(pool, tx, now, pool.batch(now, "server"))
+        for job in jobs.of_pilot(tx.connection, pilot.id):
+            take_back(moves, job, pilot)
+        moves.write()
+        PILOT_STATES.check(pilot.state, PilotState.FAILED)
+        reason = "its lease ran out"
+        pilots.update(
+            tx.connection, pilot.id, state=PilotState.FAILED, ended=now, lease_until=None, reason=reason
+        )
+        record(
+            tx.connection,
+            pool.events,
+            at=now,
+            kind="pilot-lost",
+            actor="server",
+            detail=f"pilot {pilot.id}: {reason}",
+            old=pilot.state,
+            new=PilotState.FAILED,
+        )
+        pool.stalled.discard(pilot.id)
+    return len(gone)
+
+
+def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str = "its pilot's lease ran out") -> None:
+    """The hand-over's `expire`: a lost offer counts as nothing, a lost try as a failure."""
+    if job.state is JobState.MATCHED:
+        moves.free(job, "offer-lost", reason, pilot)
+        return
+    failures = job.failures + 1
+    most = moves.pool.policy.jobs.max_reschedules
+    moves.cut_attempt(job, "lease over")
+    if after_failure("lease-over", failures, most=most, own_retries=0) is Retry.AGAIN:
+        moves.retry(job, "lease-over", reason, pilot, failures)
+    else:
+        moves.end(
+            job, "lease-over", JobState.FAILED, f"{reason} ({failures} times)", pilot, failures=failures
+        )
+
+
+def lapse_offers(pool: Pool, tx: Transaction, now: float) -> int:
+    """Offers that nobody has confirmed in time go back."""
+    lapsed = jobs.lapsed_offers(tx.connection, now - pool.policy.jobs.offer_timeout, MOST)
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in lapsed:
+        place = pilots.by_id(tx.connection, job.pilot) if job.pilot is not None else None
+        moves.free(job, "offer-lost", "nobody confirmed it", place)
+    moves.write()
+    return len(lapsed)
+
+
+def requeue_due(pool: Pool, tx: Transaction, now: float) -> int:
+    """Rescheduled jobs whose delay is over wait again."""
+    due = jobs.due(tx.connection, now, MOST)
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in due:
+        moves.requeue(job)
+    moves.write()
+    return len(due)
+
+
+def note_stalled(pool: Pool, tx: Transaction, now: float) -> int:
+    """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away."""
+    marked = 0
+    for pilot in pilots.live(tx.connection):
+        if pilot.state is not PilotState.RUNNING or pilot.id in pool.stalled:
+            continue
+        ce = pool.policy.ces.get(pilot.ce)
+        patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)
+        if now - pool.seen.setdefault(pilot.id, now) < patience:
+            continue
+        pool.stalled.add(pilot.id)
+        tx.on_rollback(lambda pilot=pilot: pool.stalled.discard(pilot.id))  # type: ignore[misc]
+        moves = Moves(pool, tx, now, pool.batch(now, "server"))
+        for job in jobs.of_pilot(tx.connection, pilot.id):
+            if job.state is JobState.RUNNING:
+                moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot.id} is silent")
+        moves.write()
+        marked += 1
+    return marked

@@ -1,0 +1,168 @@
+"""The pool in memory: what the writer's thread keeps beside the store, and how it is filled and set right.
+
+Only requests to the writer change it. Whatever a request changes here it takes back if its transaction fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from pilotage.core.classads import Expression
+from pilotage.core.errors import NotFound
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.policy import Policy
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.index import Entry, QueueIndex
+from pilotage.core.queues.limits import Limiter
+from pilotage.store import jobs as job_rows
+from pilotage.store import submissions as submission_rows
+from pilotage.store.events import EventBatch, EventIds
+from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
+from pilotage.wire.pilot import Input
+
+REMEMBERED = 4096
+"""So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionFacts:
+    """What a payload is made of."""
+
+    row: submission_rows.Submission
+    description: JobDescription
+    inputs: tuple[Input, ...]
+
+
+@dataclass(slots=True)
+class Pool:
+    """Everything that the use cases share."""
+
+    policy: Policy
+    policy_version: int
+    incarnation: int
+    index: QueueIndex
+    limiter: Limiter
+    events: EventIds
+    rng: Random
+    home_owner: str
+    last_submission: int
+    last_job: int
+    identities: dict[QueueId, QueueIdentity]
+    pilots: OrderedDict[str, PilotRow] = field(default_factory=OrderedDict)
+    """By hash of their token."""
+    seen: dict[PilotId, float] = field(default_factory=dict)
+    """When each pilot was last heard of. Not stored: only its lease is."""
+    stalled: set[PilotId] = field(default_factory=set)
+    finished: dict[PilotId, int] = field(default_factory=dict)
+    """Jobs finished since the count was last written to the pilot's row."""
+    followed: dict[JobId, float] = field(default_factory=dict)
+    """Jobs whose output somebody watches, until when."""
+    requirements: dict[str, Expression] = field(default_factory=dict)
+    draining: bool = False
+    """No new work is given out: the server is about to stop."""
+    _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
+
+    def batch(self, now: float, actor: str) -> EventBatch:
+        return EventBatch(self.events, now, actor)
+
+    def submission(self, tx: Transaction, id_: SubmissionId) -> SubmissionFacts:
+        """A submission with its description read."""
+        facts = self._submissions.get(id_)
+        if facts is None:
+            row = submission_rows.by_id(tx.connection, id_)
+            if row is None:
+                raise NotFound(f"there is no submission {id_}")
+            inputs = tuple(Input(**plain) for plain in json.loads(row.inputs))
+            facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
+            self._submissions[id_] = facts
+            if len(self._submissions) > REMEMBERED:
+                self._submissions.popitem(last=False)
+        return facts
+
+    def queue_identity(self, tx: Transaction, queue: QueueId) -> QueueIdentity:
+        identity = self.identities.get(queue)
+        if identity is None:
+            identity = submission_rows.queue_identity(tx.connection, queue)
+            if identity is None:
+                raise NotFound(f"there is no task queue {queue}")
+            self.identities[queue] = identity
+        return identity
+
+    def enter_queue(self, tx: Transaction, queue: QueueId) -> None:
+        """Have the index know a queue."""
+        if queue not in self.index.entries:
+            self.index.add(self.entry(queue, self.queue_identity(tx, queue)))
+
+    def entry(self, queue: QueueId, identity: QueueIdentity) -> Entry:
+        priority = self.policy.priority(identity.group)
+        return Entry(queue, identity, priority, self.policy.entity(identity.owner, identity.group))
+
+    def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
+        """Before the index changes for `queue`: have it read again from the store if this transaction fails."""
+        self.enter_queue(tx, queue)
+        tx.on_rollback(lambda: self.reload_queue(tx, queue))
+
+    def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
+        if queue in self.index.entries:
+            self.index.reset(queue, job_rows.waiting_counts_of(tx.connection, queue))
+
+    def touch_limits(self, tx: Transaction) -> None:
+        """Before a running limit's count changes."""
+        if self.limiter.limits:
+            tx.on_rollback(lambda: self.recount_limits(tx))
+
+    def recount_limits(self, tx: Transaction) -> None:
+        held = job_rows.held_counts(tx.connection)
+        self.limiter.recount(
+            (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
+        )
+
+    def remember_pilot(self, pilot: PilotRow) -> None:
+        if pilot.token_hash is not None:
+            self.pilots[pilot.token_hash] = pilot
+            if len(self.pilots) > REMEMBERED * 4:
+                self.pilots.popitem(last=False)
+
+    def forget_pilot(self, pilot: PilotRow) -> None:
+        """Its row is read again at its next message."""
+        if pilot.token_hash is not None:
+            self.pilots.pop(pilot.token_hash, None)
+
+    def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
+        """Before a pilot's facts change in memory."""
+        tx.on_rollback(lambda: self.forget_pilot(pilot))
+
+
+def fill(pool: Pool, tx: Transaction) -> None:
+    """Read the task queues and the running counts from the store: at start, and after a new policy."""
+    pool.identities = dict(submission_rows.all_queues(tx.connection))
+    counts = job_rows.waiting_counts(tx.connection)
+    for queue in list(pool.index.entries):
+        pool.index.remove(queue)
+    for queue, identity in pool.identities.items():
+        waiting = counts.get(queue)
+        if waiting:
+            pool.index.add(pool.entry(queue, identity))
+            pool.index.reset(queue, waiting)
+    pool.limiter.adopt(pool.policy.limit_list())
+    pool.recount_limits(tx)
+    pool.stalled = set(job_rows.stalled_pilots(tx.connection))
+
+
+def new_index(policy: Policy, tx: Transaction) -> QueueIndex:
+    """An empty index that reads its heads through the writer's connection."""
+
+    def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[JobId]:
+        return job_rows.heads(tx.connection, queue, weight, after, most)
+
+    matching = policy.matching
+    return QueueIndex(
+        heads, rule=matching.rule, cpu_buckets=matching.cpu_buckets, memory_buckets=matching.memory_buckets
+    )
