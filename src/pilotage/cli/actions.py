@@ -1,0 +1,116 @@
+"""`pilotage kill`, `reschedule`, `delete`: verbs on one or many jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.choosing import (
+    GroupOption,
+    IdsArgument,
+    JobGroupOption,
+    OwnerOption,
+    SiteOption,
+    StateOption,
+    SubmissionOption,
+    chosen,
+    in_words,
+    required,
+)
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import Conflict, InvalidInput, NotFound
+from pilotage.wire.people import ActionResponse, Selection
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only tell how many jobs it would be")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the jobs' events")]
+YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask")]
+
+PAST = {"kill": "killed", "reschedule": "rescheduled", "delete": "deleted"}
+
+
+@connected
+def kill(
+    session: Session,
+    ids: IdsArgument = None,
+    submission: SubmissionOption = None,
+    state: StateOption = None,
+    owner: OwnerOption = "",
+    group: GroupOption = "",
+    job_group: JobGroupOption = "",
+    site: SiteOption = "",
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+) -> int | None:
+    """End jobs, waiting or running."""
+    selection = chosen(ids, submission, state, owner, group, job_group, site)
+    _act(session, "kill", selection, dry_run, reason, yes)
+    return None
+
+
+@connected
+def reschedule(
+    session: Session,
+    ids: IdsArgument = None,
+    submission: SubmissionOption = None,
+    state: StateOption = None,
+    owner: OwnerOption = "",
+    group: GroupOption = "",
+    job_group: JobGroupOption = "",
+    site: SiteOption = "",
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+) -> int | None:
+    """Send failed or killed jobs back to their queue."""
+    selection = chosen(ids, submission, state, owner, group, job_group, site)
+    _act(session, "reschedule", selection, dry_run, reason, yes)
+    return None
+
+
+@connected
+def delete(
+    session: Session,
+    ids: IdsArgument = None,
+    submission: SubmissionOption = None,
+    state: StateOption = None,
+    owner: OwnerOption = "",
+    group: GroupOption = "",
+    job_group: JobGroupOption = "",
+    site: SiteOption = "",
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+) -> int | None:
+    """Remove jobs that have ended or wait, and their outputs; the history stays."""
+    selection = chosen(ids, submission, state, owner, group, job_group, site)
+    _act(session, "delete", selection, dry_run, reason, yes)
+    return None
+
+
+def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reason: str, yes: bool) -> None:
+    required(selection, verb)
+    screen = session.screen
+    with session.client() as client:
+        ask = getattr(client, verb)
+        # Jobs named one by one are meant; a condition may catch more than was thought, and deleting is for good.
+        if not dry_run and not yes and (not selection.ids or verb == "delete"):
+            would: ActionResponse = ask(selection, dry_run=True)
+            question = f"{verb} {would.done:,} of {would.matched:,} jobs ({in_words(selection)})?"
+            if would.done and not screen.ask(question):
+                raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
+        answer: ActionResponse = ask(selection, dry_run=dry_run, reason=reason)
+    if session.as_json:
+        screen.json(answer)
+    else:
+        would_be = "would be " if dry_run else ""
+        screen.line(f"{answer.done:,} of {answer.matched:,} jobs {would_be}{PAST[verb]}")
+        for refusal in answer.refused[:10]:
+            screen.note(f"job {refusal.job}: {refusal.message}")
+        if answer.matched - answer.done > 10:
+            screen.note(f"... {answer.matched - answer.done:,} jobs were left as they are")
+    if not answer.matched:
+        raise NotFound("no job of yours fits the selection")
+    if not answer.done:
+        raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")

@@ -1,0 +1,82 @@
+"""Which jobs a command is about: ids and conditions, as options that several commands share."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from pilotage.client.selections import parse_ids
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.states import JobState
+from pilotage.wire.people import Selection
+
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="Jobs: 12, 12-40 or 12,15")]
+SubmissionOption = Annotated[
+    int | None, typer.Option("-s", "--submission", metavar="N", help="All jobs of a submission", min=1)
+]
+StateOption = Annotated[
+    list[str] | None, typer.Option("--state", metavar="STATE", help="Jobs in this state; may be repeated")
+]
+OwnerOption = Annotated[str, typer.Option("--owner", metavar="USER", help="Jobs of this user")]
+GroupOption = Annotated[str, typer.Option("--group", metavar="GROUP", help="Jobs of this group")]
+JobGroupOption = Annotated[str, typer.Option("--job-group", metavar="NAME", help="Jobs of this job group")]
+SiteOption = Annotated[str, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
+
+
+def chosen(
+    ids: list[str] | None,
+    submission: int | None = None,
+    state: list[str] | None = None,
+    owner: str = "",
+    group: str = "",
+    job_group: str = "",
+    site: str = "",
+) -> Selection:
+    """The selection that the words on the command line make; empty if there are none."""
+    return Selection(
+        ids=parse_ids(ids or []),
+        submission=submission,
+        states=[known_state(name) for word in state or [] for name in word.split(",") if name],
+        owner=owner,
+        group=group,
+        job_group=job_group,
+        site=site,
+    )
+
+
+def known_state(word: str) -> str:
+    """The state of this name in its own spelling, whatever case it was written in."""
+    names = {str(state).lower(): str(state) for state in JobState}
+    if word.lower() in names:
+        return names[word.lower()]
+    alike = difflib.get_close_matches(word.lower(), list(names), n=1)
+    hint = f"did you mean {names[alike[0]]}?" if alike else "one of " + ", ".join(names.values())
+    raise InvalidInput(f"there is no job state {word!r}", hint=hint)
+
+
+def required(selection: Selection, command: str) -> Selection:
+    """The same selection, or InvalidInput if it names nothing."""
+    if selection == Selection():
+        raise InvalidInput(
+            "which jobs?", hint=f"`pilotage {command} 12-40` or `pilotage {command} -s SUBMISSION`"
+        )
+    return selection
+
+
+def in_words(selection: Selection) -> str:
+    """The selection for a question or a note."""
+    words: list[str] = []
+    if selection.ids:
+        words.append(
+            f"job {selection.ids[0]}" if len(selection.ids) == 1 else f"{len(selection.ids):,} named jobs"
+        )
+    if selection.submission is not None:
+        words.append(f"submission {selection.submission}")
+    if selection.states:
+        words.append("state " + " or ".join(selection.states))
+    for name in ("owner", "group", "job_group", "site"):
+        if value := getattr(selection, name):
+            words.append(f"{name.replace('_', ' ')} {value}")
+    return ", ".join(words) or "all jobs"

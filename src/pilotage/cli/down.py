@@ -1,0 +1,106 @@
+"""`pilotage down`: stop the server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.moments import parse_span
+from pilotage.cli.session import Session, connected
+from pilotage.client.credentials import Place, read_place
+from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
+
+
+@connected
+def down(
+    session: Session,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Jobs that run end first; no new ones start")
+    ] = False,
+    keep_pilots: Annotated[
+        bool, typer.Option("--keep-pilots", help="Pilots go on and find the next server (default)")
+    ] = False,
+    cancel_pilots: Annotated[
+        bool, typer.Option("--cancel-pilots", help="Pilots are ended; their jobs go back to the queue")
+    ] = False,
+    timeout: Annotated[
+        str,
+        typer.Option(
+            "--timeout", metavar="TIME", help="Wait so long for its end; default 30s, with --drain 1h"
+        ),
+    ] = "",
+) -> int | None:
+    """Stop the server, and wait until it has gone."""
+    if drain + keep_pilots + cancel_pilots > 1:
+        raise InvalidInput("only one of --drain, --keep-pilots and --cancel-pilots")
+    pilots = "drain" if drain else "cancel" if cancel_pilots else "keep"
+    limit = parse_span(timeout) if timeout else 3600.0 if drain else 30.0
+    place = Place(session.server) if session.server else read_place(session.folder)
+    try:
+        with session.client(patience=2.0) as client:
+            client.shutdown(pilots)
+    except Unreachable:
+        if not _gone(place):
+            raise
+        _tell(session, "the server was not running", pilots)
+        return None
+    _wait(session, place, limit)
+    _tell(session, "the server has stopped", pilots)
+    return None
+
+
+def _tell(session: Session, text: str, pilots: str) -> None:
+    if session.as_json:
+        session.screen.json({"stopped": True, "pilots": pilots, "message": text})
+    else:
+        session.screen.line(text)
+
+
+def _wait(session: Session, place: Place, limit: float) -> None:
+    until = time.monotonic() + limit
+    with session.screen.progress("stopping") as advance:
+        advance(0, 0, "")
+        while not _gone(place):
+            if time.monotonic() > until:
+                raise Overloaded(
+                    f"the server still runs after {limit:.0f} s",
+                    hint="it goes on stopping; look again with `pilotage down`, or wait longer with --timeout",
+                )
+            time.sleep(0.1)
+
+
+def _gone(place: Place) -> bool:
+    """Whether the server's process has ended; one of another host is taken for gone when it does not answer."""
+    if place.pid is None or place.host not in ("", socket.gethostname(), socket.getfqdn()):
+        return not _listens(place.url)
+    try:
+        os.kill(place.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return _is_zombie(place.pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def _listens(url: str) -> bool:
+    scheme, _, rest = url.partition("://")
+    host, _, port = rest.partition("/")[0].rpartition(":")
+    try:
+        with socket.create_connection(
+            (host.strip("[]"), int(port or (443 if scheme == "https" else 80))), 2.0
+        ):
+            return True
+    except (OSError, ValueError):
+        return False

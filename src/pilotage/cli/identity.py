@@ -1,0 +1,51 @@
+"""`pilotage whoami`, `pilotage version`."""
+
+from __future__ import annotations
+
+import time
+
+from pilotage.cli.moments import moment
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import PilotageError
+
+
+@connected
+def whoami(session: Session) -> int | None:
+    """Tell who the server takes you for and what you may do."""
+    with session.client() as client:
+        identity = client.whoami()
+        url = client.url
+    if session.as_json:
+        session.screen.json(identity)
+        return None
+    exact = not session.screen.terminal
+    session.screen.facts(
+        [
+            ("user", identity.user),
+            ("group", identity.group),
+            ("properties", ", ".join(identity.properties)),
+            ("token until", moment(identity.expires, time.time(), exact=exact)),
+            ("server", url),
+            ("version", identity.server_version),
+        ]
+    )
+    return None
+
+
+@connected
+def version(session: Session) -> int | None:
+    """Print the versions of this program and, if it can be asked, of the server."""
+    from pilotage.cli.root import program_version
+
+    server, trouble = "", ""
+    try:
+        with session.client(patience=1.0) as client:
+            server = client.whoami().server_version
+    except PilotageError as error:
+        trouble = error.message
+    if session.as_json:
+        session.screen.json({"pilotage": program_version(), "server": server or None, "trouble": trouble})
+        return None
+    session.screen.line(f"pilotage {program_version()}")
+    session.screen.line(f"server {server}" if server else f"server not asked: {trouble}")
+    return None

@@ -1,0 +1,44 @@
+"""`pilotage logs`: what a job prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
+from pilotage.client.selections import parse_ids
+from pilotage.core.errors import InvalidInput
+
+
+@connected
+def logs(
+    session: Session,
+    job: Annotated[str, typer.Argument(metavar="ID", help="The job")],
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended")] = False,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Its standard error instead of its output")
+    ] = False,
+) -> int | None:
+    """Show what a job has printed so far."""
+    ids = parse_ids([job])
+    if len(ids) != 1:
+        raise InvalidInput("logs shows one job at a time")
+    stream = "stderr" if stderr else "stdout"
+    text: list[bytes] = []
+    state, expected = "", 0
+    with session.client(patience=LONG_PATIENCE if follow else PATIENCE) as client:
+        for piece in client.logs(ids[0], stream=stream, follow=follow):
+            if piece.offset > expected and not session.as_json:
+                session.screen.note(f"[{piece.offset - expected:,} bytes before this are no longer there]")
+            expected, state = piece.offset + len(piece.data), piece.state
+            if session.as_json:
+                text.append(piece.data)
+            else:
+                sys.stdout.buffer.write(piece.data)
+                sys.stdout.buffer.flush()
+    if session.as_json:
+        content = b"".join(text).decode("utf-8", "replace")
+        session.screen.json({"job": ids[0], "stream": stream, "state": state, "text": content})
+    return None

@@ -1,0 +1,58 @@
+"""Instants and durations as people read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from pilotage.core.errors import InvalidInput
+
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def span(seconds: float) -> str:
+    """Such as "45 s", "12 min", "3.5 h", "2 d"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 129_600:
+        return f"{seconds / 3600:.1f}".removesuffix(".0") + " h"
+    return f"{seconds / 86400:.1f}".removesuffix(".0") + " d"
+
+
+def moment(at: float | None, now: float, *, exact: bool) -> str:
+    """Local time and how long ago, or with `exact` (for pipes) ISO 8601 with its offset."""
+    if at is None:
+        return ""
+    local = datetime.fromtimestamp(at).astimezone()
+    if exact:
+        return local.isoformat(timespec="seconds")
+    today = datetime.fromtimestamp(now).astimezone().date()
+    clock = f"{local:%H:%M:%S}" if local.date() == today else f"{local:%Y-%m-%d %H:%M}"
+    relative = f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"
+    return f"{clock} ({relative})"
+
+
+def parse_span(text: str) -> float:
+    """Seconds: "90", "90s", "15m", "2h", "1h30m", "3d", "01:30:00"."""
+    stripped = text.strip().lower().replace(" ", "")
+    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+        return float(stripped)
+    if clock := re.fullmatch(r"(\d+):(\d\d)(?::(\d\d))?", stripped):
+        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        return float(hours * 3600 + minutes * 60 + seconds)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(min|[smhdw])", stripped)
+    if not parts or "".join(number + unit for number, unit in parts) != stripped:
+        raise InvalidInput(f"{text!r} is not a duration", hint="write 90s, 15m, 2h, 1h30m, 3d or 01:30:00")
+    return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def size_text(size: int) -> str:
+    """Such as "812 B", "4.1 kB", "12 MB"."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.5:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

@@ -1,0 +1,101 @@
+"""`pilotage output`: the outputs of jobs, to local files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.choosing import (
+    GroupOption,
+    IdsArgument,
+    JobGroupOption,
+    OwnerOption,
+    StateOption,
+    SubmissionOption,
+    chosen,
+    required,
+)
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import NotFound
+from pilotage.core.jobs.states import FINAL
+from pilotage.wire.people import JobSummary
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+JOB_FAILED = 1
+
+
+@dataclass
+class Fetched:
+    """The JSON of `output`."""
+
+    folder: str
+    jobs: list[int] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    not_done: dict[str, str] = field(default_factory=dict)
+    """State by job id."""
+
+
+@connected
+def output(
+    session: Session,
+    ids: IdsArgument = None,
+    submission: SubmissionOption = None,
+    state: StateOption = None,
+    owner: OwnerOption = "",
+    group: GroupOption = "",
+    job_group: JobGroupOption = "",
+    folder: Annotated[
+        Path, typer.Option("--dir", "-d", metavar="DIR", help="Where to; each job gets a folder DIR/<id>")
+    ] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already")] = False,
+) -> int | None:
+    """Fetch the outputs of jobs that have ended. The exit code is 1 if one of them is not Done."""
+    selection = required(chosen(ids, submission, state, owner, group, job_group), "output")
+    report = Fetched(str(folder))
+    with session.client() as client:
+        jobs = list(client.jobs(selection))
+        if not jobs:
+            raise NotFound("no job of yours fits the selection")
+        with session.screen.progress("outputs") as advance:
+            for number, job in enumerate(jobs, 1):
+                _fetch(client, job, folder, force, report)
+                advance(number, len(jobs), "")
+    _tell(session, report)
+    return JOB_FAILED if report.not_done else None
+
+
+def _fetch(client: Client, job: JobSummary, folder: Path, force: bool, report: Fetched) -> None:
+    if job.state != "Done":
+        report.not_done[str(job.id)] = job.state
+    if job.state not in FINAL:
+        return
+    download = client.download(job.id, folder, force=force)
+    report.jobs.append(job.id)
+    report.files += map(str, download.written)
+    report.kept += map(str, download.kept)
+
+
+def _tell(session: Session, report: Fetched) -> None:
+    screen = session.screen
+    if session.as_json:
+        screen.json(report)
+        return
+    if screen.terminal:
+        screen.line(f"{len(report.files):,} files of {len(report.jobs):,} jobs are in {report.folder}")
+    else:
+        for name in report.files:
+            screen.line(name)
+    if report.kept:
+        screen.note(
+            f"{len(report.kept):,} files were there already and stay as they are (--force replaces them)"
+        )
+    for job, state in list(report.not_done.items())[:10]:
+        screen.note(f"job {job} is {state}: `pilotage status {job}` tells more")
+    if len(report.not_done) > 10:
+        screen.note(f"... and {len(report.not_done) - 10:,} more are not Done")

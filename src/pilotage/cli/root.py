@@ -1,0 +1,261 @@
+"""The root of the command line: which commands there are, and what their errors become.
+
+It parses nothing but the name of the command and the global options before it. The module of a command is
+imported when the command is called or its help is asked for, so `pilotage --help` costs no imports.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+from pilotage.cli.commands import COMMANDS, GROUPS, LazyCommand
+from pilotage.core.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotAuthenticated,
+    NotFound,
+    Overloaded,
+    PilotageError,
+    Unreachable,
+)
+
+__all__ = ["LazyCommand", "Root", "build", "run"]
+
+OK, JOB_FAILED, USAGE, NOT_ALLOWED, NOT_FOUND, CONFLICT, UNREACHABLE, OVERLOADED = range(8)
+INTERNAL, INTERRUPTED = 70, 130
+
+EXIT_CODES: tuple[tuple[int, str], ...] = (
+    (OK, "all is well"),
+    (JOB_FAILED, "a job did not end as Done, where that was asked (`wait`, `submit --wait`, `output`)"),
+    (USAGE, "wrong usage or bad input"),
+    (NOT_ALLOWED, "not authenticated, or not allowed"),
+    (NOT_FOUND, "no such job, submission, pilot"),
+    (CONFLICT, "the present state does not allow it"),
+    (UNREACHABLE, "the server does not answer"),
+    (OVERLOADED, "the server is busy: try again later"),
+    (INTERNAL, "an error inside pilotage: please report it"),
+    (INTERRUPTED, "interrupted (Ctrl-C)"),
+)
+
+BY_ERROR: tuple[tuple[type[PilotageError], int], ...] = (
+    (InvalidInput, USAGE),
+    (NotAuthenticated, NOT_ALLOWED),
+    (Forbidden, NOT_ALLOWED),
+    (NotFound, NOT_FOUND),
+    (Conflict, CONFLICT),
+    (Unreachable, UNREACHABLE),
+    (Overloaded, OVERLOADED),
+)
+
+VALUE_OPTIONS = ("--home", "--server", "--token-file")
+
+
+@dataclass(frozen=True)
+class Root:
+    """All commands by their full name ("submit", "token create"), and the help of the groups ("token")."""
+
+    commands: dict[str, LazyCommand]
+    groups: dict[str, str] = field(default_factory=dict)
+
+
+def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
+    """The commands of this package and `extra` ones, which win over those of the same name."""
+    return Root({**COMMANDS, **(extra or {})}, dict(GROUPS))
+
+
+def run(root: Root, argv: Sequence[str]) -> int:
+    """Run one command line (without the program's name) and give the exit code; nothing is raised."""
+    debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
+    try:
+        code = _dispatch(root, [word for word in argv if word != "--debug"] if debug else list(argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted; Python must not complain when it closes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return OK
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else USAGE
+    except Exception as error:  # the one place where every error becomes an exit code
+        if debug:
+            traceback.print_exc()
+        return _explain(error, debug)
+    return code
+
+
+def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
+    return argv[: list(argv).index("--")] if "--" in argv else argv
+
+
+def _dispatch(root: Root, argv: list[str]) -> int:
+    shared, rest = _global_options(argv)
+    if not rest or rest[0] in ("--help", "-h", "help"):
+        words = rest[1:] if rest and rest[0] == "help" else []
+        if words:
+            return _dispatch(root, [*words, "--help"])
+        print(overview(root))
+        return OK if rest else USAGE
+    if rest[0] in ("--version", "-V"):
+        print(f"pilotage {program_version()}")
+        return OK
+    if rest[0].startswith("-"):
+        raise InvalidInput(f"no such option: {rest[0]}", hint="see `pilotage --help`")
+    name, arguments = _resolve(root, rest)
+    if name in root.groups:
+        print(overview(root, name))
+        return OK if arguments else USAGE
+    return call(name, root.commands[name], [*shared, *arguments])
+
+
+def _global_options(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Options of every command may also stand before it: they are handed on to it."""
+    shared: list[str] = []
+    rest = list(argv)
+    while rest:
+        option, equals, _ = rest[0].partition("=")
+        if option in VALUE_OPTIONS:
+            count = 1 if equals else 2
+            if len(rest) < count:
+                raise InvalidInput(f"{option} needs a value")
+            shared, rest = [*shared, *rest[:count]], rest[count:]
+        elif rest[0] == "--json":
+            shared, rest = [*shared, rest[0]], rest[1:]
+        else:
+            break
+    return shared, rest
+
+
+def _resolve(root: Root, words: list[str]) -> tuple[str, list[str]]:
+    """The command's full name and its arguments; or a group's name and whether its help was asked for."""
+    first = words[0]
+    if first in root.commands:
+        return first, words[1:]
+    if first not in root.groups:
+        raise InvalidInput(
+            f"there is no command {first!r}", hint=_nearest(first, [*_top(root)]) or "see `pilotage --help`"
+        )
+    if len(words) == 1 or words[1] in ("--help", "-h"):
+        return first, words[1:]
+    name = f"{first} {words[1]}"
+    if name not in root.commands:
+        known = [full.split()[1] for full in root.commands if full.startswith(f"{first} ")]
+        hint = _nearest(words[1], known) or f"see `pilotage {first} --help`"
+        raise InvalidInput(f"there is no command {name!r}", hint=hint)
+    return name, words[2:]
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    alike = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(alike)}?" if alike else ""
+
+
+def _top(root: Root) -> dict[str, str]:
+    """What stands in the overview: single commands and groups, with their short help."""
+    single = {name: command.help for name, command in root.commands.items() if " " not in name}
+    return {**single, **root.groups}
+
+
+def overview(root: Root, group: str = "") -> str:
+    """The help of the root or of a group."""
+    if group:
+        head = root.groups[group]
+        rows = {
+            name.removeprefix(f"{group} "): command.help
+            for name, command in root.commands.items()
+            if name.startswith(f"{group} ")
+        }
+        usage = f"pilotage {group} COMMAND [OPTIONS] [ARGUMENTS]"
+    else:
+        head = "Pilotage: submit once, run wherever a pilot starts, know why a job waits."
+        rows, usage = _top(root), "pilotage COMMAND [OPTIONS] [ARGUMENTS]"
+    width = max(len(name) for name in rows) + 2
+    lines = [f"Usage: {usage}", "", head, "", "Commands:"]
+    lines += [f"  {name:<{width}}{text}" for name, text in rows.items()]
+    prefix = f"pilotage {group} " if group else "pilotage "
+    lines += ["", f"More about one: {prefix}COMMAND --help"]
+    if not group:
+        lines += [
+            "",
+            "Every command that speaks to the server takes --json, --home DIR (PILOTAGE_HOME, default ~/.pilotage),",
+            "--server URL (PILOTAGE_SERVER), --token-file FILE (PILOTAGE_TOKEN_FILE). --debug shows Python's trace.",
+        ]
+    return "\n".join(lines)
+
+
+def typer_of(command: LazyCommand) -> Any:
+    """The Typer application of one command: its module is imported now."""
+    import typer
+
+    target = getattr(importlib.import_module(command.module), command.attribute)
+    if isinstance(target, typer.Typer):
+        return target
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.command()(cast(Callable[..., Any], target))
+    return app
+
+
+def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
+    result = typer_of(command)(args=list(arguments), prog_name=f"pilotage {name}", standalone_mode=False)
+    return result if isinstance(result, int) else OK
+
+
+def _explain(error: Exception, debug: bool) -> int:
+    if isinstance(error, PilotageError):
+        place = ""
+        if isinstance(error, InvalidInput) and error.line is not None:
+            place = f"line {error.line}" + ("" if error.column is None else f", column {error.column}") + ": "
+        _complain(place + error.message, error.hint)
+        return next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)
+    if hasattr(error, "format_message"):  # Typer's usage errors: their class has moved between its versions
+        context = getattr(error, "ctx", None)
+        path = getattr(context, "command_path", "pilotage")
+        _complain(error.format_message().rstrip("."), f"see `{path} --help`")
+        return USAGE
+    if type(error).__name__ == "Abort":
+        _complain("interrupted")
+        return INTERRUPTED
+    kind = type(error).__name__
+    hint = "the trace is above" if debug else "run it again with --debug for the trace, and please report it"
+    _complain(f"internal error: {kind}: {error}", hint)
+    return INTERNAL
+
+
+def _complain(message: str, hint: str = "") -> None:
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    head = "\033[1;31mpilotage:\033[0m" if colour else "pilotage:"
+    try:
+        print(f"{head} {_visible(message)}", file=sys.stderr)
+        if hint:
+            print(f"  hint: {_visible(hint)}", file=sys.stderr)
+    except OSError:
+        pass  # nobody reads stderr; the exit code still tells
+
+
+def _visible(text: str) -> str:
+    """Without control characters: parts of messages come from files and servers."""
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
+def program_version() -> str:
+    try:
+        return version("pilotage")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,96 @@
+"""What every command that speaks to the server has: its options, a client, a screen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast
+
+import typer
+
+from pilotage.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+P = ParamSpec("P")
+
+PATIENCE = 8.0
+"""Seconds that a command waits for a server that does not answer."""
+LONG_PATIENCE = 600.0
+"""The same for commands that wait anyway: they outlive a restart of the server."""
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", envvar="PILOTAGE_HOME", metavar="DIR", help="The server's home folder; default ~/.pilotage"
+    ),
+]
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", envvar="PILOTAGE_SERVER", metavar="URL", help="The server's address"),
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", envvar="PILOTAGE_TOKEN_FILE", metavar="FILE", help="Your token; default HOME/token"
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
+
+SHARED: tuple[tuple[str, Any, object], ...] = (
+    ("home", HomeOption, None),
+    ("server", ServerOption, None),
+    ("token_file", TokenFileOption, None),
+    ("as_json", JsonOption, False),
+)
+
+
+@dataclass
+class Session:
+    home: Path | None
+    server: str | None
+    token_file: Path | None
+    screen: Screen
+
+    @property
+    def as_json(self) -> bool:
+        return self.screen.as_json
+
+    @property
+    def folder(self) -> Path:
+        from pilotage.client.credentials import default_home
+
+        return self.home or default_home()
+
+    def client(self, *, patience: float = PATIENCE) -> Client:
+        """A client for the server that the options name."""
+        from pilotage.client import Client
+
+        return Client.connect(
+            home=self.home, server=self.server, token_file=self.token_file, patience=patience
+        )
+
+
+def connected(function: Callable[Concatenate[Session, P], int | None]) -> Callable[..., int | None]:
+    """Give a command the options of SHARED; it gets them as a Session, its first argument."""
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(name, keyword, default=default, annotation=kind) for name, kind, default in SHARED
+    ]
+
+    def command(**values: Any) -> int | None:
+        home, server, token_file, as_json = (values.pop(name) for name, _, _ in SHARED)
+        session = Session(home, server, token_file, Screen(as_json))
+        return cast(Callable[..., int | None], function)(session, **values)
+
+    parameters = [one.replace(kind=keyword) for one in own] + shared
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = function.__doc__
+    command.__name__ = function.__name__
+    command.__module__ = function.__module__
+    return command

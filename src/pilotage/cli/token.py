@@ -1,0 +1,69 @@
+"""`pilotage token create|show`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.moments import moment, parse_span
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import Conflict, InvalidInput
+
+
+@connected
+def create(
+    session: Session,
+    user: Annotated[str, typer.Argument(metavar="USER", help="For whom")],
+    group: Annotated[str, typer.Option("--group", help="In which group; default: the user's first")] = "",
+    lifetime: Annotated[str, typer.Option("--lifetime", metavar="TIME", help="For how long")] = "12h",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write it there, mode 600, and print nothing"),
+    ] = None,
+) -> int | None:
+    """Make a token for a user of the policy. It is printed once: hand it over on a safe way."""
+    seconds = parse_span(lifetime)
+    if seconds <= 0:
+        raise InvalidInput("a token needs a lifetime above 0")
+    if out is not None and os.path.lexists(out):
+        raise Conflict(f"{out} is there already", hint="remove it first, or name another file")
+    with session.client() as client:
+        answer = client.create_token(user, group=group, lifetime=seconds)
+    screen = session.screen
+    if out is not None:
+        from pilotage.client.credentials import write_token
+
+        try:
+            write_token(out, answer.token)
+        except OSError as trouble:
+            raise InvalidInput(f"cannot write {out}: {trouble.strerror}") from trouble
+    if session.as_json:
+        shown = {"user": answer.user, "group": answer.group, "expires": answer.expires}
+        screen.json(shown | ({"file": str(out)} if out else {"token": answer.token}))
+        return None
+    if out is None:
+        screen.line(answer.token)
+    until = moment(answer.expires, time.time(), exact=not screen.terminal)
+    screen.note(f"for {answer.user} ({answer.group}), good until {until}")
+    return None
+
+
+@connected
+def show(session: Session) -> int | None:
+    """Tell whose the token in use is and until when; the token itself is not shown."""
+    with session.client() as client:
+        identity = client.whoami()
+    file = session.token_file or session.folder / "token"
+    if session.as_json:
+        shown = {"user": identity.user, "group": identity.group, "expires": identity.expires}
+        session.screen.json({**shown, "properties": identity.properties, "file": str(file)})
+        return None
+    until = moment(identity.expires, time.time(), exact=not session.screen.terminal)
+    session.screen.facts(
+        [("user", identity.user), ("group", identity.group), ("good until", until), ("file", file)]
+    )
+    return None

@@ -1,0 +1,89 @@
+"""From the server's answers to values of wire/people.py and errors of core/errors.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from pilotage.core import errors
+from pilotage.wire.pilot import ErrorBody
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+BY_CODE: dict[str, type[errors.PilotageError]] = {
+    kind.code: kind
+    for kind in (
+        errors.InvalidInput,
+        errors.TooLarge,
+        errors.IncompatibleVersion,
+        errors.NotAuthenticated,
+        errors.Forbidden,
+        errors.NotFound,
+        errors.Conflict,
+        errors.IllegalMove,
+        errors.Superseded,
+        errors.Overloaded,
+        errors.Unreachable,
+    )
+}
+
+BY_STATUS: dict[int, type[errors.PilotageError]] = {
+    400: errors.InvalidInput,
+    401: errors.NotAuthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    422: errors.InvalidInput,
+    429: errors.Overloaded,
+    502: errors.Unreachable,
+    503: errors.Overloaded,
+    504: errors.Unreachable,
+}
+"""For answers without an ErrorBody: of a proxy between, or of something that is no Pilotage server at all."""
+
+
+def decode(content: bytes, kind: type[T]) -> T:
+    """The JSON of one answer as `kind`; fields that this version does not know are left out.
+
+    An answer of another shape raises PilotageError: it is no server of ours, or of another version.
+    """
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        raise errors.PilotageError(
+            f"the server's answer is not understood: {trouble}",
+            hint="is this the address of a Pilotage server, and of about this version?",
+        ) from trouble
+
+
+def error_of(response: httpx.Response) -> errors.PilotageError:
+    """The error that an answer which is not 2xx stands for. The body must have been read."""
+    body = _error_body(response.content)
+    if body is None:
+        kind = BY_STATUS.get(response.status_code, errors.PilotageError)
+        body = ErrorBody(kind.code, f"the server answered {response.status_code} {response.reason_phrase}")
+    else:
+        kind = BY_CODE.get(body.code) or BY_STATUS.get(response.status_code, errors.PilotageError)
+    if issubclass(kind, errors.Overloaded):
+        return kind(body.message, hint=body.hint, retry_after=_retry_after(response, body))
+    error = kind(body.message, hint=body.hint)
+    error.code = body.code
+    return error
+
+
+def _error_body(content: bytes) -> ErrorBody | None:
+    try:
+        return msgspec.json.decode(content, type=ErrorBody)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _retry_after(response: httpx.Response, body: ErrorBody) -> float:
+    header = response.headers.get("retry-after", "")
+    seconds = float(header) if header.isdigit() else 0.0  # the form with a date is not sent by ours
+    return max(seconds, body.retry_after, 0.1)

@@ -1,0 +1,261 @@
+"""The Python client: the verbs of the command line, typed."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+from pilotage.client import downloads, following, selections
+from pilotage.client.answers import decode
+from pilotage.client.credentials import FixedToken, Place, TokenFile, default_home, read_place
+from pilotage.client.following import LogPiece
+from pilotage.client.selections import Which, selection_of
+from pilotage.client.submitting import Submitting
+from pilotage.client.transport import Transport
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.people import (
+    MAX_PAGE,
+    ActionRequest,
+    ActionResponse,
+    Counts,
+    Identity,
+    JobDetail,
+    JobEvent,
+    JobsPage,
+    JobSummary,
+    OutputFile,
+    PilotsPage,
+    PilotSummary,
+    PolicyChange,
+    PolicyDocument,
+    QueuesPage,
+    QueueSummary,
+    Selection,
+    Shutdown,
+    SiteSummary,
+    TokenRequest,
+    TokenResponse,
+)
+
+T = TypeVar("T")
+
+
+class Client(Submitting):
+    """One server, one identity; threads may share it. Every failure raises an error of pilotage.core.errors.
+
+    >>> from pilotage.client import Client                                # doctest: +SKIP
+    >>> with Client.connect() as client:                                  # the server of ~/.pilotage
+    ...     jobs = client.submit({"executable": "/bin/sleep", "arguments": ["%s"]}, values=[1, 2, 3])
+    ...     client.wait(jobs)
+    ...     for job in client.jobs(jobs):
+    ...         client.download(job.id, "results")
+
+    `token` is a token, or a TokenFile that is renewed in place. A server that is away for a moment is waited for,
+    `patience` seconds at most; what could be done twice is never sent twice.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | TokenFile,
+        *,
+        patience: float = 30.0,
+        timeout: float = 60.0,
+        fingerprint: str | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput(
+                f"{url!r} is not the address of a server", hint="http://HOST:PORT or https://HOST"
+            )
+        if fingerprint is not None:
+            raise InvalidInput("servers with a pinned certificate are not supported by this version")
+        source = FixedToken(token) if isinstance(token, str) else token
+        authorities = ssl.get_default_verify_paths().cafile or True
+        self._transport = Transport(
+            url, lambda: source.current(self._refresh), patience=patience, timeout=timeout, verify=authorities
+        )
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        home: Path | str | None = None,
+        server: str | None = None,
+        token_file: Path | str | None = None,
+        patience: float = 30.0,
+    ) -> Self:
+        """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
+        folder = default_home() if home is None else Path(home)
+        place = Place(server) if server else read_place(folder)
+        file = TokenFile(Path(token_file) if token_file else folder / "token")
+        return cls(place.url, file, patience=patience, fingerprint=place.fingerprint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._transport.close()
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    # --- jobs
+
+    def jobs(self, which: Which = Selection(), *, page: int = MAX_PAGE) -> Iterator[JobSummary]:  # noqa: B008
+        """All jobs of the selection by rising id, fetched page by page."""
+        for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
+            query = selections.as_query(piece)
+            yield from self._pages("/v1/jobs", JobsPage, lambda answer: answer.jobs, page, query)
+
+    def job(self, job: int) -> JobDetail:
+        return self._get(f"/v1/jobs/{job}", JobDetail)
+
+    def counts(self, which: Which = Selection()) -> Counts:  # noqa: B008
+        """How many jobs of the selection are in which state."""
+        total = Counts({}, 0, 0)
+        for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
+            part = self._get("/v1/counts", Counts, selections.as_query(piece))
+            for state, number in part.states.items():
+                total.states[state] = total.states.get(state, 0) + number
+            total.total += part.total
+            total.final += part.final
+        return total
+
+    def wait(
+        self,
+        which: Which,
+        *,
+        timeout: float | None = None,
+        progress: Callable[[Counts], None] | None = None,
+    ) -> Counts:
+        """Return the counts when all jobs are final, or when `timeout` seconds are over (see .final, .total).
+
+        `progress` is called with the counts whenever they have changed.
+        """
+        selection = selection_of(which)
+        return following.until_final(lambda: self.counts(selection), timeout, progress)
+
+    def events(self, job: int) -> list[JobEvent]:
+        """What happened to a job, oldest first."""
+        return self._get(f"/v1/jobs/{job}/events", list[JobEvent])
+
+    def outputs(self, job: int) -> list[OutputFile]:
+        return self._get(f"/v1/jobs/{job}/outputs", list[OutputFile])
+
+    def download(self, job: int, folder: Path | str, *, force: bool = False) -> downloads.Download:
+        """Write the outputs of a job to `folder`/<job id>/. Existing files are kept unless `force`."""
+        target = Path(folder) / str(job)
+        return downloads.fetch(self._transport, job, self.outputs(job), target, force)
+
+    def log(self, job: int, *, stream: str = "stdout", offset: int = 0) -> LogPiece:
+        """What there is of a job's output now, from `offset` on."""
+        answer = self._transport.request("GET", f"/v1/jobs/{job}/logs/{stream}", query={"offset": offset})
+        begin = answer.headers.get("x-pilotage-offset", "")
+        state = answer.headers.get("x-pilotage-state", "")
+        return LogPiece(int(begin) if begin.isdigit() else offset, answer.content, state)
+
+    def logs(self, job: int, *, stream: str = "stdout", follow: bool = False) -> Iterator[LogPiece]:
+        """The job's output so far; with `follow` on until the job is final."""
+        if follow:
+            return following.follow(lambda offset: self.log(job, stream=stream, offset=offset))
+        return iter([self.log(job, stream=stream)])
+
+    def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
+        """End jobs, waiting or running. Those whose state does not allow it come back as refused."""
+        return self._action("kill", which, dry_run, reason)
+
+    def reschedule(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
+        """Send failed or killed jobs back to their queues."""
+        return self._action("reschedule", which, dry_run, reason)
+
+    def delete(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
+        """Remove jobs and their outputs; the history stays."""
+        return self._action("delete", which, dry_run, reason)
+
+    def _action(self, verb: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
+        total = ActionResponse(0, 0)
+        for piece in selections.pieces(selection_of(which), selections.IDS_PER_ACTION):
+            request = ActionRequest(piece, dry_run, reason)
+            part = self._post(f"/v1/jobs/{verb}", request, ActionResponse)
+            total.matched += part.matched
+            total.done += part.done
+            total.refused += part.refused
+        return total
+
+    # --- the system
+
+    def queues(self) -> Iterator[QueueSummary]:
+        """The task queues with waiting jobs."""
+        return self._pages("/v1/queues", QueuesPage, lambda answer: answer.queues)
+
+    def pilots(self) -> Iterator[PilotSummary]:
+        return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)
+
+    def sites(self) -> list[SiteSummary]:
+        return self._get("/v1/sites", list[SiteSummary])
+
+    def whoami(self) -> Identity:
+        return self._get("/v1/whoami", Identity)
+
+    def create_token(self, user: str, *, group: str = "", lifetime: float = 43200.0) -> TokenResponse:
+        """A token for `user`, good for `lifetime` seconds. Administrators only."""
+        return self._post("/v1/tokens", TokenRequest(user, group, lifetime), TokenResponse)
+
+    def policy(self) -> PolicyDocument:
+        return self._get("/v1/policy", PolicyDocument)
+
+    def apply_policy(self, text: str, *, dry_run: bool = False, reason: str = "") -> PolicyDocument:
+        """Make `text` the policy, whole; an invalid one raises InvalidInput and changes nothing."""
+        answer = self._transport.request("PUT", "/v1/policy", json=PolicyChange(text, dry_run, reason))
+        return decode(answer.content, PolicyDocument)
+
+    def shutdown(self, pilots: str = "keep") -> None:
+        """Ask the server to stop; returns when it has taken the wish. `pilots`: drain, keep or cancel."""
+        self._transport.request("POST", "/v1/shutdown", json=Shutdown(pilots))
+
+    # --- the ways of asking
+
+    def _refresh(self, token: str) -> TokenResponse:
+        answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, idempotent=True)
+        return decode(answer.content, TokenResponse)
+
+    def _get(
+        self, path: str, kind: type[T], query: dict[str, str | int | list[str] | list[int]] | None = None
+    ) -> T:
+        return decode(self._transport.request("GET", quote(path), query=query).content, kind)
+
+    def _post(self, path: str, body: object, kind: type[T]) -> T:
+        return decode(self._transport.request("POST", path, json=body).content, kind)
+
+    def _pages(
+        self,
+        path: str,
+        kind: type[P],
+        rows: Callable[[P], list[T]],
+        page: int = MAX_PAGE,
+        query: dict[str, str | int | list[str] | list[int]] | None = None,
+    ) -> Iterator[T]:
+        asked = {"limit": page, **(query or {})}
+        while True:
+            answer = self._get(path, kind, asked)
+            yield from rows(answer)
+            if answer.next is None:
+                return
+            asked["after"] = answer.next
+
+
+P = TypeVar("P", JobsPage, QueuesPage, PilotsPage)

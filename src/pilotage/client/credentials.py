@@ -1,0 +1,157 @@
+"""Where the server is and who we are: the home folder's server.json and token file."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
+from pilotage.wire.people import TokenResponse
+
+NEW_TOKEN = (
+    "get a new one: an administrator runs `pilotage token create USER`; "
+    "on the server's own machine `pilotage up` writes one at its start"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The content of server.json."""
+
+    url: str
+    pid: int | None = None
+    host: str = ""
+    fingerprint: str | None = None
+
+
+def default_home() -> Path:
+    return Path(os.environ.get("PILOTAGE_HOME") or Path.home() / ".pilotage")
+
+
+def read_place(home: Path) -> Place:
+    """What server.json of a home says. Raises Unreachable where no server has been started."""
+    path = home / "server.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Place(
+            str(content["url"]), content.get("pid"), content.get("host", ""), content.get("fingerprint")
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        raise Unreachable(
+            f"no server is known: {path} does not exist",
+            hint="start one with `pilotage up --detach`, or name one with --server URL (PILOTAGE_SERVER)",
+        ) from None
+    except OSError as trouble:
+        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidInput(
+            f"{path} is not what a server writes there", hint="remove it and start again"
+        ) from None
+
+
+class FixedToken:
+    """A token given as it is; never refreshed."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def current(self, refresh: Callable[[str], TokenResponse]) -> str:
+        return self._token
+
+    def __repr__(self) -> str:
+        return "FixedToken(...)"
+
+
+class TokenFile:
+    """A file with one token, mode 600, renewed in place when less than a quarter of its life is left."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._token = ""
+        self._renew_at = 0.0
+        self._expires = 0.0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"TokenFile({str(self.path)!r})"
+
+    def current(self, refresh: Callable[[str], TokenResponse]) -> str:
+        """The token to send now. `refresh` trades it for a new one; if that fails, the old one goes on."""
+        with self._lock:
+            now = time.time()
+            if not self._token or (self._expires and now >= self._expires):
+                self._take(self._read())
+            if self._expires and now >= self._expires:
+                raise NotAuthenticated(f"the token in {self.path} has expired", hint=NEW_TOKEN)
+            if self._renew_at and now >= self._renew_at:
+                self._renew(refresh, now)
+            return self._token
+
+    def _renew(self, refresh: Callable[[str], TokenResponse], now: float) -> None:
+        latest = self._read()
+        if latest != self._token:  # another process of ours was first
+            self._take(latest)
+            if not self._renew_at or now < self._renew_at:
+                return
+        self._renew_at = now + 60.0  # whatever comes of it: not with every request
+        try:
+            answer = refresh(self._token)
+        except Exception:  # the old token is still good; the real request tells what is wrong
+            return
+        with contextlib.suppress(OSError):  # a file that may only be read: the new one lives in this process
+            write_token(self.path, answer.token)
+        self._take(answer.token)
+
+    def _take(self, token: str) -> None:
+        self._token = token
+        issued, expires = life_of(token)
+        self._expires = expires
+        self._renew_at = expires - (expires - issued) / 4 if expires else 0.0
+
+    def _read(self) -> str:
+        try:
+            token = self.path.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            raise NotAuthenticated(f"there is no token: {self.path} does not exist", hint=NEW_TOKEN) from None
+        except OSError as trouble:
+            raise NotAuthenticated(f"cannot read {self.path}: {trouble.strerror}") from trouble
+        except UnicodeDecodeError:
+            token = ""
+        if not token or any(character.isspace() for character in token):
+            raise NotAuthenticated(f"{self.path} does not hold a token", hint=NEW_TOKEN)
+        return token
+
+
+def write_token(path: Path, token: str) -> None:
+    """Replace the file in one step; nobody but its owner can ever read it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(token + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def life_of(token: str) -> tuple[float, float]:
+    """(issued at, expires at) of a JSON Web Token, unverified; (0, 0) for anything else."""
+    try:
+        middle = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+        expires = float(claims["exp"])
+        return float(claims.get("iat", expires - 43200.0)), expires
+    except (IndexError, ValueError, KeyError, TypeError, binascii.Error):
+        return 0.0, 0.0

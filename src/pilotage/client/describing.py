@@ -1,0 +1,103 @@
+"""What to run, from a file or a mapping, before the inputs are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import COPY, URL, InputFile, Submission
+from pilotage.core.jobs.parametric import PLACEHOLDER, bind
+from pilotage.core.jobs.stored import description_to_json
+from pilotage.core.jobs.texts import description_from_text, parse_yaml_mapping
+
+MAX_FILE = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Described:
+    """A checked submission. Its inputs of mode copy lie below `folder`."""
+
+    submission: Submission
+    folder: Path = Path()
+    local: dict[str, Path] = field(default_factory=dict)
+    """Where copy inputs lie that are not at folder/source, by name."""
+
+    def copied(self) -> Iterator[tuple[str, Path]]:
+        """(name in the payload's folder, local path) of the inputs to be sent, for all rows of parameters."""
+        description = self.submission.description
+        copies = [one for one in description.input_sandbox if one.mode == COPY]
+        for one in copies:
+            if not self._varies(one):
+                yield one.name, self._place(one)
+        if any(map(self._varies, copies)):
+            for index, row in enumerate(self.submission.parameters):
+                bound = bind(description, self.submission.names, row, index, self.submission.count)
+                for before, one in zip(description.input_sandbox, bound.input_sandbox, strict=True):
+                    if one.mode == COPY and self._varies(before):
+                        yield one.name, self._place(one)
+
+    def _varies(self, one: InputFile) -> bool:
+        return bool(self.submission.names) and PLACEHOLDER.search(one.name + one.source) is not None
+
+    def _place(self, one: InputFile) -> Path:
+        return self.local.get(one.name) or self.folder / Path(one.source).expanduser()
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The description by the names of docs/reference/job-description.md, as a YAML file would have it."""
+        plain = description_to_json(self.submission.description)
+        if self.submission.description.input_sandbox:
+            plain["input_sandbox"] = [_item(one) for one in self.submission.description.input_sandbox]
+        return plain
+
+
+def _item(one: InputFile) -> dict[str, Any]:
+    if one.mode == URL:
+        return {"url": one.source, "name": one.name, "executable": one.executable}
+    source = one.name if one.mode == COPY else one.source  # where a sent file came from is nobody's business
+    return {"path": source, "mode": one.mode, "name": one.name, "executable": one.executable}
+
+
+def from_mapping(
+    mapping: Mapping[str, Any], *, folder: Path = Path(), local: Mapping[str, Path] | None = None
+) -> Described:
+    """A mapping with the names of a YAML description, `parameters` included."""
+    return Described(parse_yaml_mapping(mapping), folder, dict(local or {}))
+
+
+def read_file(path: Path) -> Described:
+    """A JDL, YAML or JSON file, told apart by its suffix; its inputs are relative to its folder."""
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise InvalidInput(f"{path} is too large for a job description")
+        text = path.read_text(encoding="utf-8")
+    except OSError as trouble:
+        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
+    except UnicodeDecodeError as trouble:
+        raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
+    try:
+        return read_text(text, suffix=path.suffix.lower(), folder=path.parent)
+    except InvalidInput as trouble:
+        trouble.message = f"{path}: {trouble.message}"
+        raise
+
+
+def read_text(text: str, *, suffix: str = "", folder: Path = Path()) -> Described:
+    """The same of a text whose inputs are relative to `folder`."""
+    return Described(description_from_text(text, _kind(text, suffix)), folder)
+
+
+def _kind(text: str, suffix: str) -> str:
+    by_suffix = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".jdl": "jdl"}
+    if suffix in by_suffix:
+        return by_suffix[suffix]
+    start = text.lstrip()
+    if start.startswith("{"):
+        return "json"
+    first = next(
+        (line for line in start.splitlines() if line.strip() and not line.lstrip().startswith("#")), ""
+    )
+    is_jdl = start.startswith(("[", "//", "/*")) or ("=" in first and ":" not in first.partition("=")[0])
+    return "jdl" if is_jdl else "yaml"

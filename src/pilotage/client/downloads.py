@@ -1,0 +1,89 @@
+"""Outputs of jobs to local files, never outside of the folder that was named."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
+
+if TYPE_CHECKING:
+    from pilotage.client.transport import Transport
+    from pilotage.wire.people import OutputFile
+
+TRIES = 3
+
+
+@dataclass
+class Download:
+    """What became of the outputs of one job."""
+
+    job: int
+    folder: Path
+    written: list[Path] = field(default_factory=list)
+    kept: list[Path] = field(default_factory=list)
+    """Were there before, and stay as they were."""
+
+
+def target_of(folder: Path, name: str) -> Path:
+    """Where the output `name` goes: below `folder`, whatever the name says and whatever links lie there."""
+    pure = PurePosixPath(name)
+    if not pure.parts or "\0" in name or pure.is_absolute() or ".." in pure.parts:
+        raise InvalidInput(f"the output name {name!r} leads out of {folder}; it is not written")
+    target = folder.joinpath(*pure.parts)
+    if not target.parent.resolve().is_relative_to(folder.resolve()):
+        raise InvalidInput(f"{target.parent} leads out of {folder} by a link; nothing is written there")
+    return target
+
+
+def fetch(transport: Transport, job: int, outputs: list[OutputFile], folder: Path, force: bool) -> Download:
+    """Write all outputs of a job below `folder`. A file appears there when it is whole, not before."""
+    report = Download(job, folder)
+    for output in outputs:
+        target = target_of(folder, output.name)
+        if os.path.lexists(target) and not force:
+            report.kept.append(target)
+            continue
+        if target.is_dir() and not target.is_symlink():
+            raise InvalidInput(f"{target} is a folder; the output of this name cannot be written")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _fetch_one(transport, job, output, target)
+        except OSError as trouble:
+            raise InvalidInput(f"cannot write {target}: {trouble.strerror or trouble}") from trouble
+        report.written.append(target)
+    return report
+
+
+def _fetch_one(transport: Transport, job: int, output: OutputFile, target: Path) -> None:
+    partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.partial")
+    try:
+        for left in reversed(range(TRIES)):
+            try:
+                size = _stream_to(transport, job, output.name, partial)
+            except Unreachable:
+                if not left:
+                    raise
+                continue
+            if size == output.size:
+                os.replace(partial, target)
+                return
+        raise PilotageError(
+            f"job {job}: {output.name} came with {size} of {output.size} bytes", hint="try again later"
+        )
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _stream_to(transport: Transport, job: int, name: str, partial: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with (
+        transport.stream(f"/v1/jobs/{job}/outputs/{quote(name, safe='/')}") as response,
+        os.fdopen(os.open(partial, flags, 0o666), "wb") as file,
+    ):
+        for chunk in response.iter_bytes():
+            file.write(chunk)
+        return file.tell()

@@ -1,0 +1,69 @@
+"""Watching what changes elsewhere: the end of jobs, the growing output of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pilotage.core.errors import NotFound
+from pilotage.core.jobs.states import FINAL
+from pilotage.wire.people import Counts
+
+FINAL_STATES = frozenset(str(state) for state in FINAL)
+
+
+@dataclass(frozen=True)
+class LogPiece:
+    """Bytes of a log beginning at `offset`; `state` is the job's at that moment."""
+
+    offset: int
+    data: bytes
+    state: str
+
+
+class Pace:
+    """Pauses between questions: short while things change, longer while they do not."""
+
+    def __init__(self, shortest: float, longest: float) -> None:
+        self._shortest = self._next = shortest
+        self._longest = longest
+
+    def pause(self, changed: bool, *, at_most: float | None = None) -> None:
+        self._next = self._shortest if changed else min(self._next * 1.3, self._longest)
+        time.sleep(self._next if at_most is None else max(0.0, min(self._next, at_most)))
+
+
+def until_final(
+    ask: Callable[[], Counts], timeout: float | None, progress: Callable[[Counts], None] | None
+) -> Counts:
+    """Ask for counts until all jobs are final, or `timeout` seconds are over; the last counts."""
+    pace = Pace(0.2, 5.0)
+    until = None if timeout is None else time.monotonic() + timeout
+    before: Counts | None = None
+    while True:
+        counts = ask()
+        if not counts.total:
+            raise NotFound("no job of yours fits the selection")
+        if progress and counts != before:
+            progress(counts)
+        left = None if until is None else until - time.monotonic()
+        if counts.final >= counts.total or (left is not None and left <= 0):
+            return counts
+        pace.pause(counts != before, at_most=left)
+        before = counts
+
+
+def follow(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
+    """The pieces of a log as it grows, until its job is final and all is read."""
+    pace = Pace(0.5, 3.0)
+    offset = 0
+    while True:
+        piece = ask(offset)
+        if piece.data:
+            yield piece
+            offset = piece.offset + len(piece.data)
+        elif piece.state in FINAL_STATES:
+            return
+        if piece.state not in FINAL_STATES:
+            pace.pause(bool(piece.data))

@@ -1,0 +1,175 @@
+"""Local files and folders as inputs: what they hold, by digest, and what of it the server still needs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pilotage.client.transport import Transport
+from pilotage.core.errors import InvalidInput, NotFound, TooLarge
+from pilotage.wire.people import UploadedInput
+
+MAX_FILES = 10_000
+MAX_BYTES = 2 * 1024**3
+THREADS = 4
+CHUNK = 1024 * 1024
+
+LARGE_HINT = (
+    "let the job read large data where it lies: an input `shared:/path` on a shared file system, or a URL"
+)
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all), from any thread."""
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """One file to be sent, `name` as the payload will see it."""
+
+    name: str
+    path: Path
+    size: int
+    digest: str
+    executable: bool
+
+    def uploaded(self) -> UploadedInput:
+        return UploadedInput(self.name, self.digest, self.size, self.executable)
+
+
+def gather(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
+    """All files of `named` (name in the payload's folder, local file or folder), hashed.
+
+    Links inside a folder are followed as long as they stay inside it; links that lead out, sockets, pipes and
+    devices raise InvalidInput, as do two different files of one name.
+    """
+    found: dict[str, tuple[Path, os.stat_result]] = {}
+    total = 0
+    for name, path in named:
+        for inner, file, status in _files(checked_name(name), path):
+            if inner in found and found[inner][0] != file:
+                raise InvalidInput(f"two inputs have the name {inner}: {found[inner][0]} and {file}")
+            if inner not in found:
+                total += status.st_size
+            found[inner] = (file, status)
+            if len(found) > MAX_FILES:
+                raise TooLarge(f"more than {MAX_FILES:,} input files", hint="pack them into one archive")
+            if total > MAX_BYTES:
+                raise TooLarge(f"the inputs have more than {MAX_BYTES // 1024**3} GiB", hint=LARGE_HINT)
+    digests: dict[Path, str] = {}
+    return [_hashed(name, path, status, digests) for name, (path, status) in found.items()]
+
+
+def checked_name(name: str) -> str:
+    """`name` as a relative path that stays in the payload's folder, or InvalidInput."""
+    pure = PurePosixPath(name)
+    if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts or str(pure) == ".":
+        raise InvalidInput(f"{name!r} cannot be the name of an input", hint="a relative path without ..")
+    return str(pure)
+
+
+def _files(name: str, path: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            root = path.resolve()
+            yield from _folder(name, root, root, (root,))
+            return
+        _readable_file(path, status)
+    except OSError as trouble:
+        raise _unreadable(path, trouble) from trouble
+    yield name, path, status
+
+
+def _folder(
+    name: str, folder: Path, root: Path, chain: tuple[Path, ...]
+) -> Iterator[tuple[str, Path, os.stat_result]]:
+    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+        path = Path(entry.path)
+        real = path
+        if entry.is_symlink():
+            real = path.resolve()
+            if not real.is_relative_to(root):
+                raise InvalidInput(f"the link {path} leads out of {root}", hint="name its target as an input")
+        status = real.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            _readable_file(path, status)
+            yield f"{name}/{entry.name}", path, status
+        elif real in chain:
+            raise InvalidInput(f"the link {path} leads in a circle")
+        else:
+            yield from _folder(f"{name}/{entry.name}", real, root, (*chain, real))
+
+
+def _readable_file(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInput(
+            f"{path} is neither a file nor a folder", hint="sockets, pipes, devices are not sent"
+        )
+
+
+def _unreadable(path: Path, trouble: OSError) -> InvalidInput:
+    place = trouble.filename or path
+    return InvalidInput(f"cannot read the input {place}: {trouble.strerror or trouble}")
+
+
+def _hashed(name: str, path: Path, status: os.stat_result, digests: dict[Path, str]) -> LocalFile:
+    if path not in digests:
+        try:
+            with path.open("rb") as file:
+                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as trouble:
+            raise _unreadable(path, trouble) from trouble
+    return LocalFile(name, path, status.st_size, digests[path], bool(status.st_mode & stat.S_IXUSR))
+
+
+def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress | None = None) -> None:
+    """Send what the server does not have yet; content that occurs twice goes once."""
+    distinct = list({file.digest: file for file in files}.values())
+    total = sum(file.size for file in distinct)
+    done = 0
+
+    def send(file: LocalFile) -> None:
+        if not _known(transport, file):
+            _put(transport, file)
+
+    if progress:
+        progress(0, total)
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        try:
+            for file, _ in zip(distinct, pool.map(send, distinct), strict=True):
+                done += file.size
+                if progress:
+                    progress(done, total)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _known(transport: Transport, file: LocalFile) -> bool:
+    try:
+        transport.request("HEAD", f"/v1/uploads/{file.digest}")
+    except NotFound:
+        return False
+    return True
+
+
+def _put(transport: Transport, file: LocalFile) -> None:
+    try:
+        transport.request(
+            "PUT", f"/v1/uploads/{file.digest}", body=lambda: _chunks(file.path), size=file.size
+        )
+    except TooLarge as trouble:
+        raise TooLarge(f"{file.path}: {trouble.message}", hint=trouble.hint or LARGE_HINT) from trouble
+    except OSError as trouble:
+        raise _unreadable(file.path, trouble) from trouble
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk

@@ -1,0 +1,85 @@
+"""Which jobs: from what people write or give to one Selection, and from that to requests of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.people import MAX_JOBS_PER_SUBMISSION, Selection, SubmitResponse
+
+Which = Selection | SubmitResponse | int | Iterable[int]
+"""A selection, what submit answered, one job or several."""
+
+IDS_PER_QUERY = 200
+"""Of a GET: its address stays under 4 kB."""
+IDS_PER_ACTION = 10_000
+
+
+def selection_of(which: Which) -> Selection:
+    if isinstance(which, Selection):
+        return which
+    if isinstance(which, SubmitResponse):
+        return Selection(submission=which.submission)
+    ids = [which] if isinstance(which, int) else list(which)
+    if not ids:
+        raise InvalidInput("no job is named")
+    return Selection(ids=ids)
+
+
+def parse_ids(words: Iterable[str]) -> list[int]:
+    """Job ids as people write them: "12", "12-40", "12,15"; in their order, each once."""
+    found: dict[int, None] = {}
+    for word in words:
+        for part in word.replace(" ", "").split(","):
+            if not part:
+                continue
+            found.update(dict.fromkeys(_range(part)))
+            if len(found) > MAX_JOBS_PER_SUBMISSION:
+                raise InvalidInput(
+                    f"more than {MAX_JOBS_PER_SUBMISSION:,} ids",
+                    hint="name them by -s SUBMISSION or another selection",
+                )
+    return list(found)
+
+
+def _range(part: str) -> range:
+    first, dash, last = part.partition("-")
+    if not (_is_id(first) and (_is_id(last) or not dash)):
+        raise InvalidInput(f"{part!r} is not a job id", hint="write ids as 12, 12-40 or 12,15")
+    low, high = int(first), int(last or first)
+    if high < low:
+        raise InvalidInput(f"the range {part} is empty", hint=f"did you mean {high}-{low}?")
+    if high - low >= MAX_JOBS_PER_SUBMISSION:
+        raise InvalidInput(f"the range {part} has more than {MAX_JOBS_PER_SUBMISSION:,} ids")
+    return range(low, high + 1)
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0
+
+
+def pieces(selection: Selection, size: int) -> Iterator[Selection]:
+    """The same selection in pieces of at most `size` ids; itself if it names none."""
+    ids = selection.ids
+    if len(ids) <= size:
+        yield selection
+        return
+    for start in range(0, len(ids), size):
+        yield replace(selection, ids=ids[start : start + size])
+
+
+def as_query(selection: Selection) -> dict[str, str | int | list[str] | list[int]]:
+    """The conditions that are set; lists become repeated keys."""
+    query: dict[str, str | int | list[str] | list[int]] = {}
+    if selection.ids:
+        query["ids"] = selection.ids
+    if selection.submission is not None:
+        query["submission"] = selection.submission
+    if selection.states:
+        query["states"] = selection.states
+    for name in ("owner", "group", "job_group", "site"):
+        value = getattr(selection, name)
+        if value:
+            query[name] = value
+    return query

@@ -1,0 +1,162 @@
+"""Requests with patience: pooled connections, bounded retries, errors of the one tree."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pilotage.client.answers import error_of
+from pilotage.core.errors import Overloaded, PilotageError, Unreachable
+
+if TYPE_CHECKING:
+    import httpx
+
+Query = Mapping[str, str | int | Sequence[str] | Sequence[int]]
+Body = Callable[[], bytes | Iterator[bytes]]
+"""Called anew for each try, so that a file is read from its beginning again."""
+
+
+def load_httpx() -> None:
+    """Import httpx without its own command line, which would load rich and pygments: half of the time."""
+    if "httpx" not in sys.modules:
+        sys.modules["httpx._main"] = None  # type: ignore[assignment]  # httpx takes this as "not installed"
+        try:
+            import httpx  # noqa: F401
+        finally:
+            del sys.modules["httpx._main"]
+
+
+class Transport:
+    """One server, one identity. Threads may share it.
+
+    `token` is asked before every request. A request that never reached the server is tried again until
+    `patience` seconds are over; one that may have reached it only if `idempotent`. "Come later" (429, 503) is
+    obeyed for as long as patience lasts.
+    """
+
+    def __init__(
+        self, url: str, token: Callable[[], str], *, patience: float, timeout: float, verify: str | bool
+    ) -> None:
+        load_httpx()
+        import httpx
+
+        self.url = url.rstrip("/")
+        self.patience = patience
+        self._token = token
+        try:
+            self._pool = httpx.Client(
+                base_url=self.url,
+                timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
+                limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
+                verify=verify if self.url.startswith("https:") else False,
+                trust_env=not _is_loopback(self.url),
+                headers={"accept": "application/json"},
+            )
+        except (httpx.InvalidURL, ValueError, OSError) as trouble:
+            raise Unreachable(f"cannot use the address {url}: {trouble}") from trouble
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        json: object | None = None,
+        body: Body | None = None,
+        size: int | None = None,
+        idempotent: bool | None = None,
+        token: str | None = None,
+    ) -> httpx.Response:
+        """The 2xx answer, read whole; every other outcome raises an error of core/errors.py."""
+        headers = {"authorization": f"Bearer {token or self._token()}"}
+        content: Body | None = body
+        if json is not None:
+            encoded = msgspec.json.encode(json)
+            headers["content-type"] = "application/json"
+            content = lambda: encoded  # noqa: E731
+        if size is not None:
+            headers["content-length"] = str(size)
+        again = method != "POST" if idempotent is None else idempotent
+
+        def once() -> httpx.Response:
+            sent = content() if content else None
+            response = self._pool.request(method, path, params=_flat(query), content=sent, headers=headers)
+            if not response.is_success:
+                raise error_of(response)
+            return response
+
+        return self._patiently(once, again)
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[httpx.Response]:
+        """GET with the body unread. Opening is tried again like any request; reading on is not."""
+        import httpx
+
+        def once() -> httpx.Response:
+            request = self._pool.build_request("GET", path)
+            request.headers["authorization"] = f"Bearer {self._token()}"
+            response = self._pool.send(request, stream=True)
+            if not response.is_success:
+                response.read()
+                raise error_of(response)
+            return response
+
+        response = self._patiently(once, True)
+        try:
+            yield response
+        except (httpx.TransportError, httpx.StreamError) as trouble:
+            raise self._away(trouble) from trouble
+        finally:
+            response.close()
+
+    def _patiently(self, once: Callable[[], httpx.Response], again: bool) -> httpx.Response:
+        import httpx
+
+        until = time.monotonic() + self.patience
+        pause = 0.1
+        while True:
+            error: PilotageError
+            try:
+                return once()
+            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as trouble:
+                error, wait, may_repeat = self._away(trouble), pause, True  # it never reached the server
+            except (httpx.TransportError, httpx.InvalidURL) as trouble:
+                error, wait, may_repeat = self._away(trouble), pause, again
+            except Overloaded as busy:
+                error, wait, may_repeat = busy, busy.retry_after, True  # nothing was changed there
+            except Unreachable as away:
+                error, wait, may_repeat = away, pause, again
+            if not may_repeat or time.monotonic() + wait > until:
+                raise error
+            time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # many clients must not come back at once
+            pause = min(pause * 2, 3.0)
+
+    def _away(self, trouble: Exception) -> Unreachable:
+        return Unreachable(
+            f"the server at {self.url} does not answer: {str(trouble) or type(trouble).__name__}",
+            hint="is it running? `pilotage up` starts one; --server or PILOTAGE_SERVER names another",
+        )
+
+
+def _is_loopback(url: str) -> bool:
+    """Such a server is reached directly: an HTTP proxy of the environment could not."""
+    host = url.partition("://")[2].partition("/")[0]
+    return host.startswith(("127.", "localhost", "[::1]"))
+
+
+def _flat(query: Query | None) -> list[tuple[str, str | int | float | bool | None]]:
+    """Lists become repeated keys: ids=1&ids=2."""
+    pairs: list[tuple[str, str | int | float | bool | None]] = []
+    for key, value in (query or {}).items():
+        values = [value] if isinstance(value, (str, int)) else value
+        pairs.extend((key, str(one)) for one in values)
+    return pairs
