@@ -1,0 +1,101 @@
+"""Attributes as they were written into a submission: names known, values read, all of it checked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import JobDescription, Scalar, Submission, checked
+from pilotage.core.jobs.fields import UNSUPPORTED, Field
+from pilotage.core.jobs.parametric import PLACEHOLDER, checked_parameters, rows
+from pilotage.core.jobs.reading import READERS, WrittenReal, placeholder_refused
+
+_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One attribute: its name as written, its value, and where it stands if that is known."""
+
+    name: str
+    value: Any
+    line: int | None = None
+    column: int | None = None
+
+    def refused(self, message: str, hint: str = "") -> InvalidInput:
+        return InvalidInput(message, hint=hint, line=self.line, column=self.column, field=self.name)
+
+
+def unknown(entry: Entry, known: Iterable[str]) -> InvalidInput:
+    """The error for a name that is no field, with the nearest that is."""
+    reason = UNSUPPORTED.get(entry.name.lower().replace("_", ""))
+    if reason is not None:
+        return entry.refused(f"{entry.name} {reason}")
+    by_fold = {name.lower().replace("_", ""): name for name in known}
+    near = difflib.get_close_matches(entry.name.lower().replace("_", ""), by_fold, n=1, cutoff=0.6)
+    hint = f"did you mean {by_fold[near[0]]}?" if near else "docs/reference/job-description.md lists all"
+    return entry.refused(f"there is no attribute {entry.name!r}", hint)
+
+
+def build(entries: Iterable[tuple[Field, Entry]], sequences: Mapping[str, tuple[Scalar, ...]]) -> Submission:
+    """The submission of known fields, each at most once; `sequences` are the parameters by name."""
+    values: dict[str, Any] = {}
+    first: dict[str, Entry] = {}
+    for field, entry in entries:
+        if field.name in first:
+            earlier = first[field.name]
+            where = "" if earlier.line is None else f" on line {earlier.line}"
+            raise entry.refused(f"{entry.name} is given twice: {earlier.name} stands{where} already")
+        first[field.name] = entry
+        values[field.name] = _read(field, entry, parametric=bool(sequences))
+    if "executable" not in values:
+        raise InvalidInput("the executable is missing", field="executable")
+    names = tuple(sequences)
+    for name in names:
+        if name and not _PARAMETER.match(name):
+            raise InvalidInput(
+                f"{name!r} can't name a parameter", hint="letters, digits and _", field="parameters"
+            )
+    try:
+        submission = Submission(
+            checked(JobDescription(**values)), names, rows(dict(sequences)) if names else ()
+        )
+        return checked_parameters(submission)
+    except InvalidInput as error:
+        raise _placed(error, first.get(error.field or "")) from error
+
+
+def _read(field: Field, entry: Entry, *, parametric: bool) -> Any:
+    if parametric and field.decides and field.kind != "expression":
+        texts = entry.value if isinstance(entry.value, list | tuple) else (entry.value,)
+        for text in texts:
+            if isinstance(text, str) and PLACEHOLDER.search(text):
+                raise _placed(placeholder_refused(field, text), entry)
+    try:
+        return READERS[field.kind](field, entry.value)
+    except InvalidInput as error:
+        raise _placed(error, entry) from error
+
+
+def _placed(error: InvalidInput, entry: Entry | None) -> InvalidInput:
+    """The error with the place of its attribute, if it has none of its own."""
+    if entry is None or error.line is not None:
+        return error
+    return type(error)(
+        error.message, hint=error.hint, line=entry.line, column=entry.column, field=error.field or entry.name
+    )
+
+
+def scalars(entry: Entry, values: Any) -> tuple[Scalar, ...]:
+    """A sequence of parameters given as a list."""
+    for value in values:
+        if not isinstance(value, str | int | float):
+            raise entry.refused(f"{entry.name}: values are texts, numbers or truth values")
+        if isinstance(value, str) and "\x00" in value:
+            raise entry.refused(f"{entry.name}: a value contains a NUL character")
+    # As text where that is how it was written: 1.10 is not 1.1.
+    return tuple(value.text if isinstance(value, WrittenReal) else value for value in values)

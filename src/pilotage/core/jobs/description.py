@@ -1,0 +1,154 @@
+"""What a user says of a job: the facts, and what must hold between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from pilotage.core.errors import InvalidInput
+
+Scalar: TypeAlias = int | float | str | bool
+
+MAX_JOBS: Final = 100_000
+COPY, SHARED, URL = "copy", "shared", "url"
+GENERIC, PRIVATE = "generic", "private"
+WHOLE_NODE_TAG: Final = "WholeNode"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file the payload finds as `name` in its folder.
+
+    `copy`: `source` is a path where the job is submitted from, and is sent along. `shared`: `source` lies on
+    a file system that the node sees too. `url`: the node fetches `source`.
+    """
+
+    name: str
+    mode: str
+    source: str
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobDescription:
+    """One job, or what all jobs of a submission share. What each field means: `fields.FIELDS`."""
+
+    executable: str
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    setup_lines: tuple[str, ...] = ()
+    container: str = ""
+    input_sandbox: tuple[InputFile, ...] = ()
+    output_sandbox: tuple[str, ...] = ()
+    std_output: str = "stdout"
+    std_error: str = "stderr"
+    job_name: str = ""
+    job_group: str = ""
+    job_type: str = "User"
+    user_priority: int = 1
+    cpu_time: int = 0
+    wall_time: int = 0
+    memory: int = 0
+    processors: int = 1
+    max_processors: int = 0
+    whole_node: bool = False
+    tags: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    banned_sites: tuple[str, ...] = ()
+    grid_ces: tuple[str, ...] = ()
+    grid_middlewares: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    pilot_types: tuple[str, ...] = ()
+    submit_pools: tuple[str, ...] = ()
+    force_generic: bool = False
+    setup: str = ""
+    requirements: str = ""
+    host_requirements: str = ""
+    output_se: str = ""
+    log_level: str = "INFO"
+    on_cutoff: str = "continue"
+    retries: int = 0
+
+    @property
+    def required_tags(self) -> tuple[str, ...]:
+        """The tags to match on: those given, and that of a whole node."""
+        extra = (WHOLE_NODE_TAG,) if self.whole_node and WHOLE_NODE_TAG not in self.tags else ()
+        return self.tags + extra
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One description and the values that make one job or many of it.
+
+    `names` are the parameters' names, "" that of the nameless one; `parameters` has a row of values, in the
+    order of `names`, for each job. Without parameters it is one job.
+    """
+
+    description: JobDescription
+    names: tuple[str, ...] = ()
+    parameters: tuple[tuple[Scalar, ...], ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.parameters) if self.names else 1
+
+
+def checked(description: JobDescription) -> JobDescription:
+    """The description with sites reduced by those banned; raises `InvalidInput` for what can't be meant."""
+    if not description.executable:
+        raise InvalidInput("the executable is empty", field="executable")
+    if not description.job_type:
+        raise InvalidInput("the job type is empty", field="job_type")
+    if description.pilot_types == (PRIVATE,) and description.force_generic:
+        raise InvalidInput(
+            "force_generic asks for generic pilots, but pilot_types allows private ones only",
+            field="force_generic",
+        )
+    if 0 < description.max_processors < description.processors:
+        raise InvalidInput(
+            f"max_processors ({description.max_processors}) is below processors ({description.processors})",
+            field="max_processors",
+        )
+    check_paths(description)
+    names: set[str] = set()
+    for one in description.input_sandbox:
+        if one.name in names:
+            raise InvalidInput(f"two input files are named {one.name!r}", field="input_sandbox")
+        names.add(one.name)
+    return _without_banned(description)
+
+
+def _without_banned(description: JobDescription) -> JobDescription:
+    if not description.sites:
+        return description
+    left = tuple(site for site in description.sites if site not in description.banned_sites)
+    if not left:
+        raise InvalidInput("all sites asked for are banned by banned_sites too", field="sites")
+    return replace(description, sites=left, banned_sites=())
+
+
+def check_paths(description: JobDescription) -> None:
+    """Raises `InvalidInput` for output or input names that lead out of the payload's folder."""
+    check_inside(description.std_output, "std_output")
+    check_inside(description.std_error, "std_error")
+    for name in description.output_sandbox:
+        check_inside(name, "output_sandbox")
+    for one in description.input_sandbox:
+        check_inside(one.name, "input_sandbox")
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_inside(path: str, field: str) -> None:
+    if not path or path.endswith("/"):
+        raise InvalidInput(f"{field}: {path!r} is not a file name", field=field)
+    if path.startswith(("/", "~")):
+        raise InvalidInput(
+            f"{field}: {path!r} is absolute", hint="names are relative to the payload's folder", field=field
+        )
+    if ".." in path.split("/"):
+        raise InvalidInput(f"{field}: {path!r} leads out of the payload's folder", field=field)
+    if _CONTROL.search(path):
+        raise InvalidInput(f"{field}: {path!r} contains control characters", field=field)

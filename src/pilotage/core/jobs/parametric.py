@@ -1,0 +1,157 @@
+"""Many jobs of one description: sequences of values, and the placeholders they replace."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.jobs.description import (
+    MAX_JOBS,
+    InputFile,
+    JobDescription,
+    Scalar,
+    Submission,
+    check_inside,
+    check_paths,
+)
+
+# `%j`, the job's id, is known to the server alone and left as it is.
+PLACEHOLDER: Final = re.compile(r"%(?:(s|n)|\(([^()]*)\)s?)")
+_LARGEST: Final = 2**63
+
+
+def progression(
+    count: Any, start: Any = 0, step: Any = 0, factor: Any = 1, name: str = ""
+) -> tuple[Scalar, ...]:
+    """`count` values: the first is `start`, each next one the last times `factor` plus `step`."""
+    title = f"parameters {name}".rstrip()
+    for what, value in (("start", start), ("step", step), ("factor", factor)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(f"{title}: {what} must be a number, not {value!r}", field="parameters")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InvalidInput(
+            f"{title}: the count must be a whole number above 0, not {count!r}", field="parameters"
+        )
+    check_count(count)
+    values: list[Scalar] = []
+    value = start
+    for _ in range(count):
+        if not (math.isfinite(value) if isinstance(value, float) else abs(value) < _LARGEST):
+            raise InvalidInput(f"{title}: the values grow beyond 64 bits", field="parameters")
+        values.append(value)
+        value = value * factor + step
+    return tuple(values)
+
+
+def check_count(count: int) -> None:
+    if count > MAX_JOBS:
+        raise TooLarge(
+            f"{count:,} jobs in one submission: the limit is {MAX_JOBS:,}",
+            hint="submit them in several parts",
+            field="parameters",
+        )
+
+
+def rows(sequences: dict[str, tuple[Scalar, ...]]) -> tuple[tuple[Scalar, ...], ...]:
+    """The values of each job, from a sequence per name; all sequences must be equally long."""
+    lengths = {name: len(values) for name, values in sequences.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name or 'the nameless one'} has {length}" for name, length in lengths.items())
+        raise InvalidInput(f"the parameters differ in length: {found}", field="parameters")
+    count = next(iter(lengths.values()))
+    if count == 0:
+        raise InvalidInput("the parameters have no values: there would be no job", field="parameters")
+    check_count(count)
+    return tuple(zip(*sequences.values(), strict=True))
+
+
+def bind(
+    description: JobDescription, names: Sequence[str], values: Sequence[Scalar], index: int, count: int
+) -> JobDescription:
+    """The description of one job: placeholders replaced, the resulting names checked again.
+
+    `%s` is the nameless value, `%(Name)s` that of a name, `%n` the index padded with zeros to the width of
+    the last one. Raises `InvalidInput` if a value makes a file name lead out of the payload's folder.
+    """
+    if not names:
+        return description
+    fill = _filler(names, values, index, count)
+    bound = replace(
+        description,
+        executable=fill(description.executable),
+        arguments=tuple(map(fill, description.arguments)),
+        environment=tuple((name, fill(value)) for name, value in description.environment),
+        std_output=fill(description.std_output),
+        std_error=fill(description.std_error),
+        output_sandbox=tuple(map(fill, description.output_sandbox)),
+        job_name=fill(description.job_name),
+        input_sandbox=tuple(
+            InputFile(fill(one.name), one.mode, fill(one.source), one.executable)
+            for one in description.input_sandbox
+        ),
+    )
+    if not bound.executable:
+        raise InvalidInput(f"the executable of job {index} is empty", field="executable")
+    check_paths(bound)
+    return bound
+
+
+def _filler(names: Sequence[str], values: Sequence[Scalar], index: int, count: int) -> Callable[[str], str]:
+    known = {name: written(value) for name, value in zip(names, values, strict=True)}
+    number = str(index).zfill(len(str(count - 1)))
+
+    def put(found: re.Match[str]) -> str:
+        return number if found[1] == "n" else known.get(found[2] or "", found[0])
+
+    return lambda text: PLACEHOLDER.sub(put, text) if "%" in text else text
+
+
+def written(value: Scalar) -> str:
+    """A value as it stands in place of a placeholder."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def checked_parameters(submission: Submission) -> Submission:
+    """The submission, if its placeholders have values and all its jobs sensible file names."""
+    if not submission.names:
+        return submission
+    texts = _bound_texts(submission.description)
+    for text, field in texts:
+        for found in PLACEHOLDER.finditer(text):
+            if found[2] is not None and found[2] not in submission.names:
+                named = ", ".join(name for name in submission.names if name) or "none with a name"
+                raise InvalidInput(
+                    f"{field}: there is no parameter for {found[0]}", hint=f"there is {named}", field=field
+                )
+    # Arguments, environment and names of jobs may be anything; names of files are checked for each job.
+    varying = [(t, field) for t, field in texts if field in _FILES and PLACEHOLDER.search(t)]
+    for index, values in enumerate(submission.parameters if varying else ()):
+        fill = _filler(submission.names, values, index, submission.count)
+        for text, field in varying:
+            if field != "executable":
+                check_inside(fill(text), field)
+            elif not fill(text):
+                raise InvalidInput(f"the executable of job {index} is empty", field="executable")
+    return submission
+
+
+_FILES: Final = frozenset({"executable", "std_output", "std_error", "output_sandbox", "input_sandbox"})
+
+
+def _bound_texts(description: JobDescription) -> list[tuple[str, str]]:
+    found = [
+        (description.executable, "executable"),
+        (description.std_output, "std_output"),
+        (description.std_error, "std_error"),
+        (description.job_name, "job_name"),
+    ]
+    found += [(text, "arguments") for text in description.arguments]
+    found += [(value, "environment") for _, value in description.environment]
+    found += [(text, "output_sandbox") for text in description.output_sandbox]
+    found += [(one.name, "input_sandbox") for one in description.input_sandbox]
+    found += [(one.source, "input_sandbox source") for one in description.input_sandbox]
+    return found

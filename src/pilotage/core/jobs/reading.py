@@ -1,0 +1,303 @@
+"""Plain values, as JDL, YAML or JSON give them, into the fields of a description."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any, Final
+
+from pilotage.core.classads import Expression, Literal, canonical, parse_expression
+from pilotage.core.classads.parser import check_size
+from pilotage.core.classads.tree import children
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import COPY, SHARED, URL, InputFile
+from pilotage.core.jobs.fields import Field
+from pilotage.core.jobs.parametric import PLACEHOLDER
+
+
+class WrittenReal(float):
+    """A real that remembers how it was written: as an argument, `1.10` stays `1.10`."""
+
+    text: str
+
+
+def described(value: Any) -> str:
+    """What was given, for a message."""
+    if isinstance(value, bool):
+        return f"the truth value {str(value).lower()}"
+    if value is None:
+        return "nothing"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value!r}" if len(value) <= 60 else f"the text {value[:57]!r}…"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else "an expression"
+
+
+def wrong(field: Field, wanted: str, value: Any) -> InvalidInput:
+    return InvalidInput(f"{field.name} must be {wanted}, not {described(value)}", field=field.name)
+
+
+def _text_of(field: Field, value: Any, wanted: str) -> str:
+    """A text; numbers and truth values read as they are written."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, WrittenReal):
+        text = value.text
+    elif isinstance(value, str | int | float):
+        text = str(value)
+    else:
+        raise wrong(field, wanted, value)
+    if "\x00" in text:
+        raise InvalidInput(f"{field.name} contains a NUL character", field=field.name)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{field.name} is not valid Unicode", field=field.name) from None
+    return text
+
+
+def _text(field: Field, value: Any) -> str:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise wrong(field, "a text", value)
+    text = _text_of(field, value, "a text")
+    if "\n" in text or "\r" in text:
+        raise InvalidInput(f"{field.name} must be one line", field=field.name)
+    return text
+
+
+def _texts(field: Field, value: Any, wanted: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise wrong(field, wanted, value)
+    return tuple(_text_of(field, item, f"{wanted} (of texts)") for item in value)
+
+
+def _arguments(field: Field, value: Any) -> tuple[str, ...]:
+    if isinstance(value, list | tuple):
+        return _texts(field, value, "a list")
+    text = _text_of(field, value, "a text or a list of texts")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        raise InvalidInput(
+            f"arguments: a quote is not closed in {text!r}", hint="a list needs no quotes", field=field.name
+        ) from None
+
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _environment(field: Field, value: Any) -> tuple[tuple[str, str], ...]:
+    if isinstance(value, dict):
+        pairs = [(str(name), _text_of(field, one, "a mapping of texts")) for name, one in value.items()]
+    elif isinstance(value, str | list | tuple):
+        items = (
+            (value,) if isinstance(value, str) else _texts(field, value, "a mapping or a list of NAME=value")
+        )
+        pairs = []
+        for item in items:
+            name, equals, content = item.partition("=")
+            if not equals:
+                raise InvalidInput(f"environment: {item!r} is not NAME=value", field=field.name)
+            pairs.append((name, content))
+    else:
+        raise wrong(field, "a mapping or a list of NAME=value", value)
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if not _VARIABLE.match(name):
+            raise InvalidInput(f"environment: {name!r} is not the name of a variable", field=field.name)
+        if name in seen:
+            raise InvalidInput(f"environment: {name} is set twice", field=field.name)
+        seen.add(name)
+    return tuple(pairs)
+
+
+def _lines(field: Field, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(line for line in value.splitlines() if line.strip())
+    return _texts(field, value, "a text or a list of lines")
+
+
+def _paths(field: Field, value: Any) -> tuple[str, ...]:
+    items = (value,) if isinstance(value, str) else _texts(field, value, "a list of names or patterns")
+    return tuple(dict.fromkeys(items))
+
+
+def _names(field: Field, value: Any) -> tuple[str, ...]:
+    """Names without order; `ANY` or an empty text stand for none."""
+    items = value.split(",") if isinstance(value, str) else _texts(field, value, "a name or a list of names")
+    found = tuple(dict.fromkeys(name for item in items if (name := item.strip())))
+    if any(name.upper() == "ANY" for name in found):
+        return ()
+    if field.choices:
+        return tuple(_one_of(field, name) for name in found)
+    return found
+
+
+def _one_of(field: Field, text: str) -> str:
+    for choice in field.choices:
+        if choice.lower() == text.strip().lower():
+            return choice
+    raise InvalidInput(
+        f"{field.name} must be one of {', '.join(field.choices)}, not {described(text)}", field=field.name
+    )
+
+
+def _choice(field: Field, value: Any) -> str:
+    return _one_of(field, _text(field, value))
+
+
+def _boolean(field: Field, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false", "yes", "no"):
+        return value.strip().lower() in ("true", "yes")
+    raise wrong(field, "true or false", value)
+
+
+_INTEGER: Final = re.compile(r"\s*[+-]?\d{1,18}\s*\Z")
+
+
+def _integer(field: Field, value: Any, wanted: str = "") -> int:
+    if isinstance(value, str) and _INTEGER.match(value):
+        value = int(value)
+    wanted = wanted or f"a whole number from {field.low} to {field.high}"
+    if not isinstance(value, int) or isinstance(value, bool) or not field.low <= value <= field.high:
+        raise wrong(field, wanted, value)
+    return value
+
+
+_QUANTITY: Final = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*\Z")
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_MEGABYTES: Final = {
+    **dict.fromkeys(("m", "mb", "mib"), 1),
+    **dict.fromkeys(("g", "gb", "gib"), 1024),
+    **dict.fromkeys(("t", "tb", "tib"), 1024**2),
+}
+
+
+def _quantity(units: dict[str, int], wanted: str) -> Callable[[Field, Any], int]:
+    def read(field: Field, value: Any) -> int:
+        if isinstance(value, str) and (found := _QUANTITY.match(value)):
+            unit = units.get(found[2].lower())
+            if unit is None:
+                raise wrong(field, wanted, value)
+            # Up to the next whole one: less than asked for would not do.
+            value = math.ceil(float(found[1]) * unit)
+        return _integer(field, value, wanted)
+
+    return read
+
+
+def _expression(field: Field, value: Any) -> str:
+    """The canonical text of an expression, or none."""
+    if isinstance(value, str) and not value.strip():
+        return ""
+    if isinstance(value, str | bool):
+        try:
+            value = parse_expression(value if isinstance(value, str) else str(value).lower())
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{field.name}: {error.message}",
+                hint=error.hint,
+                line=error.line,
+                column=error.column,
+                field=field.name,
+            ) from error
+    if not isinstance(value, Expression):
+        raise wrong(field, "a ClassAd expression", value)
+    check_size(value)
+    _refuse_placeholders(field, value)
+    return canonical(value)
+
+
+def _refuse_placeholders(field: Field, tree: Expression) -> None:
+    # Outside strings, `%` divides: `a %n` is a remainder.
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Literal) and isinstance(node.value, str) and PLACEHOLDER.search(node.value):
+            raise placeholder_refused(field, node.value)
+        stack.extend(children(node))
+
+
+def placeholder_refused(field: Field, text: str) -> InvalidInput:
+    return InvalidInput(
+        f"{field.name}: the placeholder in {text!r} can't be replaced",
+        hint="this field decides in which task queue the jobs wait, so all jobs of a submission share it",
+        field=field.name,
+    )
+
+
+def _inputs(field: Field, value: Any) -> tuple[InputFile, ...]:
+    items = value if isinstance(value, list | tuple) else (value,)
+    return tuple(_input(field, item) for item in items if item != "")
+
+
+def _input(field: Field, item: Any) -> InputFile:
+    if isinstance(item, str):
+        return _input_file(field, item.strip())
+    if not isinstance(item, dict):
+        raise wrong(field, "a list of paths, URLs or mappings", item)
+    strange = set(item) - {"path", "mode", "url", "name", "executable"}
+    if strange:
+        raise InvalidInput(
+            f"input_sandbox: {sorted(map(str, strange))[0]!r} is not known here", field=field.name
+        )
+    source = item.get("url", item.get("path"))
+    if not isinstance(source, str) or ("url" in item) == ("path" in item):
+        raise InvalidInput("input_sandbox: an item has either path or url", field=field.name)
+    mode = item.get("mode", URL if "url" in item else None)
+    allowed = (URL,) if "url" in item else (COPY, SHARED, None)
+    if mode not in allowed:
+        raise InvalidInput(f"input_sandbox: mode {mode!r} does not go with this item", field=field.name)
+    name, executable = item.get("name", ""), item.get("executable", False)
+    if not isinstance(name, str) or not isinstance(executable, bool):
+        raise InvalidInput("input_sandbox: name is a text, executable true or false", field=field.name)
+    return _input_file(field, source, mode, name, executable)
+
+
+_SCHEME: Final = re.compile(r"(https?|file)://.", re.IGNORECASE)
+
+
+def _input_file(
+    field: Field, source: str, mode: str | None = None, name: str = "", executable: bool = False
+) -> InputFile:
+    if source[:4].upper() == "LFN:" or source[:3].upper() == "SB:":
+        raise InvalidInput(
+            f"input_sandbox: {source!r} is not supported yet: nothing would be moved", field=field.name
+        )
+    if mode is None and source.startswith("shared:"):
+        mode, source = SHARED, source.removeprefix("shared:")
+    elif mode is None and _SCHEME.match(source):
+        mode = URL
+    mode = mode or COPY
+    if mode == URL and not _SCHEME.match(source):
+        raise InvalidInput(f"input_sandbox: {source!r} is no http, https or file URL", field=field.name)
+    if mode == SHARED and not source.startswith("/"):
+        raise InvalidInput(f"input_sandbox: the shared path {source!r} is not absolute", field=field.name)
+    if "\x00" in source or not source.strip("/."):
+        raise InvalidInput(f"input_sandbox: {source!r} names no file", field=field.name)
+    last = re.split(r"[?#]", source)[0] if mode == URL else source
+    return InputFile(name or last.rstrip("/").rpartition("/")[2], mode, source, executable)
+
+
+READERS: Final[dict[str, Callable[[Field, Any], Any]]] = {
+    "text": _text,
+    "arguments": _arguments,
+    "environment": _environment,
+    "lines": _lines,
+    "paths": _paths,
+    "names": _names,
+    "choice": _choice,
+    "boolean": _boolean,
+    "integer": _integer,
+    "seconds": _quantity(_SECONDS, "seconds, or a time such as 30 min, 2 h or 1 d"),
+    "megabytes": _quantity(_MEGABYTES, "megabytes, or an amount such as 500 MB or 2 GB"),
+    "expression": _expression,
+    "inputs": _inputs,
+}

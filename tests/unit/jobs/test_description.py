@@ -1,0 +1,306 @@
+"""Job descriptions by example: JDL, YAML, JSON; what is refused and where."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.jobs.description import InputFile, JobDescription
+from pilotage.core.jobs.fields import BY_NAME, FIELDS
+from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.parametric import bind
+from pilotage.core.jobs.reference import reference_markdown
+from pilotage.core.jobs.texts import description_from_text, from_json, from_yaml, parse_yaml_mapping
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "job-description.md"
+
+JDL = """
+[
+  // a job as users of DIRAC write it
+  Executable = "sim.sh";
+  Arguments = "--seed 5 --out 'a b' \\"c d\\"";
+  Environment = {"A=1", "B=x=y"};
+  InputSandbox = {"sim.sh", "shared:/data/geo.root", "https://example.org/x/cal.db?v=2"};
+  OutputSandbox = {"*.log", "hist.root"};
+  StdOutput = "out.txt";
+  JobName = "sim"; JobGroup = "g1";
+  Priority = 7;
+  CPUTime = 3600; MinRAM = 2000;
+  NumberOfProcessors = 4;
+  Site = {"LCG.CERN.ch", "LCG.PIC.es"}; BannedSites = "LCG.PIC.es";
+  Platform = "ANY";
+  Tags = {"GPU"}; WholeNode = true;
+  Requirements = other.GlueHostBenchmarkSI00 > 500 && Member("x86_64", other.Archs);
+  LogLevel = "debug";
+]
+"""
+
+
+def one(jdl: str) -> JobDescription:
+    return parse_jdl('Executable = "x"; ' + jdl).description
+
+
+def mapped(**fields: Any) -> JobDescription:
+    return parse_yaml_mapping({"executable": "x", **fields}).description
+
+
+def test_jdl() -> None:
+    submission = parse_jdl(JDL)
+    assert submission.count == 1
+    assert submission.names == ()
+    assert submission.description == JobDescription(
+        executable="sim.sh",
+        arguments=("--seed", "5", "--out", "a b", "c d"),
+        environment=(("A", "1"), ("B", "x=y")),
+        input_sandbox=(
+            InputFile("sim.sh", "copy", "sim.sh"),
+            InputFile("geo.root", "shared", "/data/geo.root"),
+            InputFile("cal.db", "url", "https://example.org/x/cal.db?v=2"),
+        ),
+        output_sandbox=("*.log", "hist.root"),
+        std_output="out.txt",
+        job_name="sim",
+        job_group="g1",
+        user_priority=7,
+        cpu_time=3600,
+        memory=2000,
+        processors=4,
+        sites=("LCG.CERN.ch",),
+        tags=("GPU",),
+        whole_node=True,
+        requirements="other.glue" + 'hostbenchmarksi00 > 500 && member("x86_64", other.archs)',
+        log_level="DEBUG",
+    )
+    assert submission.description.required_tags == ("GPU", "WholeNode")
+
+
+def test_yaml_says_the_same_as_jdl() -> None:
+    text = """
+executable: sim.sh
+arguments: [--seed, 5, --out, a b, c d]
+environment: {A: 1, B: x=y}
+input_sandbox:
+  - sim.sh
+  - {path: /data/geo.root, mode: shared}
+  - {url: "https://example.org/x/cal.db?v=2"}
+output_sandbox: ["*.log", hist.root]
+std_output: out.txt
+job_name: sim
+job_group: g1
+user_priority: 7
+cpu_time: 1 h
+memory: 2000 MB
+processors: 4
+sites: [LCG.CERN.ch, LCG.PIC.es]
+banned_sites: LCG.PIC.es
+platforms: any
+tags: GPU
+whole_node: true
+requirements: other.GlueHostBenchmarkSI00 > 500 && member("x86_64", other.archs)
+log_level: debug
+"""
+    assert from_yaml(text) == parse_jdl(JDL)
+
+
+def test_yaml_keeps_texts_as_they_are_written() -> None:
+    found = from_yaml(
+        "executable: x\narguments: [010, 1.10, no, 12:30, 2024-01-02, 1e3, true, 7]"
+    ).description
+    assert found.arguments == ("010", "1.10", "no", "12:30", "2024-01-02", "1e3", "true", "7")
+
+
+@pytest.mark.parametrize(
+    ("amount", "megabytes"), [(500, 500), ("500", 500), ("2 GB", 2048), ("1.5g", 1536), ("0.1 MB", 1)]
+)
+def test_amounts_of_memory(amount: object, megabytes: int) -> None:
+    assert mapped(memory=amount).memory == megabytes
+
+
+def test_defaults_and_the_table_agree() -> None:
+    assert [field.name for field in FIELDS] == [field.name for field in dataclasses.fields(JobDescription)]
+    assert parse_jdl('Executable = "x"').description == JobDescription("x")
+    assert BY_NAME["executable"].default is dataclasses.MISSING
+
+
+@pytest.mark.parametrize(
+    ("jdl", "line", "part"),
+    [
+        ('Executable = "x";\nSitee = "A";', 2, "did you mean Site"),
+        ('Executable = "x";\n\nCPUTime = "long";', 3, "cpu_time must be seconds"),
+        ('Executable = "x";\nexecutable = "y";', 2, "given twice"),
+        ('Executable = "x";\nMemory = 1; MinRAM = 2;', 2, "given twice"),
+        ('Executable = "x";\nInputData = {"LFN:/vo/1"};', 2, "nothing would be moved"),
+        ('Executable = "x";\nOutputPath = "/x";', 2, "nothing would be moved"),
+        ('Executable = "x";\nArguments = "don\'t";', 2, "quote is not closed"),
+        ('Executable = "x";\nArguments = 1 + 2;', 2, "constant"),
+        ('Executable = "x";\nRequirements = other.A > ;', 2, "not expected"),
+        ('Executable = "x";\nRequirements = "other.A >";', 1, "requirements: the text ends"),
+        ('Executable = "x"\nSite = "A";', 2, "';'"),
+        ('Executable = "x";\nPriority = 11;', 2, "0 to 10"),
+        ('Executable = "x";\nPriority = true;', 2, "truth value"),
+        ('Executable = "x";\nLogLevel = "DEBUGGG";', 2, "one of DEBUG"),
+        ('Executable = "x";\nPilotTypes = "strange";', 2, "private, generic"),
+        ('Executable = "x";\nEnvironment = {"A"};', 2, "NAME=value"),
+        ('Executable = "x";\nEnvironment = {"A=1", "A=2"};', 2, "set twice"),
+        ('Executable = "x";\nEnvironment = {"A b=1"};', 2, "name of a variable"),
+        ('Executable = "x";\nStdOutput = "/etc/x";', 2, "absolute"),
+        ('Executable = "x";\nOutputSandbox = {"a/../../b"};', 2, "leads out"),
+        ('Executable = "x";\nStdError = "";', 2, "not a file name"),
+        ('Executable = "x";\nInputSandbox = {"a/f", "b/f"};', 2, "two input files"),
+        ('Executable = "x";\nInputSandbox = {"LFN:/vo/f"};', 2, "not supported yet"),
+        ('Executable = "x";\nInputSandbox = {"shared:rel/f"};', 2, "not absolute"),
+        ('Executable = "x";\nSite = "A"; BannedSites = "A";', 2, "banned"),
+        ('Executable = "x";\nPilotTypes = "private"; ForceGeneric = true;', 2, "generic"),
+        ('Executable = "x";\nProcessors = 4; MaxProcessors = 2;', 2, "below"),
+        ('Executable = "x";\nParameters = {};', None, "no job"),
+        ('Executable = "x";\nParameterStep = 1;', 2, "without Parameters"),
+        ('Executable = "x";\nParameters = {1}; ParameterStep = 1;', 2, "do not apply"),
+        ('Executable = "x";\nParameters.A = {1}; Parameters.B = {1, 2};', None, "differ in length"),
+        ('Executable = "x";\nParameters = 2; Site = "S%n";', 2, "task queue"),
+        ('Executable = "x";\nParameters = 2; CPUTime = "%s";', 2, "task queue"),
+        ('Executable = "x";\nParameters = 2; Requirements = other.A == "%s";', 2, "task queue"),
+        ('Executable = "%(A)s";\nParameters.B = {1};', 1, "no parameter"),
+        ('Executable = "x";\nParameters = {"..", "a"}; OutputSandbox = {"%s/f"};', 2, "leads out"),
+        ('Executable = "%s";\nParameters = {"a", ""};', 1, "empty"),
+        ('Executable = "";', 1, "empty"),
+        ("Site = 1;", 1, "must be a name"),
+        ('Site = "A";', None, "missing"),
+        ('Type = "Collection"; Executable = "x"', 1, "not supported"),
+    ],
+)
+def test_refused_with_a_place(jdl: str, line: int | None, part: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_jdl(jdl)
+    assert part in str(caught.value)
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("executable: x\nsites: a\nsites: b", 3, "given twice"),
+        ("executable: x\nsite: a", 2, "it is sites"),
+        ("executable: x\nCPUTime: 5", 2, "cpu_time"),
+        ("executable: x\nmemory: 2 XB", 2, "500 MB or 2 GB"),
+        ("executable: x\nsites:", 2, "not nothing"),
+        ("executable: &a x\njob_name: *a", 1, "anchors"),
+        ("executable: !!python/object:os.system x", 1, "tag"),
+        ("executable: a: b", 1, "not YAML"),
+        ("- x", 1, "one mapping"),
+        ("executable: x\nrequirements: 'a >'", 1, "the text ends"),
+        ("executable: x\nparameters: {count: 5, stpe: 2}", 2, "list of values"),
+        ("executable: x\nparameters: {}", 2, "empty"),
+        ("executable: x\ninput_sandbox: [{path: a, mode: url}]", 2, "mode"),
+        ("executable: x\ninput_sandbox: [{path: a, colour: red}]", 2, "not known"),
+    ],
+)
+def test_yaml_refused_with_a_place(text: str, line: int, part: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        from_yaml(text)
+    assert part in str(caught.value)
+    assert caught.value.line == line
+
+
+def test_json() -> None:
+    assert from_json('{"executable": "x", "arguments": ["a"]}').description == JobDescription("x", ("a",))
+    for text in ('{"executable": "x", "executable": "y"}', "[1]", "{", '{"executable": NaN}', "[" * 100_000):
+        with pytest.raises(InvalidInput):
+            from_json(text)
+    with pytest.raises(InvalidInput):
+        description_from_text("x", "xml")
+
+
+def test_deeply_nested_yaml_is_refused() -> None:
+    with pytest.raises(InvalidInput):
+        from_yaml("executable: " + "[" * 400 + "]" * 400)
+
+
+def test_any_means_all() -> None:
+    found = one('Site = "any"; Platform = {"ANY", "x86"}; BannedSites = "";')
+    assert (found.sites, found.platforms, found.banned_sites) == ((), (), ())
+
+
+def test_lists() -> None:
+    assert one('Site = "A, B,A";').sites == ("A", "B")
+    assert one('PilotTypes = {"Private"};').pilot_types == ("private",)
+
+
+@pytest.mark.parametrize(
+    ("jdl", "values"),
+    [
+        ("Parameters = 3;", (0, 0, 0)),
+        ("Parameters = 4; ParameterStart = 1; ParameterStep = 1; ParameterFactor = 2;", (1, 3, 7, 15)),
+        ("Parameters = 3; ParameterStart = 1; ParameterFactor = 0.5;", (1, 0.5, 0.25)),
+        ('Parameters = {"a", 2, true};', ("a", 2, True)),
+    ],
+)
+def test_nameless_parameters(jdl: str, values: tuple[object, ...]) -> None:
+    submission = parse_jdl('Executable = "x";' + jdl)
+    assert submission.names == ("",)
+    assert tuple(row[0] for row in submission.parameters) == values
+
+
+def test_named_parameters_are_bound() -> None:
+    submission = parse_jdl(
+        'Executable = "run-%n"; Arguments = "%(Seed)s %s %j %(Mode)s date +%m"; JobName = "%(Mode)s";'
+        'Environment = {"SEED=%(Seed)s"}; StdOutput = "out.%n"; InputSandbox = {"conf/%(Mode)s.ini"};'
+        "Parameters.Seed = 11; ParameterStart.Seed = 5; ParameterStep.Seed = 10;"
+        'Parameters.Mode = {"a","b","c","d","e","f","g","h","i","j","k"};'
+    )
+    assert submission.names == ("Seed", "Mode")
+    assert submission.count == 11
+    found = bind(submission.description, submission.names, submission.parameters[2], 2, submission.count)
+    assert found.executable == "run-02"
+    assert found.arguments == ("25", "%s", "%j", "c", "date", "+%m")
+    assert found.environment == (("SEED", "25"),)
+    assert found.job_name == "c"
+    assert found.std_output == "out.02"
+    assert found.input_sandbox == (InputFile("c.ini", "copy", "conf/c.ini"),)
+
+
+def test_without_parameters_nothing_is_replaced() -> None:
+    found = one('Arguments = "+%s %n"; Site = "a%s";')
+    assert bind(found, (), (), 0, 1) is found
+    assert found.sites == ("a%s",)
+
+
+def test_yaml_parameters() -> None:
+    def rows(value: object) -> object:
+        return parse_yaml_mapping({"executable": "x", "parameters": value}).parameters
+
+    assert rows([1, "a"]) == ((1,), ("a",))
+    assert rows({"count": 3, "step": 2}) == ((0,), (2,), (4,))
+    assert rows({"A": [1, 2], "B": {"count": 2, "start": 5}}) == ((1, 5), (2, 5))
+    assert rows(2) == ((0,), (0,))
+    assert from_yaml("executable: x\nparameters: [1.10, 010]").parameters == (("1.10",), ("010",))
+
+
+def test_at_most_a_hundred_thousand_jobs() -> None:
+    submission = parse_jdl('Executable = "x"; Parameters = 100000; ParameterStep = 1; StdOutput = "o%n";')
+    assert submission.count == 100_000
+    assert submission.parameters[-1] == (99_999,)
+    with pytest.raises(TooLarge):
+        parse_jdl('Executable = "x"; Parameters = 100001;')
+    with pytest.raises(InvalidInput, match="64 bits"):
+        parse_jdl('Executable = "x"; Parameters = 100; ParameterStart = 1; ParameterFactor = 10;')
+
+
+def test_requirements_are_kept_canonical() -> None:
+    assert one("Requirements = ( OTHER.Memory>=2000 );").requirements == "other.memory >= 2000"
+    assert one('Requirements = "other.Memory>=2000";').requirements == "other.memory >= 2000"
+    assert one("CERequirements = Other.X;").host_requirements == "other.x"
+
+
+def test_the_reference_page_is_current() -> None:
+    assert REFERENCE.read_text() == reference_markdown()
+
+
+def test_messages_are_json_safe() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        mapped(arguments=[{"a": 1}])
+    assert json.dumps(caught.value.message)
