@@ -12,7 +12,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.states import JobState
 from pilotage.wire.people import Selection
 
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="Jobs: 12, 12-40 or 12,15")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Jobs: 12, 12-40 or 12,15")]
 SubmissionOption = Annotated[
     int | None, typer.Option("-s", "--submission", metavar="N", help="All jobs of a submission", min=1)
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-PATIENCE = 8.0
+PATIENCE = 4.0
 """Seconds that a command waits for a server that does not answer."""
 LONG_PATIENCE = 600.0
 """The same for commands that wait anyway: they outlive a restart of the server."""

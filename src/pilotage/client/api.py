@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -161,7 +162,7 @@ class Client(Submitting):
         target = Path(folder) / str(job)
         return downloads.fetch(self._transport, job, self.outputs(job), target, force)
 
-    def log(self, job: int, *, stream: str = "stdout", offset: int = 0) -> LogPiece:
+    def log(self, job: int, offset: int = 0, *, stream: str = "stdout") -> LogPiece:
         """What there is of a job's output now, from `offset` on."""
         answer = self._transport.request("GET", f"/v1/jobs/{job}/logs/{stream}", query={"offset": offset})
         begin = answer.headers.get("x-pilotage-offset", "")
@@ -170,9 +171,8 @@ class Client(Submitting):
 
     def logs(self, job: int, *, stream: str = "stdout", follow: bool = False) -> Iterator[LogPiece]:
         """The job's output so far; with `follow` on until the job is final."""
-        if follow:
-            return following.follow(lambda offset: self.log(job, stream=stream, offset=offset))
-        return iter([self.log(job, stream=stream)])
+        ask = partial(self.log, job, stream=stream)
+        return following.follow(ask) if follow else following.so_far(ask)
 
     def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """End jobs, waiting or running. Those whose state does not allow it come back as refused."""

@@ -12,6 +12,9 @@ from pilotage.wire.people import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
 
+SMALL = 64 * 1024
+"""A shorter answer is the end of what there is, also of a job that goes on printing."""
+
 
 @dataclass(frozen=True)
 class LogPiece:
@@ -52,6 +55,16 @@ def until_final(
             return counts
         pace.pause(counts != before, at_most=left)
         before = counts
+
+
+def so_far(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
+    """The pieces of a log up to about now, one at least: an answer's size is bounded by the server."""
+    piece = ask(0)
+    yield piece
+    while piece.data and (piece.state in FINAL_STATES or len(piece.data) >= SMALL):
+        piece = ask(piece.offset + len(piece.data))
+        if piece.data:
+            yield piece
 
 
 def follow(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:

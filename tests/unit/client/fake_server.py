@@ -1,0 +1,244 @@
+"""A server that answers like ours as far as the client's tests need it: one process, one dictionary."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+@dataclass
+class State:
+    jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    outputs: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    logs: dict[int, bytes] = field(default_factory=dict)
+    uploads: dict[str, bytes] = field(default_factory=dict)
+    submissions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By key."""
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    failures: list[Any] = field(default_factory=list)
+    """What to answer instead, one for each request: (status, body), "hang up", or "hang up after"."""
+    page: int = 1000
+    refreshed: str = ""
+    seen: list[Any] = field(default_factory=list)
+    """Bodies of actions, policies, shutdowns."""
+
+    def paths(self, method: str = "") -> list[str]:
+        return [path for verb, path in self.requests if not method or verb == method]
+
+
+def job(number: int, state: str = "Done", **more: Any) -> dict[str, Any]:
+    base = {
+        "id": number, "submission": 1, "state": state, "reason": "", "owner": "ada", "group": "lab", "name": "n",
+        "job_group": "", "job_type": "User", "user_priority": 1, "queue": 1, "epoch": 1, "attempt": 1,
+        "failures": 0, "site": "here", "ce": "local", "pilot": 3, "hostname": "node", "exit_code": 0,
+        "submitted": 1000.0, "started": 1001.0, "ended": 1002.0, "a_later_field": True,
+    }  # fmt: skip
+    return {**base, **more}
+
+
+FINAL = ("Done", "Failed", "Killed", "Deleted")
+
+
+def token(issued: float, expires: float) -> str:
+    claims = (
+        base64.urlsafe_b64encode(json.dumps({"iat": issued, "exp": expires}).encode()).decode().rstrip("=")
+    )
+    return f"e30.{claims}.c2ln"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: State
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def answer(self, body: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def error(self, status: int, code: str, message: str = "no") -> None:
+        self.answer({"code": code, "message": message, "hint": "try"}, status)
+
+    def handle_any(self) -> None:
+        address = urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        self.state.requests.append((self.command, address.path))
+        self.state.tokens.append(self.headers.get("Authorization", ""))
+        after = False
+        if self.state.failures:
+            failure = self.state.failures.pop(0)
+            after = failure == "hang up after"
+            if failure == "hang up":
+                self.close_connection = True
+                return
+            if failure and not after:
+                self.answer(failure[1], failure[0], failure[2] if len(failure) > 2 else None)
+                return
+        if after:
+            self.answer, kept = lambda *_: None, self.answer  # type: ignore[method-assign]
+            self.route(address.path, parse_qs(address.query), body)
+            self.answer = kept  # type: ignore[method-assign]
+            self.close_connection = True
+            return
+        self.route(address.path, parse_qs(address.query), body)
+
+    do_GET = do_POST = do_PUT = do_HEAD = handle_any
+
+    def route(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
+        parts = path.strip("/").split("/")[1:]
+        name = parts[0]
+        if name == "jobs" and len(parts) > 1 and self.command == "GET":
+            self.one_job(int(parts[1]), parts[2:], query)
+        else:
+            getattr(self, f"on_{name}")(parts[1:], query, body)
+
+    def chosen(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
+        jobs = [self.state.jobs[number] for number in sorted(self.state.jobs)]
+        if "ids" in query:
+            jobs = [one for one in jobs if str(one["id"]) in query["ids"]]
+        if "submission" in query:
+            jobs = [one for one in jobs if str(one["submission"]) == query["submission"][0]]
+        if "states" in query:
+            jobs = [one for one in jobs if one["state"] in query["states"]]
+        return jobs
+
+    def on_jobs(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        if self.command == "POST":
+            request = json.loads(body)
+            self.state.seen.append((parts[0], request))
+            matched = self.chosen(
+                {k: [str(v)] for k, v in request["selection"].items() if isinstance(v, int)}
+            )
+            self.answer({"matched": len(matched), "done": len(matched)})
+            return
+        after, limit = int(query.get("after", ["0"])[0]), min(int(query["limit"][0]), self.state.page)
+        jobs = [one for one in self.chosen(query) if one["id"] > after]
+        more = jobs[limit - 1]["id"] if len(jobs) > limit else None
+        self.answer({"jobs": jobs[:limit], "next": more})
+
+    def on_counts(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        states: dict[str, int] = {}
+        for one in self.chosen(query):
+            states[one["state"]] = states.get(one["state"], 0) + 1
+        final = sum(number for state, number in states.items() if state in FINAL)
+        self.answer({"states": states, "total": sum(states.values()), "final": final})
+
+    def one_job(self, number: int, parts: list[str], query: dict[str, list[str]]) -> None:
+        if number not in self.state.jobs:
+            self.error(404, "not-found", f"there is no job {number}")
+            return
+        row, outputs = self.state.jobs[number], self.state.outputs.get(number, {})
+        listed = [{"name": name, "size": len(data)} for name, data in outputs.items()]
+        if not parts:
+            self.answer({"job": row, "description": {}, "attempts": [], "outputs": listed})
+        elif parts == ["outputs"]:
+            self.answer(listed)
+        elif parts[0] == "outputs":
+            self.answer(outputs[unquote("/".join(parts[1:]))])
+        elif parts[0] == "logs":
+            offset = int(query["offset"][0])
+            data = self.state.logs.get(number, b"")[offset : offset + 5]
+            self.answer(data, 200, {"X-Pilotage-State": row["state"], "X-Pilotage-Offset": str(offset)})
+        else:
+            event = {
+                "at": 1.0,
+                "kind": "submitted",
+                "old": "",
+                "new": "Waiting",
+                "epoch": 0,
+                "actor": "user:ada",
+            }
+            self.answer([event])
+
+    def on_submissions(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        request = json.loads(body)
+        missing = [one["digest"] for one in request["inputs"] if one["digest"] not in self.state.uploads]
+        if missing:
+            self.error(400, "invalid-input", f"not uploaded: {missing}")
+            return
+        if request["key"] not in self.state.submissions:
+            count = len((request["parameters"] or {"rows": [1]})["rows"])
+            number = len(self.state.submissions) + 1
+            first = max(self.state.jobs, default=0) + 1
+            for one in range(first, first + count):
+                self.state.jobs[one] = job(one, submission=number)
+            made = {
+                "submission": number,
+                "first": first,
+                "last": first + count - 1,
+                "count": count,
+                "queue": 1,
+            }
+            self.state.submissions[request["key"]] = {"answer": made, "request": request}
+        self.answer(self.state.submissions[request["key"]]["answer"])
+
+    def on_uploads(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        if self.command == "HEAD":
+            self.answer(b"", 200 if parts[0] in self.state.uploads else 404)
+        elif hashlib.sha256(body).hexdigest() != parts[0]:
+            self.error(400, "invalid-input", "another digest")
+        else:
+            self.state.uploads[parts[0]] = body
+            self.answer({}, 201)
+
+    def on_whoami(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        self.answer({"user": "ada", "group": "lab", "properties": [], "expires": 2e9, "server_version": "9"})
+
+    def on_tokens(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        text = self.state.refreshed or "made-for-someone"
+        self.answer({"token": text, "expires": 2e9, "user": "ada", "group": "lab"})
+
+    def on_queues(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        self.answer({"queues": []})
+
+    def on_pilots(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        self.answer({"pilots": []})
+
+    def on_sites(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        self.answer(
+            [{"name": "here", "ces": ["local"], "pilots": {"Running": 2}, "running": 1, "waiting": 0}]
+        )
+
+    def on_policy(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        text = "# none\n"
+        if self.command == "PUT":
+            self.state.seen.append(json.loads(body))
+            text = json.loads(body)["text"]
+        self.answer({"version": 3, "text": text, "applied_at": 1.0, "applied_by": "ada"})
+
+    def on_shutdown(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        self.state.seen.append(json.loads(body))
+        self.answer({}, 202)
+
+
+@contextmanager
+def serving() -> Iterator[tuple[str, State]]:
+    state = State()
+    handler = type("OneHandler", (Handler,), {"state": state})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,176 @@
+"""Files on their way: what is taken from a folder, and that nothing is written outside of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from fake_server import State, job
+
+from pilotage.client import Client
+from pilotage.client.inputs import gather
+from pilotage.core.errors import Conflict, InvalidInput
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_a_folder_with_links_inside(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a.txt").write_text("a")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "same.txt").symlink_to("deep/a.txt")
+    (folder / "again").symlink_to("deep")
+    files = {file.name: file for file in gather([("d", folder)])}
+    assert sorted(files) == ["d/again/a.txt", "d/deep/a.txt", "d/run.sh", "d/same.txt"]
+    assert files["d/same.txt"].digest == files["d/deep/a.txt"].digest == digest(b"a")
+    assert files["d/run.sh"].executable
+    assert not files["d/same.txt"].executable
+
+
+def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "out").symlink_to("../secret")
+    with pytest.raises(InvalidInput, match="leads out"):
+        gather([("d", folder)])
+
+
+def test_a_link_in_a_circle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "me").symlink_to(".")
+    with pytest.raises(InvalidInput, match="circle"):
+        gather([("d", tmp_path / "data")])
+
+
+def test_sockets_pipes_and_missing_files_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(InvalidInput, match="neither"):
+        gather([("d", folder)])
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(tmp_path / "s"))
+        with pytest.raises(InvalidInput, match="neither"):
+            gather([("s", tmp_path / "s")])
+    with pytest.raises(InvalidInput, match="No such file"):
+        gather([("x", tmp_path / "nothing")])
+
+
+@pytest.mark.parametrize("name", ["", "/x", "../x", "a/../../x", ".", "a\0b"])
+def test_names_that_lead_out(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        gather([(name, tmp_path)])
+
+
+def test_two_files_of_one_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(InvalidInput, match="two inputs"):
+        gather([("x", tmp_path / "a"), ("x", tmp_path / "b")])
+
+
+def test_only_what_is_missing_is_sent_and_once(client: Client, state: State, tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "new").write_bytes(b"new" * 1_000_000)
+    (tmp_path / "twin").write_bytes(b"new" * 1_000_000)
+    (tmp_path / "empty").write_bytes(b"")
+    state.uploads[digest(b"old")] = b"old"
+    names = ["old", "new", "twin", "empty"]
+    client.submit({"executable": "true", "input_sandbox": names}, folder=tmp_path)
+    assert len(state.paths("HEAD")) == 3
+    assert sorted(state.paths("PUT")) == sorted(
+        f"/v1/uploads/{digest(data)}" for data in (b"new" * 1_000_000, b"")
+    )
+    request = next(iter(state.submissions.values()))["request"]
+    assert [one["name"] for one in request["inputs"]] == names
+
+
+def test_an_upload_is_tried_again_from_its_beginning(client: Client, state: State, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 3_000_000)
+    state.failures = [None, "hang up"]
+    client.submit({"executable": "true", "input_sandbox": ["data"]}, folder=tmp_path)
+    assert len(state.paths("PUT")) == 2
+
+
+def test_inputs_of_parameters(client: Client, state: State, tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"part-{number}").write_text(str(number))
+    client.submit({"executable": "true", "input_sandbox": ["part-%s"]}, values=[1, 2], folder=tmp_path)
+    request = next(iter(state.submissions.values()))["request"]
+    assert [one["name"] for one in request["inputs"]] == ["part-1", "part-2"]
+    assert request["description"]["input_sandbox"][0]["name"] == "part-%s"
+    assert request["parameters"] == {"names": [""], "rows": [[1], [2]]}
+
+
+def test_a_job_file_and_its_folder(client: Client, state: State, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("echo")
+    (tmp_path / "job.jdl").write_text('Executable = "run.sh"; InputSandbox = {"run.sh"};')
+    (tmp_path / "job.yaml").write_text("executable: run.sh\ninput_sandbox: [run.sh]\nparameters: 3\n")
+    assert client.submit_file(tmp_path / "job.jdl").count == 1
+    assert client.submit_file(tmp_path / "job.yaml", key="k").count == 3
+    assert client.submit_file(tmp_path / "job.yaml", key="k").submission == 2
+    assert list(state.uploads.values()) == [b"echo"]
+
+
+def test_download(client: Client, state: State, tmp_path: Path) -> None:
+    state.jobs = {5: job(5)}
+    state.outputs = {5: {"stdout": b"hi", "sub/one file.txt": b"\x00" * 100_000}}
+    report = client.download(5, tmp_path)
+    assert (tmp_path / "5" / "stdout").read_bytes() == b"hi"
+    assert (tmp_path / "5" / "sub" / "one file.txt").stat().st_size == 100_000
+    assert len(report.written) == 2
+    (tmp_path / "5" / "stdout").write_text("mine")
+    assert client.download(5, tmp_path).written == []
+    assert (tmp_path / "5" / "stdout").read_text() == "mine"
+    assert len(client.download(5, tmp_path, force=True).written) == 2
+    assert (tmp_path / "5" / "stdout").read_bytes() == b"hi"
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/../../out", "", "a\0b", "."])
+def test_an_output_name_that_leads_out_writes_nothing(
+    client: Client, state: State, tmp_path: Path, name: str
+) -> None:
+    state.jobs, state.outputs = {5: job(5)}, {5: {name: b"evil"}}
+    with pytest.raises(InvalidInput):
+        client.download(5, tmp_path / "results")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_link_in_the_folder_is_not_followed(client: Client, state: State, tmp_path: Path) -> None:
+    state.jobs, state.outputs = {5: job(5)}, {5: {"sub/x": b"evil", "y": b"good"}}
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "y").write_text("safe")
+    folder = tmp_path / "results" / "5"
+    folder.mkdir(parents=True)
+    (folder / "sub").symlink_to(outside)
+    with pytest.raises(InvalidInput, match="by a link"):
+        client.download(5, tmp_path / "results")
+    (folder / "sub").unlink()
+    (folder / "y").symlink_to(outside / "y")
+    client.download(5, tmp_path / "results", force=True)
+    assert (outside / "y").read_text() == "safe"
+    assert (folder / "y").read_text() == "good"
+
+
+def test_a_file_in_the_place_of_a_folder(client: Client, state: State, tmp_path: Path) -> None:
+    state.jobs, state.outputs = {5: job(5)}, {5: {"y": b"good"}}
+    (tmp_path / "5").write_text("a file")
+    with pytest.raises((InvalidInput, Conflict)):
+        client.download(5, tmp_path)
+
+
+def test_what_came_short_is_not_kept(client: Client, state: State, tmp_path: Path) -> None:
+    state.jobs, state.outputs = {5: job(5)}, {5: {"y": b"good"}}
+    state.failures = [None, (200, b"go"), (200, b"go")]
+    client.download(5, tmp_path)
+    assert (tmp_path / "5" / "y").read_text() == "good"
