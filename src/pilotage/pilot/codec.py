@@ -1,0 +1,55 @@
+"""JSON to and from the dataclasses of `pilotage.wire`.
+
+Decoding is lenient as the protocol asks: unknown fields are dropped and missing ones take their defaults, so that
+pilots and servers of neighbouring versions understand each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from typing import Any, Callable, Dict, Type, TypeVar
+
+T = TypeVar("T")
+Decoder = Callable[[Any], Any]
+
+_decoders: Dict[type, Dict[str, Decoder]] = {}
+
+
+def encode(body: Any) -> bytes:
+    """Encode a wire dataclass, nested ones included."""
+    return json.dumps(body, default=vars, separators=(",", ":")).encode()
+
+
+def decode(kind: Type[T], data: bytes) -> T:
+    """Decode one wire dataclass; ValueError or TypeError if `data` is no such thing."""
+    return typing.cast(T, _build(kind, json.loads(data)))
+
+
+def _build(kind: type, fields: Any) -> Any:
+    if not isinstance(fields, dict):
+        raise ValueError(f"{kind.__name__}: an object was expected")
+    known = _decoders.get(kind) or _learn(kind)
+    return kind(**{name: known[name](value) for name, value in fields.items() if name in known})
+
+
+def _learn(kind: type) -> Dict[str, Decoder]:
+    hints = typing.get_type_hints(kind)
+    known = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind)}
+    _decoders[kind] = known
+    return known
+
+
+def _decoder(hint: Any) -> Decoder:
+    if dataclasses.is_dataclass(hint):
+        return lambda value: _build(typing.cast(type, hint), value)
+    if typing.get_origin(hint) is list and dataclasses.is_dataclass(typing.get_args(hint)[0]):
+        kind = typing.get_args(hint)[0]
+        return lambda values: [_build(kind, value) for value in values or ()]
+    if typing.get_origin(hint) is typing.Union:
+        kinds = [kind for kind in typing.get_args(hint) if dataclasses.is_dataclass(kind)]
+        if kinds:
+            one = typing.cast(type, kinds[0])
+            return lambda value: None if value is None else _build(one, value)
+    return lambda value: value

@@ -1,0 +1,262 @@
+"""All payloads of the pilot: starts them, watches their limits, ends them with all that they started.
+
+Belongs to the loop's thread. `events` collects what the machine has to hear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import resource
+import signal
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from pilotage.wire.pilot import Offer
+
+from .errands import Errands
+from .events import Event, Key, PayloadEnded, ProcessesGone
+from .inputs import InputCache
+from .launch import CannotRun, base_environment
+from .log import log
+from .payload import RunningPayload
+from .strays import Strays
+from .system import kill_group, peek_dead_child
+from .tree import all_processes, below, proportional_memory
+
+TERM_GRACE = 5.0
+"""Between SIGTERM and SIGKILL."""
+STORE_GRACE = 10.0
+"""What is being uploaded when the payload is to end has so long."""
+_FIRST_SAMPLE, _SAMPLE = 0.1, 0.5
+_SAMPLING_PART = 50
+"""Sampling may take a fiftieth of a core."""
+
+
+class Crew:
+    def __init__(
+        self,
+        folder: str,
+        cores: Tuple[int, ...],
+        power: float,
+        environment: Mapping[str, str],
+        errands: Errands,
+        clock: Callable[[], float],
+    ) -> None:
+        self.events: List[Event] = []
+        self.running: Dict[Key, RunningPayload] = {}
+        self._folder = folder
+        self._free_cores = set(cores)
+        self._power = power
+        self._base = base_environment(environment)
+        self._errands = errands
+        self._clock = clock
+        self._cache = InputCache(os.path.join(folder, "inputs"))
+        self._by_pid: Dict[int, RunningPayload] = {}
+        self._strays = Strays()
+        self._sample_at = math.inf
+        self._sample_pause = _SAMPLE
+        self._null = os.open(os.devnull, os.O_RDONLY)
+        # Inherited by all payloads.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    # Starting
+
+    def start(self, offer: Offer) -> None:
+        payload = RunningPayload(offer, self._folder, self._clock())
+        self.running[payload.key] = payload
+        try:
+            payload.make_folder()
+            if payload.needs_fetching():
+                self._errands.submit(
+                    lambda line: payload.place_inputs_away(line, self._cache),
+                    lambda result, error: self._fetched(payload, error),
+                )
+                return
+            payload.link_inputs()
+            self._launch(payload)
+        except CannotRun as error:
+            self._cannot_run(payload, error)
+
+    def _fetched(self, payload: RunningPayload, error: Optional[BaseException]) -> None:
+        try:
+            if payload.killed:
+                self._ended(payload)
+            elif isinstance(error, CannotRun):
+                raise error
+            elif isinstance(error, OSError):
+                raise CannotRun(f"inputs: {error}", failure="node")
+            elif error is not None:
+                raise CannotRun(f"inputs: {error}", failure="input")
+            else:
+                self._launch(payload)
+        except CannotRun as failed:
+            self._cannot_run(payload, failed)
+
+    def _launch(self, payload: RunningPayload) -> None:
+        cores = self._take_cores(payload.payload.processors)
+        now = self._clock()
+        try:
+            payload.launch(self._base, self._null, cores, self._power, now)
+        except CannotRun:
+            self._free_cores.update(cores)
+            raise
+        self._by_pid[payload.pid] = payload
+        self._sample_at = min(self._sample_at, now + _FIRST_SAMPLE)
+
+    def _take_cores(self, count: int) -> Tuple[int, ...]:
+        if len(self._free_cores) < count:
+            return ()
+        cores = tuple(sorted(self._free_cores)[:count])
+        self._free_cores.difference_update(cores)
+        return cores
+
+    def _cannot_run(self, payload: RunningPayload, error: CannotRun) -> None:
+        payload.finish.failure = error.failure
+        payload.finish.exit_code = error.exit_code
+        payload.finish.message = str(error)
+        payload.gone = True
+        self._collect(payload)
+
+    # Ending
+
+    def kill(self, key: Key, reason: str) -> None:
+        """End one that the machine wants ended: its Finish will say "killed"."""
+        payload = self.running.get(key)
+        if payload is None:
+            return
+        if payload.gone:
+            payload.abandon_at = min(payload.abandon_at, self._clock() + STORE_GRACE)
+        else:
+            self._end(payload, "killed", reason)
+
+    def _end(self, payload: RunningPayload, failure: str, message: str) -> None:
+        if payload.killed:
+            return
+        payload.killed = True
+        payload.finish.failure, payload.finish.message = failure, message
+        if payload.pid:
+            payload.kill_at = self._clock() + TERM_GRACE
+            kill_group(payload.pid, signal.SIGTERM)
+
+    def reap(self) -> None:
+        """Take in all children that have ended."""
+        ended: List[RunningPayload] = []
+        while True:
+            pid = peek_dead_child()
+            if not pid:
+                break
+            payload = self._by_pid.pop(pid, None)
+            if payload is None:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+                continue
+            kill_group(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+            payload.reaped(status, usage, self._clock())
+            self._free_cores.update(payload.cores)
+            ended.append(payload)
+        if pid == 0:
+            self._sweep(ended)
+        for payload in ended:
+            self._collect(payload)
+
+    def _sweep(self, ended: List[RunningPayload]) -> None:
+        """There are children left: see whether what has ended left some behind."""
+        now = self._clock()
+        self._strays.ended(payload.key for payload in ended)
+        longest = max((payload.finish.wall for payload in ended), default=0.0)
+        if self._strays.worth_a_look(now, longest, bool(self._by_pid)):
+            self._strays.sweep(now, self._leaders())
+
+    def _leaders(self) -> Dict[int, Key]:
+        return {pid: payload.key for pid, payload in self._by_pid.items()}
+
+    def _collect(self, payload: RunningPayload) -> None:
+        payload.take_in_streams()
+        if payload.pid and payload.needs_storing() and payload.finish.failure != "killed":
+            self.events.append(ProcessesGone(payload.key))
+            self._errands.submit(payload.store_away, lambda result, error: self._ended(payload, error))
+        else:
+            self._ended(payload)
+
+    def _ended(self, payload: RunningPayload, error: Optional[BaseException] = None) -> None:
+        if error is not None:
+            payload.finish.failure, payload.finish.message = "output", repr(error)
+        if payload.killed and not payload.finish.failure:
+            payload.finish.failure = "killed"
+        payload.close()
+        del self.running[payload.key]
+        if not payload.remove_quickly():
+            self._errands.submit(payload.remove_away, _nothing)
+        self.events.append(PayloadEnded(payload.finish))
+
+    # Watching
+
+    def next_at(self) -> float:
+        instants = [self._sample_at if self._by_pid else math.inf, self._strays.look_at]
+        for payload in self.running.values():
+            instants += [payload.kill_at, payload.abandon_at, self._wall_end(payload)]
+        return min(instants)
+
+    def watch(self) -> None:
+        """Enforce the limits, as far as this instant asks for it."""
+        now = self._clock()
+        for payload in list(self.running.values()):
+            if now >= self._wall_end(payload):
+                self._end(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
+            if now >= payload.abandon_at:
+                payload.given_up = True
+            if now >= payload.kill_at and not payload.gone:
+                payload.kill_at = now + TERM_GRACE
+                self._kill_tree(payload)
+        if self._by_pid and now >= self._sample_at:
+            self._sample(now)
+        if now >= self._strays.look_at:
+            self._strays.sweep(now, self._leaders())
+
+    def _wall_end(self, payload: RunningPayload) -> float:
+        if not payload.payload.wall_time or not payload.pid or payload.killed or payload.gone:
+            return math.inf
+        return payload.started + payload.payload.wall_time
+
+    def _kill_tree(self, payload: RunningPayload) -> None:
+        for process in below(payload.pid, all_processes()):
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, signal.SIGKILL)
+        kill_group(payload.pid, signal.SIGKILL)
+
+    def _sample(self, now: float) -> None:
+        processes = all_processes()
+        for pid, payload in list(self._by_pid.items()):
+            tree = below(pid, processes)
+            if pid in processes:
+                tree.append(processes[pid])
+            tree += self._strays.of(payload.key, processes)
+            payload.cpu = max(payload.cpu, sum(process.cpu for process in tree))
+            rss = sum(process.rss for process in tree)
+            most = payload.payload.memory * 1_000_000
+            if most and rss > most and len(tree) > 1:
+                # Pages that processes share were counted for each of them.
+                rss = proportional_memory(process.pid for process in tree) or rss
+            payload.rss = max(payload.rss, rss)
+            if most and rss > most:
+                self._end(payload, "limit-memory", f"{rss // 1_000_000} MB of {payload.payload.memory} MB")
+            if payload.cpu > payload.cpu_limit(self._power):
+                self._end(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
+        self._strays.notice(processes, self._leaders())
+        after = self._clock()
+        pause = min(_SAMPLE, 2 * (now - min(payload.started for payload in self._by_pid.values())))
+        self._sample_at = after + max(pause, _FIRST_SAMPLE, _SAMPLING_PART * (after - now))
+
+    def end_all(self) -> None:
+        """The pilot leaves: no mercy any more. What outlives this, the guardian finds."""
+        for pid in list(self._by_pid):
+            kill_group(pid, signal.SIGKILL)
+        self._strays.kill_all()
+        log("left", payloads=len(self._by_pid))
+
+
+def _nothing(result: Any, error: Optional[BaseException]) -> None:
+    if error is not None:
+        log("could not tidy up", error=repr(error))

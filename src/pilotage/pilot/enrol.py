@@ -1,0 +1,94 @@
+"""The first words with the server: the secret for a token, and the terms of this pilot's life."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import os
+import random
+import secrets
+import socket
+import time
+from typing import Callable, Mapping
+
+from pilotage import __version__
+from pilotage.wire.pilot import EnrolRequest, EnrolResponse
+
+from .log import log
+from .node import Found
+from .terms import Terms
+from .transport import Away, Line
+
+_MOST_SECRET = 4096
+
+
+def read_secret(number: int) -> str:
+    """All that comes from the file descriptor, which is closed afterwards (standard input becomes /dev/null)."""
+    data = b""
+    while len(data) < _MOST_SECRET:
+        piece = os.read(number, _MOST_SECRET - len(data))
+        if not piece:
+            break
+        data += piece
+    null = os.open(os.devnull, os.O_RDONLY)
+    if number:
+        os.close(number)
+    os.dup2(null, 0)
+    os.close(null)
+    return data.decode("utf-8", "replace").strip()
+
+
+def enrol(line: Line, secret: str, options: argparse.Namespace, give_up: Callable[[], bool]) -> EnrolResponse:
+    """Raises Refused, and Away when the server stayed away for all the patience or `give_up` says so."""
+    request = EnrolRequest(
+        secret=secret,
+        index=options.index,
+        nonce=secrets.token_hex(16),
+        version=__version__,
+        hostname=socket.gethostname(),
+        batch_id=options.batch_id,
+    )
+    until = time.monotonic() + options.patience
+    rng = random.Random()  # noqa: S311 (jitter)
+    pause = 0.2
+    while True:
+        try:
+            return line.post("/v1/pilot/enrol", request, EnrolResponse)
+        except Away as error:
+            if time.monotonic() > until or give_up():
+                raise
+            wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
+            log("server away", why=error, retry=f"{wait:.1f}s")
+            wake = time.monotonic() + wait
+            while time.monotonic() < wake and not give_up():
+                time.sleep(min(0.1, wait))
+            pause = min(2 * pause, 30.0)
+
+
+def terms_of(
+    answer: EnrolResponse,
+    found: Found,
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+    start: float,
+) -> Terms:
+    """`start`: when the program started, on the machine's clock."""
+    end = start + answer.wall if answer.wall > 0 else math.inf
+    slurm = environment.get("SLURM_JOB_END_TIME", "")
+    if slurm.isdigit():
+        end = min(end, start + float(slurm) - time.time())
+    span = end - start
+    return Terms(
+        incarnation=answer.incarnation,
+        node=dataclasses.replace(found.node),
+        lease=answer.lease,
+        heartbeat=answer.heartbeat,
+        idle=answer.idle if options.idle is None else options.idle,
+        ahead=answer.ahead,
+        cpu_power=answer.cpu_power or 1.0,
+        end=end,
+        margin=min(30.0, span / 20),
+        least=min(60.0, span / 8),
+        patience=options.patience,
+    )

@@ -1,0 +1,76 @@
+"""Threads that do what would hold up the loop: exchanges, downloads, uploads, removals.
+
+Results come back through `arrived`; a byte in the wake-up pipe tells the loop that some did. Threads are started
+when first needed; there is one for exchanges alone, so that a slow upload never delays a heartbeat.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import Any, Callable, Deque, Optional, Tuple, TypeVar
+
+from .transport import Away, Line
+
+T = TypeVar("T")
+Work = Callable[[Line], Any]
+Done = Callable[[Any, Optional[BaseException]], None]
+
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Errands:
+    """Work for `threads` threads, each with its own connection; `done(result, error)` is called by the loop."""
+
+    def __init__(self, new_line: Callable[[], Line], wake: Callable[[], None], threads: int = 1) -> None:
+        self._new_line = new_line
+        self._wake = wake
+        self._most = threads
+        self._running = 0
+        self._busy = 0
+        self._queue: "queue.SimpleQueue[Tuple[Work, Done]]" = queue.SimpleQueue()
+        self._arrived: Deque[Tuple[Done, Any, Optional[BaseException]]] = Deque()
+
+    def submit(self, work: Work, done: Done) -> None:
+        self._queue.put((work, done))
+        self._busy += 1
+        if self._running < min(self._most, self._busy):
+            self._running += 1
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    def deliver(self) -> None:
+        """Call what is done, in the loop's thread."""
+        while self._arrived:
+            done, result, error = self._arrived.popleft()
+            self._busy -= 1
+            done(result, error)
+
+    def _serve(self) -> None:
+        line = self._new_line()
+        while True:
+            work, done = self._queue.get()
+            result: Any = None
+            error: Optional[BaseException] = None
+            try:
+                result = work(line)
+            except BaseException as caught:
+                error = caught
+            self._arrived.append((done, result, error))
+            self._wake()
+
+
+def persist(work: Callable[[], T], given_up: Callable[[], bool]) -> T:
+    """Do it again while the server is away, until it is done or nobody wants it any more (the last Away is raised)."""
+    failures = 0
+    while True:
+        try:
+            return work()
+        except Away as error:
+            pause = max(_PAUSES[min(failures, len(_PAUSES) - 1)], error.retry_after)
+            failures += 1
+            until = time.monotonic() + pause
+            while time.monotonic() < until:
+                if given_up():
+                    raise
+                time.sleep(min(0.1, pause))

@@ -1,0 +1,124 @@
+"""What the pilot holds: one record per try at a job, sorted by stage."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+
+from pilotage.wire.pilot import Finish, Offer, Reference, Release
+
+from .events import Key
+
+
+class Stage(enum.Enum):
+    """Where a held try stands; the comment says what moves it on."""
+
+    OFFERED = "offered"  # the next exchange carries the confirm
+    CONFIRMING = "confirming"  # the verdict of that exchange, or its loss (back to OFFERED)
+    READY = "ready"  # room on the node
+    RUNNING = "running"  # the end of its processes, or a Kill
+    STORING = "storing"  # the end of its uploads: it uses no cores any more
+    STOPPING = "stopping"  # the end of its processes; then it is given back or reported as cut off
+    DROPPED = "dropped"  # the end of its processes; then it is forgotten, for it is ours no more
+    FINISHED = "finished"  # the verdict on its Finish
+    RELEASED = "released"  # the verdict on its Release
+
+
+ALLOWED: Dict[Stage, Tuple[Stage, ...]] = {
+    Stage.OFFERED: (Stage.CONFIRMING, Stage.RELEASED),
+    Stage.CONFIRMING: (Stage.READY, Stage.OFFERED),
+    Stage.READY: (Stage.RUNNING, Stage.RELEASED),
+    Stage.RUNNING: (Stage.STORING, Stage.STOPPING, Stage.DROPPED, Stage.FINISHED),
+    Stage.STORING: (Stage.STOPPING, Stage.DROPPED, Stage.FINISHED),
+    Stage.STOPPING: (Stage.DROPPED, Stage.FINISHED, Stage.RELEASED),
+    Stage.DROPPED: (),
+    Stage.FINISHED: (),
+    Stage.RELEASED: (),
+}
+"""Besides these every try may leave for good, as `Holdings.forget` has it."""
+
+WAITING = (Stage.OFFERED, Stage.CONFIRMING, Stage.READY)
+ACTIVE = (Stage.RUNNING, Stage.STORING, Stage.STOPPING, Stage.DROPPED)
+OCCUPYING = (Stage.RUNNING, Stage.STOPPING, Stage.DROPPED)
+"""These use cores and memory."""
+
+
+@dataclass
+class Held:
+    offer: Offer
+    since: float
+    """When it came to its stage."""
+    stage: Stage = Stage.OFFERED
+    finish: Optional[Finish] = None
+    reason: str = ""
+    """Why it is being stopped or given back."""
+
+    @property
+    def key(self) -> Key:
+        return (self.offer.job, self.offer.epoch)
+
+
+class Holdings:
+    """All held tries. A try is in exactly one stage; in a stage they stand in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._stages: Dict[Stage, Dict[Key, Held]] = {stage: {} for stage in Stage}
+        self._stage_of: Dict[Key, Stage] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._stage_of
+
+    def __len__(self) -> int:
+        return len(self._stage_of)
+
+    def add(self, held: Held) -> None:
+        self._stage_of[held.key] = held.stage
+        self._stages[held.stage][held.key] = held
+
+    def get(self, key: Key) -> Optional[Held]:
+        stage = self._stage_of.get(key)
+        return None if stage is None else self._stages[stage][key]
+
+    def move(self, held: Held, stage: Stage, now: float) -> None:
+        """Move one on; only along ALLOWED."""
+        if stage not in ALLOWED[held.stage]:
+            raise AssertionError(f"{held.key}: {held.stage.value} to {stage.value}")
+        del self._stages[held.stage][held.key]
+        held.stage, held.since = stage, now
+        self._stages[stage][held.key] = held
+        self._stage_of[held.key] = stage
+
+    def forget(self, held: Held) -> None:
+        del self._stages[held.stage][held.key]
+        del self._stage_of[held.key]
+
+    def count(self, *stages: Stage) -> int:
+        return sum(len(self._stages[stage]) for stage in stages)
+
+    def of(self, *stages: Stage) -> List[Held]:
+        return [held for stage in stages for held in self._stages[stage].values()]
+
+    def use(self, *stages: Stage) -> Tuple[int, int]:
+        """Processors and memory of the tries in these stages."""
+        processors = memory = 0
+        for held in self._each(stages):
+            processors += held.offer.payload.processors
+            memory += held.offer.payload.memory
+        return processors, memory
+
+    def _each(self, stages: Iterable[Stage]) -> Iterator[Held]:
+        for stage in stages:
+            yield from self._stages[stage].values()
+
+    def finishes(self) -> List[Finish]:
+        return [held.finish for held in self._stages[Stage.FINISHED].values() if held.finish]
+
+    def releases(self) -> List[Release]:
+        return [
+            Release(held.offer.job, held.offer.epoch, held.reason)
+            for held in self._stages[Stage.RELEASED].values()
+        ]
+
+    def references(self, *stages: Stage) -> List[Reference]:
+        return [Reference(held.offer.job, held.offer.epoch) for held in self._each(stages)]

@@ -1,0 +1,190 @@
+"""What this node has that payloads may use.
+
+Every fact is the smallest of several sources: the machine, the control group, the batch system's variables, the
+command line and the enrolment. The functions take the root of the file system and the environment as arguments, so
+that tests can show them other machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from pilotage.wire.pilot import Node
+
+from .cgroups import limits_of
+
+BATCH_IDS = (
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "OAR_JOB_ID",
+    "_CONDOR_JOB_ID",
+    "COBALT_JOBID",
+    "FLUX_JOB_ID",
+    "JOB_ID",
+)
+_PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMPROC", "_CONDOR_NPROCS")
+_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """The node, and the cores by number, for pinning; no cores if pinning makes no sense."""
+
+    node: Node
+    cores: Tuple[int, ...]
+
+
+def find_node(
+    environment: Mapping[str, str],
+    *,
+    processors: int = 0,
+    memory: int = 0,
+    tags: Tuple[str, ...] = (),
+    root: str = "/",
+) -> Found:
+    """Look around. `processors` and `memory` (MB) of 0 mean: as many as there are."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    cgroup = limits_of(root)
+    counts = [len(cores), batch_processors(environment)]
+    if cgroup.processors:
+        counts.append(max(1, int(cgroup.processors)))
+    # An explicit number wins over the machine, so that a test machine may pretend; pinning is given up then.
+    count = processors or min(count for count in counts if count)
+    sizes = [total_memory(root), cgroup.memory // _MB, batch_memory(environment, count), memory]
+    gpus, model = find_gpus(environment, root)
+    attributes = machine_attributes(root)
+    if gpus:
+        attributes.update({"GPUs": str(gpus), **({"GPUModel": model} if model else {})})
+    node = Node(
+        hostname=socket.gethostname(),
+        platform=platform_name(),
+        processors=count,
+        memory=min((size for size in sizes if size), default=0),
+        tags=sorted({*tags, *own_tags(bool(gpus))}),
+        attributes=attributes,
+    )
+    return Found(node, cores[:count] if count <= len(cores) else ())
+
+
+def batch_id(environment: Mapping[str, str]) -> str:
+    return next((environment[name] for name in BATCH_IDS if environment.get(name)), "")
+
+
+def batch_processors(environment: Mapping[str, str]) -> int:
+    """Cores of this node that the batch system gave; 0 if it does not say."""
+    return next((int(environment[name]) for name in _PROCESSORS if environment.get(name, "").isdigit()), 0)
+
+
+def batch_memory(environment: Mapping[str, str], processors: int) -> int:
+    """MB that the batch system gave; 0 if it does not say. Slurm's MB are 2^20 bytes."""
+    per_node = environment.get("SLURM_MEM_PER_NODE", "")
+    per_core = environment.get("SLURM_MEM_PER_CPU", "")
+    if per_node.isdigit():
+        return (int(per_node) << 20) // _MB
+    if per_core.isdigit():
+        return (int(per_core) * processors << 20) // _MB
+    return 0
+
+
+def total_memory(root: str) -> int:
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read(root, "proc/meminfo"), re.MULTILINE)
+    return int(match.group(1)) * 1024 // _MB if match else 0
+
+
+def platform_name() -> str:
+    libc, version = platform.libc_ver()
+    return f"{platform.machine()}-linux-{libc or 'libc'}{version}"
+
+
+def machine_attributes(root: str) -> Dict[str, str]:
+    attributes = {"KernelVersion": platform.release()}
+    libc, version = platform.libc_ver()
+    if libc == "glibc":
+        attributes["Glibc"] = version
+    system = os_release(_read(root, "etc/os-release"))
+    if system:
+        attributes["OS"] = system
+    match = re.search(r"^model name\s*:\s*(.+)$", _read(root, "proc/cpuinfo"), re.MULTILINE)
+    if match:
+        attributes["CPUModel"] = match.group(1).strip()
+    return attributes
+
+
+def os_release(text: str) -> str:
+    """Such as debian12 or almalinux9.4, from /etc/os-release."""
+    fields = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+    return fields.get("ID", "").strip("\"'") + fields.get("VERSION_ID", "").strip("\"'")
+
+
+def own_tags(gpu: bool) -> List[str]:
+    tags = ["GPU"] if gpu else []
+    if shutil.which("apptainer") or shutil.which("singularity"):
+        tags.append("apptainer")
+    if user_namespaces_work():
+        tags.append("userns")
+    return tags
+
+
+def user_namespaces_work() -> bool:
+    """Try it in a child: what the settings say is not the whole truth."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = 0 if ctypes.CDLL(None).unshare(0x10000000) == 0 else 1
+        os._exit(code)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def find_gpus(environment: Mapping[str, str], root: str) -> Tuple[int, str]:
+    """How many GPUs we may use, and the model of the first. The batch system's word goes before what is there."""
+    model = ""
+    folder = os.path.join(root, "proc/driver/nvidia/gpus")
+    cards = os.listdir(folder) if os.path.isdir(folder) else []
+    if cards:
+        match = re.search(r"^Model:\s*(.+)$", _read(folder, cards[0], "information"), re.MULTILINE)
+        model = match.group(1).strip() if match else ""
+    visible: Optional[str] = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        listed = [part for part in visible.split(",") if part.strip()]
+        return (0 if listed[:1] in (["-1"], ["NoDevFiles"]) else len(listed)), model
+    if cards:
+        return len(cards), model
+    return _ask_nvidia() if root == "/" else (0, "")
+
+
+def _ask_nvidia() -> Tuple[int, str]:
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return 0, ""
+    try:
+        said = subprocess.run(
+            [program, "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=10,
+            check=True,
+            text=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0, ""
+    names = [line.strip() for line in said.stdout.splitlines() if line.strip()]
+    return len(names), (names[0] if names else "")
+
+
+def _read(*parts: str) -> str:
+    try:
+        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,105 @@
+"""Processes that ran away from their payload: found, attributed, killed.
+
+The pilot is a child subreaper, so a process whose ancestors have all ended becomes the pilot's own child. Whose it
+was is told by the variables that every payload starts with; where a process hides those, all payloads that ran when
+it was first seen are suspects, and it is ended when the last of them has.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from typing import Dict, Iterable, List, Set, Tuple
+
+from .events import Key
+from .log import log
+from .system import kill
+from .tree import Process, all_processes, below, kill_below, variable_of
+
+_DELAY = 0.25
+"""After short payloads beside others, a look is worth its cost only so often."""
+_PATIENCE = 2.0
+_Identity = Tuple[int, int]
+
+
+class Strays:
+    def __init__(self) -> None:
+        self.look_at = math.inf
+        self._suspects: Dict[_Identity, Set[Key]] = {}
+        self._ended: Set[Key] = set()
+
+    def ended(self, keys: Iterable[Key]) -> None:
+        """These payloads are over; what is theirs is killed by the next sweep."""
+        self._ended.update(keys)
+
+    def worth_a_look(self, now: float, longest: float, others_run: bool) -> bool:
+        """Whether to sweep now. While others run there are always children, and every look reads all of /proc."""
+        if not self._ended and others_run:
+            return False
+        if not others_run or longest >= _DELAY:
+            return True
+        self.look_at = min(self.look_at, now + _DELAY)
+        return False
+
+    def notice(self, processes: Dict[int, Process], leaders: Dict[int, Key]) -> List[Process]:
+        """Take note of all runaways among `processes`; returns them."""
+        me = os.getpid()
+        found = [
+            process
+            for process in processes.values()
+            if process.parent == me and process.pid not in leaders and process.state not in "ZX"
+        ]
+        known = self._suspects
+        self._suspects = {}
+        for process in found:
+            identity = (process.pid, process.started)
+            self._suspects[identity] = known.get(identity) or self._whose(process, leaders)
+        return found
+
+    def _whose(self, process: Process, leaders: Dict[int, Key]) -> Set[Key]:
+        job, epoch = variable_of(process.pid, "PILOTAGE_JOB"), variable_of(process.pid, "PILOTAGE_EPOCH")
+        candidates = {*leaders.values(), *self._ended}
+        if job.isdigit() and epoch.isdigit() and (int(job), int(epoch)) in candidates:
+            return {(int(job), int(epoch))}
+        if process.session in leaders:
+            return {leaders[process.session]}
+        return candidates
+
+    def of(self, key: Key, processes: Dict[int, Process]) -> List[Process]:
+        """The runaways that are surely this payload's, and what they started."""
+        found = []
+        for (pid, started), suspects in self._suspects.items():
+            process = processes.get(pid)
+            if suspects == {key} and process is not None and process.started == started:
+                found += [process, *below(pid, processes)]
+        return found
+
+    def sweep(self, now: float, leaders: Dict[int, Key]) -> None:
+        """Kill every runaway whose suspects have all ended, and wait for its end, though not for ever."""
+        self.look_at = math.inf
+        alive = set(leaders.values())
+        until = time.monotonic() + _PATIENCE
+        told = False
+        while True:
+            processes = all_processes()
+            victims = []
+            for process in self.notice(processes, leaders):
+                if not self._suspects[(process.pid, process.started)] & alive:
+                    victims += [process, *below(process.pid, processes)]
+            if not victims:
+                break
+            if not told and any(process.session == process.pid for process in victims):
+                log("killing runaways", count=len(victims))
+                told = True
+            for process in victims:
+                kill(process.pid, signal.SIGKILL)
+            if time.monotonic() > until:
+                self.look_at = now + _DELAY
+                break
+            time.sleep(0.002)
+        self._ended.clear()
+
+    def kill_all(self) -> None:
+        kill_below(os.getpid(), set(), _PATIENCE)

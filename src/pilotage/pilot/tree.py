@@ -1,0 +1,125 @@
+"""The process tree below the pilot, read from /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Optional, Set
+
+from .system import kill
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    session: int
+    state: str
+    cpu: float
+    """Seconds, those of its reaped children included."""
+    rss: int
+    """Bytes."""
+    started: int
+    """Clock ticks since boot."""
+
+
+def parse_stat(text: str) -> Process:
+    """One line of /proc/PID/stat; the program's name in it may hold blanks and brackets."""
+    pid, _, rest = text.partition(" (")
+    fields = rest.rpartition(") ")[2].split()
+    return Process(
+        pid=int(pid),
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        cpu=sum(int(field) for field in fields[11:15]) / _TICK,
+        started=int(fields[19]),
+        rss=int(fields[21]) * _PAGE,
+    )
+
+
+def read_process(pid: int) -> Optional[Process]:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return parse_stat(file.read(2048).decode("utf-8", "replace"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def all_processes() -> Dict[int, Process]:
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = read_process(int(name))
+            if process is not None:
+                found[process.pid] = process
+    return found
+
+
+def below(root: int, processes: Dict[int, Process]) -> List[Process]:
+    """The living descendants of `root`, parents before children; without `root` itself."""
+    children: Dict[int, List[Process]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process)
+    found: List[Process] = []
+    queue = [root]
+    while queue:
+        for child in children.get(queue.pop(), ()):
+            queue.append(child.pid)
+            if child.state not in "ZX":
+                found.append(child)
+    return found
+
+
+def proportional_memory(pids: Iterable[int]) -> int:
+    """Bytes, with pages that several processes share counted once; 0 where the kernel does not tell."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                for line in file:
+                    if line.startswith(b"Pss:"):
+                        total += int(line.split()[1]) * 1024
+                        break
+        except (OSError, ValueError, IndexError):
+            continue
+    return total
+
+
+def variable_of(pid: int, name: str) -> str:
+    """What `name` was in a process's environment when it started; "" if that can't be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            for entry in file.read(1 << 20).split(b"\0"):
+                if entry.startswith(name.encode() + b"="):
+                    return entry.partition(b"=")[2].decode("utf-8", "replace")
+    except OSError:
+        pass
+    return ""
+
+
+def kill_below(root: int, spare: Set[int], patience: float) -> bool:
+    """Kill all descendants of `root`, those of this moment and those they fork meanwhile; True if none is left.
+
+    Only right for a root that reaps its orphans, as a subreaper does: dead ones are passed over, not waited for.
+    `spare` and what is below them is left alone.
+    """
+    until = time.monotonic() + patience
+    while True:
+        processes = all_processes()
+        spared = set(spare)
+        for pid in spare:
+            spared.update(process.pid for process in below(pid, processes))
+        victims = [process.pid for process in below(root, processes) if process.pid not in spared]
+        if not victims:
+            return True
+        for pid in victims:
+            kill(pid, signal.SIGKILL)
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
