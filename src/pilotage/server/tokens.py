@@ -40,7 +40,9 @@ class Caller:
 
     def need_administrator(self) -> None:
         if not self.administrator:
-            raise Forbidden(f"{self.user} ({self.group}) is no administrator", hint=f"the property {ADMINISTRATOR}")
+            raise Forbidden(
+                f"{self.user} ({self.group}) is no administrator", hint=f"the property {ADMINISTRATOR}"
+            )
 
 
 class Issuer:
@@ -54,7 +56,11 @@ class Issuer:
         """A token and the instant when it ends."""
         expires = now + min(max(lifetime, 1.0), LONGEST)
         claims = {
-            "iss": self._instance, "sub": user, "grp": group, "iat": int(now), "exp": int(expires),
+            "iss": self._instance,
+            "sub": user,
+            "grp": group,
+            "iat": int(now),
+            "exp": int(expires),
             "jti": secrets.token_hex(8),
         }
         return jwt.encode(claims, self._key, ALGORITHM), float(int(expires))
@@ -63,7 +69,10 @@ class Issuer:
         """Who `token` says it is; `NotAuthenticated` for a bad one, `Forbidden` for one whose user is gone."""
         try:
             claims = jwt.decode(
-                token, self._key, [ALGORITHM], issuer=self._instance,
+                token,
+                self._key,
+                [ALGORITHM],
+                issuer=self._instance,
                 options={"require": ["exp", "sub", "iss"], "verify_exp": False, "verify_iat": False},
             )
         except jwt.InvalidIssuerError:
@@ -71,12 +80,14 @@ class Issuer:
                 "this token is of another Pilotage server", hint="use the token file in this server's home"
             ) from None
         except jwt.InvalidTokenError:
-            raise NotAuthenticated("this token is not valid", hint="ask an administrator for a new one") from None
+            raise NotAuthenticated(
+                "this token is not valid", hint="ask an administrator for a new one"
+            ) from None
         expires = float(claims["exp"])
         if now >= expires:
             raise NotAuthenticated(
                 "this token has expired",
-                hint="`pilotage token create USER` by an administrator makes a new one; `pilotage up` writes the home's",
+                hint="`pilotage token create USER` by an administrator, or `pilotage up` for the home's own",
             )
         user, group = str(claims["sub"]), str(claims.get("grp", ""))
         if user not in policy.users or group not in policy.users[user].groups:

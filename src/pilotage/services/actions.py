@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pilotage.core.errors import InvalidInput, PilotageError
+from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
+from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import JOB_STATES, JobState
 from pilotage.services.exchange import phase_of
 from pilotage.services.moves import Moves
@@ -60,7 +61,7 @@ def act(
             VERBS[verb](moves, job, reason, place)
     moves.write()
     if verb == "delete" and not dry_run:
-        attempts.delete_results(tx.connection, outcome.done)  # type: ignore[arg-type]
+        attempts.delete_results(tx.connection, [JobId(job) for job in outcome.done])
     return outcome
 
 
@@ -109,6 +110,3 @@ REFUSALS: dict[str, Callable[[JobRow], str]] = {
 def check_verb(verb: str) -> None:
     if verb not in VERBS:
         raise InvalidInput(f"unknown verb {verb}", hint=f"one of {', '.join(VERBS)}")
-
-
-__all__ = ["CHUNK", "VERBS", "Outcome", "PilotageError", "act", "check_verb"]

@@ -98,7 +98,7 @@ class _Conversation:
         moves.write()
         response.lease = ce.lease if ce else 3600.0
         response.heartbeat = ce.heartbeat if ce else 30.0
-        response.leave = "cancel" if gone else pilot.leave
+        response.leave = "cancel" if gone else pilot.leave or ("drain" if pool.draining else "")
         if pool.followed:
             response.follow = self._followed(request)
         return response
@@ -161,7 +161,9 @@ class _Conversation:
     # --- its jobs
 
     def _about_jobs(self, request: ExchangeRequest, response: ExchangeResponse, moves: Moves) -> None:
-        named = [m.job for m in (*request.finishes, *request.releases, *request.confirms)]
+        named = [finish.job for finish in request.finishes]
+        named += [release.job for release in request.releases]
+        named += [confirm.job for confirm in request.confirms]
         rows = jobs.by_ids(self.tx.connection, named)
         for finish in request.finishes:
             response.finishes.append(self._finish(finish, rows, moves))

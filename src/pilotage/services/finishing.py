@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 
-from pilotage.core.handover import COUNTING, Phase, Retry, after_failure
+from pilotage.core.handover import COUNTING, Retry, after_failure
+from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
 from pilotage.services.moves import Moves
 from pilotage.services.pool import Pool
@@ -68,8 +69,8 @@ def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
             finish.wall,
             finish.cpu,
             finish.max_rss,
-            job=finish.job,
-            epoch=finish.epoch,  # type: ignore[arg-type]
+            JobId(finish.job),
+            finish.epoch,
         )
     )
 
@@ -79,7 +80,7 @@ def _save_result(finish: Finish, moves: Moves) -> None:
     if stdout or stderr or finish.outputs or finish.missing:
         outputs = [(name, -1) for name in finish.outputs]
         moves.result(
-            attempts.Result(finish.job, finish.epoch, stdout, stderr, outputs, finish.missing)  # type: ignore[arg-type]
+            attempts.Result(JobId(finish.job), finish.epoch, stdout, stderr, outputs, finish.missing)
         )
 
 
@@ -90,6 +91,3 @@ def _decoded(text: str | None) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         return text.encode()
-
-
-__all__ = ["MESSAGE_BYTES", "Phase", "apply_finish", "describe"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
@@ -38,7 +40,7 @@ class Moves:
     def write(self) -> None:
         """Save everything collected so far, in the order in which one job can make several moves."""
         connection = self.tx.connection
-        for save, rows in (
+        savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
             (jobs.save_finish_taken, self._finishes),
             (jobs.save_ended, self._ended),
             (jobs.save_freed, self._freed),
@@ -49,10 +51,11 @@ class Moves:
             (attempts.save_closed, self._closed),
             (attempts.save_cut, self._cut),
             (attempts.save_results, self._results),
-        ):
+        )
+        for save, rows in savers:
             if rows:
-                save(connection, rows)  # type: ignore[operator]
-                rows.clear()  # type: ignore[attr-defined]
+                save(connection, rows)
+                rows.clear()
         self.events.write(connection)
 
     def offer(self, job: JobRow, pilot: PilotRow, take_number: int) -> None:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.description import COPY, InputFile, JobDescription
 from pilotage.core.jobs.parametric import bind
+from pilotage.core.jobs.stored import description_from_json
 from pilotage.services.pool import SubmissionFacts
 from pilotage.store.jobs import JobRow
-from pilotage.wire.pilot import Payload
-
-
-def bound_description(facts: SubmissionFacts, job: int, parameters: str | None) -> JobDescription:
-    """The description of one job, its parameters filled in."""
-    row = facts.row
-    values: list[Any] = json.loads(parameters) if parameters else []
-    return bind(
-        facts.description, dict(zip(row.names, values, strict=True)), job - row.first_job, row.count, job=job
-    )
+from pilotage.wire.pilot import Input, Payload
 
 
 def payload(facts: SubmissionFacts, job: JobRow) -> Payload:
     """What to run, of a job in the store."""
-    description = bound_description(facts, job.id, job.parameters)
+    row = facts.row
+    values = json.loads(job.parameters) if job.parameters else []
+    description = _bound(facts.description, row.names, values, job.id, row.first_job, row.count)
     return Payload(
         executable=description.executable,
         arguments=list(description.arguments),
         environment=dict(description.environment),
-        inputs=list(facts.inputs),
+        inputs=_inputs(description.input_sandbox, facts.inputs),
         outputs=list(description.output_sandbox),
         std_output=description.std_output,
         std_error=description.std_error,
@@ -39,7 +35,52 @@ def payload(facts: SubmissionFacts, job: JobRow) -> Payload:
         memory=description.memory,
         processors=description.processors,
         on_cutoff=description.on_cutoff,
-        owner=facts.row.owner,
-        group=facts.row.group,
+        owner=row.owner,
+        group=row.group,
         name=description.job_name,
     )
+
+
+def stored_description(facts: Mapping[str, Any], job: int) -> JobDescription:
+    """The description of one job, its parameters filled in; `facts` as `browse.job_facts` reads them."""
+    values = json.loads(facts["parameters"]) if facts["parameters"] else []
+    description = description_from_json(json.loads(facts["description"]))
+    return _bound(description, json.loads(facts["names"]), values, job, facts["first_job"], facts["count"])
+
+
+def _bound(
+    description: JobDescription, names: Sequence[str], values: Sequence[Any], job: int, first: int, count: int
+) -> JobDescription:
+    bound = bind(description, names, values, job - first, count) if names else description
+    # The description of a parametric or single job may name its own id.
+    if any(
+        "%j" in text for text in (*bound.arguments, *bound.output_sandbox, bound.std_output, bound.std_error)
+    ):
+        bound = _with_id(bound, str(job))
+    return bound
+
+
+def _with_id(description: JobDescription, job: str) -> JobDescription:
+    def fill(text: str) -> str:
+        return text.replace("%j", job)
+
+    return replace(
+        description,
+        arguments=tuple(map(fill, description.arguments)),
+        environment=tuple((name, fill(value)) for name, value in description.environment),
+        output_sandbox=tuple(map(fill, description.output_sandbox)),
+        std_output=fill(description.std_output),
+        std_error=fill(description.std_error),
+    )
+
+
+def _inputs(named: Sequence[InputFile], uploaded: Sequence[Input]) -> list[Input]:
+    """The inputs of one job. A folder that was named has become one uploaded input for each of its files."""
+    inputs = []
+    for item in named:
+        if item.mode != COPY:
+            inputs.append(Input(item.name, item.mode, item.source, 0, item.executable))
+            continue
+        below = item.name + "/"
+        inputs += [one for one in uploaded if one.name == item.name or one.name.startswith(below)]
+    return inputs

@@ -8,6 +8,7 @@ submission is always whole and no write holds the others up.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,8 +29,6 @@ from pilotage.wire.pilot import Input
 CHUNK = 500
 """Jobs made in one transaction: no write takes over 5 ms."""
 
-MOST_JOBS = 100_000
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -47,14 +46,11 @@ class Prepared:
 
     @property
     def count(self) -> int:
-        return len(self.rows) or 1
+        return len(self.rows) if self.names else 1
 
 
 def identity_of(description: JobDescription, owner: str, group: str, policy: Policy) -> QueueIdentity:
     """The task queue that a job waits in (RULES 1)."""
-    tags = set(description.tags)
-    if description.whole_node:
-        tags.add("WholeNode")
     return QueueIdentity(
         owner=owner,
         group=group,
@@ -72,7 +68,7 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
         grid_ces=frozenset(description.grid_ces),
         grid_middlewares=frozenset(description.grid_middlewares),
         platforms=frozenset(description.platforms),
-        tags=frozenset(tags),
+        tags=frozenset(description.required_tags),
     )
 
 
@@ -126,12 +122,8 @@ def resolve_inputs(
     size_of: Callable[[str], int | None],
     policy: Policy,
 ) -> tuple[Input, ...]:
-    """The input sandbox as pilots get it. `size_of(digest)`: bytes that this owner has uploaded, or None."""
-    inputs = [
-        Input(name=item.name, mode=item.mode, source=item.source, executable=item.executable)
-        for item in description.input_sandbox
-        if item.mode != "copy"
-    ]
+    """The uploaded part of the input sandbox. `size_of(digest)`: bytes that this owner has uploaded, or None."""
+    inputs = []
     total = 0
     for item in uploaded:
         _check_name(item.name)
@@ -143,8 +135,8 @@ def resolve_inputs(
         total += size
         inputs.append(Input(item.name, "copy", item.digest, size, item.executable))
     names = [item.name for item in inputs]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise InvalidInput(f"two inputs are called {name}", field="InputSandbox")
     most = policy.jobs.max_input_sandbox
     if total > most:

@@ -57,6 +57,11 @@ def of_pilot(connection: sqlite3.Connection, pilot: PilotId) -> list[JobRow]:
     return [_row(values) for values in connection.execute(sql, (pilot,))]
 
 
+def has_any(connection: sqlite3.Connection, pilot: PilotId) -> bool:
+    """Whether a pilot has any job."""
+    return connection.execute("SELECT 1 FROM jobs WHERE pilot_id = ? LIMIT 1", (pilot,)).fetchone() is not None
+
+
 def of_take(connection: sqlite3.Connection, pilot: PilotId, number: int) -> list[JobRow]:
     """The jobs of one take that are still offered."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? AND take_number = ? AND state = 'Matched' ORDER BY id"

@@ -47,8 +47,12 @@ class LocalBatch:
                 os.sched_setaffinity(0, chosen)
                 process = subprocess.Popen(
                     ["/bin/sh", "-s"],
-                    stdin=subprocess.PIPE, stdout=output, stderr=output, env=self._environment,
-                    start_new_session=True, cwd="/",
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    env=self._environment,
+                    start_new_session=True,
+                    cwd="/",
                 )
         except OSError as error:
             raise Unreachable(f"a pilot could not be started here: {error}") from None

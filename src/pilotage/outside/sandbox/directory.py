@@ -55,7 +55,9 @@ class DirectorySandbox:
         partial, size, found = await self._receive(chunks, most)
         if found != digest:
             partial.unlink()
-            raise InvalidInput(f"the bytes have digest {found}, not {digest}", hint="the file changed: send it again")
+            raise InvalidInput(
+                f"the bytes have digest {found}, not {digest}", hint="the file changed: send it again"
+            )
         self._place(partial, path)
         return size
 
@@ -71,7 +73,9 @@ class DirectorySandbox:
             raise InvalidInput(f"{name[:80]!r} is no name of an output file")
         return self.output_folder(job, epoch).joinpath(*parts)
 
-    async def put_output(self, job: int, epoch: int, name: str, chunks: AsyncIterator[bytes], most: int) -> int:
+    async def put_output(
+        self, job: int, epoch: int, name: str, chunks: AsyncIterator[bytes], most: int
+    ) -> int:
         path = self.output_path(job, epoch, name)
         partial, size, _ = await self._receive(chunks, most)
         self._place(partial, path)
@@ -125,7 +129,9 @@ class DirectorySandbox:
                 async for chunk in chunks:
                     size += len(chunk)
                     if size > most:
-                        raise TooLarge(f"the file has more than {most} bytes", hint="jobs.max_input_file in the policy")
+                        raise TooLarge(
+                            f"the file has more than {most} bytes", hint="jobs.max_input_file in the policy"
+                        )
                     digest.update(chunk)
                     file.write(chunk)
                 file.flush()

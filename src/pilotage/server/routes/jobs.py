@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -64,7 +63,9 @@ def counts(
 
 
 @router.get("/jobs/{job}")
-def job(job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> people.JobDetail:
+def job(
+    job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.JobDetail:
     connection = context.readers.connection()
     summary, facts = _visible(context, caller, job)
     tries = [people.Attempt(**row) for row in browse.attempts(connection, job)]
@@ -151,7 +152,14 @@ async def action(
             break
         outcome: Outcome = await context.writer.acall(
             lambda tx, ids=ids: act(  # type: ignore[misc]
-                pool, tx, verb, ids, actor=f"user:{caller.user}", reason=body.reason, now=clock(), dry_run=body.dry_run
+                pool,
+                tx,
+                verb,
+                ids,
+                actor=f"user:{caller.user}",
+                reason=body.reason,
+                now=clock(),
+                dry_run=body.dry_run,
             )
         )
         answer.matched += len(ids)
@@ -200,7 +208,9 @@ def _outputs(
         return []
     inline = {name: len(data) for name, data in _inline(facts, job, result).items()}
     named = {name for name, _ in result.outputs}
-    stored = {name: size for name, size in context.sandbox.outputs(job, facts["finished_epoch"]) if name in named}
+    stored = {
+        name: size for name, size in context.sandbox.outputs(job, facts["finished_epoch"]) if name in named
+    }
     return [people.OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]
 
 
@@ -215,8 +225,3 @@ def _whole_stream(context: Context, facts: dict[str, Any], job: int, stream: str
     if result is not None and _applied(facts) and path.is_file():
         return path.read_bytes()
     return context.sandbox.read_tail(job, facts["epoch"], stream, 0, MOST_LOG_BYTES)
-
-
-def _json(text: str | None) -> list[Any]:
-    found: list[Any] = json.loads(text) if text else []
-    return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from pilotage.core.errors import Forbidden, InvalidInput
-from pilotage.core.jobs.description import Submission, from_json_mapping, from_yaml, parse_jdl
+from pilotage.core.jobs.description import Submission
+from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
 from pilotage.services.submission import (
-    MOST_JOBS,
     Making,
     Prepared,
     accept,
@@ -23,7 +25,7 @@ from pilotage.services.submission import (
     warnings_for,
 )
 from pilotage.store import submissions as rows
-from pilotage.wire.people import SubmitRequest, SubmitResponse
+from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse
 
 router = APIRouter(prefix="/v1", tags=["submission"])
 
@@ -57,13 +59,17 @@ def prepare(context: Context, caller: Caller, body: SubmitRequest) -> Prepared:
     inputs = resolve_inputs(
         description, body.inputs, lambda digest: rows.upload_size(connection, caller.user, digest), policy
     )
-    values = submission.values
-    if len(values) > MOST_JOBS:
-        raise InvalidInput(f"{len(values)} jobs are more than {MOST_JOBS} for one submission", hint="submit in parts")
-    warnings = (*submission.warnings, *warnings_for(description, policy, context.capacity))
+    warnings = tuple(warnings_for(description, policy, context.capacity))
     return Prepared(
-        owner=caller.user, group=group, key=body.key, description=description, names=submission.names,
-        rows=values, inputs=inputs, identity=identity_of(description, caller.user, group, policy), warnings=warnings,
+        owner=caller.user,
+        group=group,
+        key=body.key,
+        description=description,
+        names=submission.names,
+        rows=submission.parameters,
+        inputs=inputs,
+        identity=identity_of(description, caller.user, group, policy),
+        warnings=warnings,
     )
 
 
@@ -78,13 +84,24 @@ def _read(body: SubmitRequest) -> Submission:
     if body.yaml is not None:
         return from_yaml(body.yaml)
     assert body.description is not None
-    if body.parameters is None:
-        return from_json_mapping(body.description)
-    return from_json_mapping(body.description, body.parameters.names, body.parameters.rows)
+    mapping = dict(body.description)
+    if body.parameters is not None and body.parameters.names:
+        mapping["parameters"] = _columns(body.parameters)
+    return parse_yaml_mapping(mapping)
+
+
+def _columns(parameters: Parameters) -> dict[str, list[Any]]:
+    width = len(parameters.names)
+    for place, row in enumerate(parameters.rows):
+        if len(row) != width:
+            raise InvalidInput(f"row {place} of the parameters has {len(row)} values for {width} names")
+    return {name: [row[k] for row in parameters.rows] for k, name in enumerate(parameters.names)}
 
 
 @router.head("/uploads/{digest}")
-def known(digest: str, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Response:
+def known(
+    digest: str, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Response:
     """204 if this owner has uploaded the file before."""
     size = rows.upload_size(context.readers.connection(), caller.user, digest)
     there = size is not None and context.sandbox.input_path(digest).exists()

@@ -1,0 +1,17 @@
+"""The composition root, and the root of the command line. Environment, clock and chance come in here."""
+
+from __future__ import annotations
+
+import sys
+
+from pilotage.cli.commands import LazyCommand
+from pilotage.cli.root import build, run
+
+SERVER_COMMANDS = {
+    "up": LazyCommand("pilotage.main.up", "up", "Start the server with a CE on this machine"),
+}
+
+
+def main() -> int:
+    """Run one command line; its exit code."""
+    return run(build(SERVER_COMMANDS), sys.argv[1:])

@@ -1,0 +1,119 @@
+"""`pilotage up`: the server, in the foreground or detached."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pilotage.core.errors import Conflict, PilotageError
+
+READY_WITHIN = 60.0
+LOOPBACK = "127.0.0.1"
+
+
+def up(
+    home: Annotated[
+        Path,
+        typer.Option(envvar="PILOTAGE_HOME", help="Folder of this instance.", show_default="~/.pilotage"),
+    ] = Path("~/.pilotage"),
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when it is ready; it survives logout.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(envvar="PILOTAGE_PORT", min=0, max=65535, help="0: that of the last start, or any.")
+    ] = 0,
+    database: Annotated[
+        Path | None,
+        typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: in the home."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> int:
+    """Start the server of HOME with a CE on this machine; make HOME at the first start."""
+    folder = home.expanduser().absolute()
+    file = database.expanduser().absolute() if database else folder / "pilotage.db"
+    if detach:
+        return _detached(folder, file, port, verbose)
+    _serve(folder, file, port, verbose)
+    return 0
+
+
+def _serve(folder: Path, file: Path, port: int, verbose: bool) -> None:
+    from pilotage.pilot.node import find_node
+    from pilotage.server.home import Home
+    from pilotage.server.run import Settings, serve
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    os.umask(0o077)
+    settings = Settings(
+        home=Home(folder, file),
+        host=LOOPBACK,
+        port=port,
+        owner=getpass.getuser(),
+        node=find_node(os.environ).node,
+        announce=lambda url: _announce(folder, url),
+    )
+    serve(settings)
+
+
+def _announce(folder: Path, url: str) -> None:
+    print(
+        f"Pilotage serves {folder} at {url} (process {os.getpid()}). Ctrl-C stops it; pilots go on.",
+        flush=True,
+    )
+
+
+def _detached(folder: Path, file: Path, port: int, verbose: bool) -> int:
+    """Start this program again in a session of its own, and wait until it is ready."""
+    from pilotage.server.home import Home
+
+    home = Home(folder, file)
+    home.make()
+    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(folder), "--port", str(port)]
+    command += ["--database", str(file), *(["--verbose"] if verbose else [])]
+    before = home.log.stat().st_size if home.log.exists() else 0
+    with home.log.open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    deadline = time.monotonic() + READY_WITHIN
+    while time.monotonic() < deadline:
+        facts = home.known_facts()
+        if facts is not None and facts.pid == process.pid and _answers(facts.url):
+            print(f"Pilotage serves {folder} at {facts.url} (process {process.pid}).")
+            return 0
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        words = _last_words(home.log, before)
+        raise PilotageError(f"the server did not start: {words}", hint=f"its log is {home.log}")
+    raise Conflict(f"the server is not ready after {READY_WITHIN:.0f} s", hint=f"its log is {home.log}")
+
+
+def _answers(url: str) -> bool:
+    host, _, port = url.rpartition("//")[2].partition(":")
+    try:
+        with socket.create_connection((host, int(port)), 0.5):
+            return True
+    except OSError:
+        return False
+
+
+def _last_words(log: Path, start: int) -> str:
+    with log.open("rb") as file:
+        file.seek(start)
+        text = file.read().decode(errors="replace").strip()
+    return text.removeprefix("pilotage: ")[-1500:] or "it said nothing"

@@ -1,0 +1,188 @@
+"""The periodic work of a server: leases, retries, pilots of the local CE, queues without jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from pilotage.core.errors import PilotageError
+from pilotage.outside.batch.local import LocalBatch, Seen
+from pilotage.outside.batch.script import PilotOrder, render
+from pilotage.server.context import Context
+from pilotage.services import leases
+from pilotage.services.provisioning import LocalDirector, Ordered
+from pilotage.services.submission import Making
+from pilotage.store import pilots, submissions
+from pilotage.store.pilots import PilotRow
+
+log = logging.getLogger(__name__)
+
+LEASE_PERIOD = 1.0
+DIRECTOR_PERIOD = 1.0
+IDLE_DIRECTOR_PERIOD = 5.0
+QUEUE_PERIOD = 3600.0
+QUEUE_KEPT = 86400.0
+LAST_WORDS = 500
+
+
+async def every(
+    context: Context,
+    period: Callable[[], float],
+    duty: Callable[[], Awaitable[None]],
+    wake: asyncio.Event | None = None,
+) -> None:
+    """Carry `duty` out once per period, or when woken, until the server stops. A failed cycle is logged."""
+    while not context.stop.is_set():
+        try:
+            await duty()
+        except PilotageError as error:
+            log.warning("%s: %s", duty.__qualname__, error)
+        except Exception:
+            log.exception("%s failed; it is tried again", duty.__qualname__)
+        await _pause(context, period(), wake)
+
+
+async def _pause(context: Context, seconds: float, wake: asyncio.Event | None) -> None:
+    waits = [asyncio.ensure_future(context.stop.wait())]
+    if wake is not None:
+        waits.append(asyncio.ensure_future(wake.wait()))
+    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if wake is not None:
+        wake.clear()
+
+
+class LeaseDuty:
+    """Signs of life first, so that an outage is credited before anything expires."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._alive_at = 0.0
+
+    async def cycle(self) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        now = clock()
+        if not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
+            credit = await writer.acall(lambda tx: leases.sign_of_life(pool, tx, clock()))
+            self._alive_at = clock()
+            if credit:
+                log.warning("after an outage or a step of the clock all leases were moved by %.0f s", credit)
+        lost = await writer.acall(lambda tx: leases.expire(pool, tx, clock()))
+        lost += await writer.acall(lambda tx: leases.lapse_offers(pool, tx, clock()))
+        due = await writer.acall(lambda tx: leases.requeue_due(pool, tx, clock()))
+        await writer.acall(lambda tx: leases.note_stalled(pool, tx, clock()))
+        pool.followed = {job: until for job, until in pool.followed.items() if until > now}
+        if lost or due:
+            self._context.wake_director.set()
+
+
+class QueueDuty:
+    """Rows of queues that have been without jobs for a day go, by a cycle, never by the last job."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def cycle(self) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        await writer.acall(lambda tx: submissions.mark_empty_queues(tx.connection, clock()))
+        gone = await writer.acall(lambda tx: submissions.forget_queues(tx.connection, clock() - QUEUE_KEPT))
+        for queue in gone:
+            pool.identities.pop(queue, None)
+            await writer.acall(lambda tx, queue=queue: pool.index.remove(queue))  # type: ignore[misc]
+
+
+class LocalCeDuty:
+    """Starts and watches the pilots of one local CE."""
+
+    def __init__(
+        self, context: Context, director: LocalDirector, batch: LocalBatch, logs: Path, python: str
+    ) -> None:
+        self._context = context
+        self._director = director
+        self._batch = batch
+        self._logs = logs
+        self._python = python
+        self._live = 0
+
+    def period(self) -> float:
+        return DIRECTOR_PERIOD if self._live else IDLE_DIRECTOR_PERIOD
+
+    async def cycle(self) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        await self._watch()
+        ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock()))
+        live = await asyncio.to_thread(self._live_pilots)
+        neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
+        for one in ordered:
+            batch_id = await asyncio.to_thread(self._start, one, neighbours)
+            neighbours.append(batch_id)
+            await writer.acall(
+                lambda tx, one=one, batch_id=batch_id: self._director.started(
+                    pool, tx, one, batch_id, clock()
+                )  # type: ignore[misc]
+            )
+        self._live = len(live) + len(ordered)
+
+    async def cancel_all(self) -> None:
+        """Ask every pilot to give its jobs back and leave."""
+        live = await asyncio.to_thread(self._live_pilots)
+        await asyncio.to_thread(self._batch.cancel, [pilot.batch_id for pilot in live if pilot.batch_id])
+
+    def anybody(self) -> bool:
+        """Whether a pilot of this CE still runs."""
+        ids = [pilot.batch_id for pilot in self._live_pilots() if pilot.batch_id]
+        return Seen.SEEN in self._batch.status(ids).values()
+
+    async def _watch(self) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        live = await asyncio.to_thread(self._live_pilots)
+        seen = await asyncio.to_thread(self._batch.status, [pilot.batch_id for pilot in live])
+        for pilot in live:
+            if seen[pilot.batch_id] is not Seen.ABSENT or not self._settled(pilot):
+                continue
+            words = await asyncio.to_thread(self._last_words, pilot)
+            await writer.acall(
+                lambda tx, pilot=pilot, words=words: self._director.gone(pool, tx, pilot, words, clock())  # type: ignore[misc]
+            )
+
+    def _settled(self, pilot: PilotRow) -> bool:
+        """An intent without batch id is given time: its start may be under way, or its server died before it."""
+        return bool(pilot.batch_id) or self._context.clock() - pilot.submitted > 60.0
+
+    def _live_pilots(self) -> list[PilotRow]:
+        return pilots.live(self._context.readers.connection(), self._director.ce)
+
+    def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
+        order = PilotOrder(
+            server=self._context.url,
+            secret=ordered.secret,
+            index=ordered.index,
+            processors=ordered.processors,
+            memory=ordered.memory,
+            python=self._python,
+        )
+        script = render(self._context.program, order)
+        return self._batch.submit(script, self._log_of(ordered.stamp), ordered.processors, neighbours)
+
+    def _log_of(self, stamp: str) -> Path:
+        return self._logs / f"{stamp}.log"
+
+    def _last_words(self, pilot: PilotRow) -> str:
+        try:
+            text = self._log_of(pilot.stamp).read_text(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+        return text[-LAST_WORDS:].replace("\n", " | ")
+
+
+async def finish_submissions(context: Context) -> None:
+    """Make the jobs of submissions that were accepted before the last server ended."""
+    pool, writer = context.pool, context.writer
+    for submission in await writer.acall(lambda tx: submissions.unfinished(tx.connection)):
+        making = Making(submission)
+        while not await writer.acall(lambda tx, making=making: making.step(pool, tx)):  # type: ignore[misc]
+            pass
+        log.info("made the remaining jobs of submission %d", submission)

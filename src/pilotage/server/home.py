@@ -1,0 +1,168 @@
+"""The home folder of an instance: who owns it, where things lie, what kind of disk it is on.
+
+lock            held by the one server of this home; names host and process
+server.json     where the server is: address, process, host
+token           the home owner's token (mode 600)
+pilotage.db     the database (local disk only)
+secrets/        the key that signs tokens (mode 600)
+sandboxes/      inputs, outputs, tails
+pilots/         the log of each local pilot
+backups/        the database before each upgrade
+server.log      the log of a detached server
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.server.tokens import write_private
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    [
+        *(
+            "nfs",
+            "nfs4",
+            "lustre",
+            "gpfs",
+            "beegfs",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "afs",
+            "ceph",
+            "glusterfs",
+            "9p",
+        ),
+        *(
+            "fuse.sshfs",
+            "fuse.glusterfs",
+            "fuse.ceph",
+            "panfs",
+            "orangefs",
+            "pvfs2",
+            "fhgfs",
+            "wekafs",
+            "virtiofs",
+        ),
+    ]
+)
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """server.json: what clients need to find the server."""
+
+    url: str
+    pid: int
+    host: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The paths of one instance. The database may lie elsewhere, on a local disk."""
+
+    folder: Path
+    database: Path
+
+    @property
+    def facts(self) -> Path:
+        return self.folder / "server.json"
+
+    @property
+    def token(self) -> Path:
+        return self.folder / "token"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    def make(self) -> None:
+        """Make the folder, for its owner only."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name in ("secrets", "sandboxes", "pilots", "backups"):
+                (self.folder / name).mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(f"the home {self.folder} cannot be made: {error.strerror}") from None
+        if self.folder.stat().st_uid != os.getuid():
+            raise InvalidInput(
+                f"the home {self.folder} belongs to another user", hint="choose another with --home"
+            )
+
+    def check_disk(self, mounts: str = "/proc/self/mounts") -> None:
+        """Refuse a database on a network file system: SQLite's locks and flushes cannot be relied on there."""
+        kind = file_system_of(self.database.parent, Path(mounts).read_text())
+        if kind in NETWORK_FILE_SYSTEMS:
+            proposed = f"/var/tmp/pilotage-{os.getuid()}/pilotage.db"  # noqa: S108 (a proposal, made private)
+            raise InvalidInput(
+                f"{self.database.parent} is on a network file system ({kind}), where a database can be corrupted",
+                hint=f"keep the home there and the database on a local disk: --database {proposed}",
+            )
+
+    def known_facts(self) -> ServerFacts | None:
+        """Where the last server of this home was, or is."""
+        try:
+            return msgspec.json.decode(self.facts.read_bytes(), type=ServerFacts)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def write_facts(self, url: str) -> None:
+        facts = ServerFacts(url, os.getpid(), socket.gethostname())
+        write_private(self.facts, msgspec.json.encode(facts).decode())
+
+
+class HomeLock:
+    """Held while a server owns the home; ends with its process, however that ends."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.folder / "lock"
+        # Beside the database too: two homes must not share one.
+        self._paths = {self._path, home.database.with_name(home.database.name + ".lock")}
+        self._handles: list[int] = []
+
+    def acquire(self) -> None:
+        """Take the lock, or say who has it."""
+        for path in sorted(self._paths):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handles.append(handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(handle, 1000).decode(errors="replace").strip()
+                self.release()
+                raise Conflict(
+                    f"another server runs on this home: {holder or path}",
+                    hint="use it (`pilotage status`), end it (`pilotage down`), or choose another --home",
+                ) from None
+            text = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, text.encode(), 0)
+
+    def release(self) -> None:
+        for handle in self._handles:
+            os.close(handle)
+        self._handles.clear()
+
+
+def file_system_of(folder: Path, mounts: str) -> str:
+    """The type of the file system that `folder` lies on, by the text of /proc/self/mounts."""
+    place = str(folder.resolve())
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = fields[1].encode().decode("unicode_escape")
+        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind

@@ -1,0 +1,147 @@
+"""Tokens, the policy, stopping, and the signs of life for monitors."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Depends, Response
+
+from pilotage import __version__
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.policy import Policy, parse, warnings
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.tokens import Caller
+from pilotage.services.governing import apply_policy
+from pilotage.store import browse, instance
+from pilotage.store.events import record
+from pilotage.wire import people
+
+router = APIRouter(prefix="/v1", tags=["administration"])
+monitoring = APIRouter(tags=["monitoring"])
+
+
+@router.get("/whoami")
+def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> people.Identity:
+    return people.Identity(
+        caller.user, caller.group, sorted(caller.properties), caller.expires, __version__, context.instance
+    )
+
+
+@router.post("/tokens")
+async def create_token(
+    body: people.TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.TokenResponse:
+    """A token for any user of the policy. Administrators only; it stands in the event log, the token does not."""
+    caller.need_administrator()
+    user = context.pool.policy.users.get(body.user)
+    if user is None:
+        raise NotFound(f"the policy has no user {body.user}", hint="add [users.NAME] and apply the policy")
+    group = body.group or user.groups[0]
+    if group not in user.groups:
+        raise InvalidInput(f"{body.user} is not in group {group}", hint=f"groups: {', '.join(user.groups)}")
+    now = context.clock()
+    token, expires = context.issuer.issue(body.user, group, now, body.lifetime)
+    detail = f"for {body.user} ({group}), {expires - now:.0f} s"
+    await context.writer.acall(
+        lambda tx: record(
+            tx.connection,
+            context.pool.events,
+            at=now,
+            kind="token",
+            actor=f"user:{caller.user}",
+            detail=detail,
+        )
+    )
+    return people.TokenResponse(token, expires, body.user, group)
+
+
+@router.post("/tokens/refresh")
+def refresh_token(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.TokenResponse:
+    """A new token for whom the current one is."""
+    token, expires = context.issuer.issue(caller.user, caller.group, context.clock())
+    return people.TokenResponse(token, expires, caller.user, caller.group)
+
+
+@router.get("/policy")
+def policy(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.PolicyDocument:
+    caller.need_administrator()
+    return _document(context)
+
+
+@router.put("/policy")
+async def change_policy(
+    body: people.PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.PolicyDocument:
+    """Apply a whole policy, or say why it is refused; the old one stays then."""
+    caller.need_administrator()
+    new: Policy = await asyncio.to_thread(parse, body.text)
+    if body.dry_run:
+        document = await asyncio.to_thread(_document, context)
+        return people.PolicyDocument(
+            document.version, body.text, document.applied_at, document.applied_by, warnings(new)
+        )
+    pool, now = context.pool, context.clock()
+    await context.writer.acall(
+        lambda tx: apply_policy(pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now)
+    )
+    context.wake_director.set()
+    return await asyncio.to_thread(_document, context)
+
+
+def _document(context: Context) -> people.PolicyDocument:
+    found = instance.current_policy(context.readers.connection())
+    assert found is not None
+    said = warnings(context.pool.policy)
+    return people.PolicyDocument(found.version, found.text, found.applied_at, found.applied_by, said)
+
+
+@router.post("/shutdown", status_code=202)
+async def shutdown(
+    body: people.Shutdown, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.Shutdown:
+    """End the server. Answered at once; it has ended when its address no longer answers."""
+    caller.need_administrator()
+    if body.pilots not in ("drain", "keep", "cancel"):
+        raise InvalidInput(f"pilots: {body.pilots!r} is none of drain, keep, cancel")
+    context.stopping = body.pilots
+    context.stop.set()
+    return body
+
+
+@monitoring.get("/live")
+def live() -> dict[str, str]:
+    return {"status": "live", "version": __version__}
+
+
+@monitoring.get("/ready")
+def ready(context: Context = Depends(context_of)) -> dict[str, str]:
+    """Answers once requests are served; another status means stopping."""
+    return {"status": context.stopping or "ready", "instance": context.instance}
+
+
+@monitoring.get("/metrics")
+def metrics(context: Context = Depends(context_of)) -> Response:
+    """Counts for Prometheus, without names of people."""
+    pool, writer = context.pool, context.writer
+    lines = ["# TYPE pilotage_jobs gauge"]
+    totals = browse.state_totals(context.readers.connection())
+    lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
+    entries = list(pool.index.entries.values())
+    gauges = {
+        "pilotage_queues": sum(1 for entry in entries if entry.waiting),
+        "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
+        "pilotage_pilots_stalled": len(pool.stalled),
+    }
+    counters = {
+        "pilotage_commits_total": writer.groups,
+        "pilotage_requests_total": writer.requests,
+        "pilotage_replayed_groups_total": writer.replays,
+    }
+    for kind, numbers in (("gauge", gauges), ("counter", counters)):
+        for name, value in numbers.items():
+            lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
+    return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")

@@ -1,0 +1,96 @@
+"""What a pilot fetches and sends besides messages: inputs, outputs, tails, and the program itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import FileResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from pilotage.core.errors import Forbidden, InvalidInput, NotAuthenticated, NotFound
+from pilotage.core.ids import JobId, PilotId
+from pilotage.server.context import Context, context_of
+from pilotage.services.exchange import token_hash
+from pilotage.store import attempts, browse, pilots
+
+router = APIRouter(prefix="/v1", tags=["pilot"])
+_bearer = HTTPBearer(auto_error=False)
+
+MOST_TAIL = 4_000_000
+
+
+def pilot_of(
+    context: Context = Depends(context_of),
+    credentials: HTTPAuthorizationCredentials | None = Depends(_bearer),
+) -> PilotId:
+    """The pilot behind a request."""
+    if credentials is None:
+        raise NotAuthenticated("no token was given", hint="enrol first")
+    pilot = pilots.by_token(context.readers.connection(), token_hash(credentials.credentials))
+    if pilot is None:
+        raise NotAuthenticated("this pilot's token is not known", hint="it was superseded")
+    return pilot.id
+
+
+def _own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> None:
+    """Sandboxes are reached through a job, and only by the pilot that has it or had that try."""
+    connection = context.readers.connection()
+    facts = browse.job_facts(connection, job)
+    if facts is None:
+        raise NotFound(f"there is no job {job}")
+    if facts["pilot_id"] == pilot and epoch in (None, facts["epoch"]):
+        return
+    if epoch is not None and attempts.pilot_of(connection, JobId(job), epoch) == pilot:
+        return
+    raise Forbidden(f"job {job} is not this pilot's", hint="stop its payload")
+
+
+@router.get("/pilot/jobs/{job}/inputs/{digest}")
+def fetch_input(
+    job: int, digest: str, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
+) -> Response:
+    _own_job(context, pilot, job, None)
+    facts = browse.job_facts(context.readers.connection(), job)
+    if facts is None or f'"{digest}"' not in facts["inputs"]:
+        raise NotFound(f"job {job} has no such input")
+    return FileResponse(context.sandbox.input_path(digest), media_type="application/octet-stream")
+
+
+@router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201)
+async def store_output(
+    job: int,
+    epoch: int,
+    name: str,
+    request: Request,
+    context: Context = Depends(context_of),
+    pilot: PilotId = Depends(pilot_of),
+) -> Response:
+    await asyncio.to_thread(_own_job, context, pilot, job, epoch)
+    most = context.pool.policy.jobs.max_output_file
+    await context.sandbox.put_output(job, epoch, name, request.stream(), most)
+    return Response(status_code=201)
+
+
+@router.post("/pilot/jobs/{job}/tail", status_code=204)
+async def store_tail(
+    job: int,
+    request: Request,
+    stream: str,
+    epoch: int,
+    offset: int = Query(0, ge=0),
+    context: Context = Depends(context_of),
+    pilot: PilotId = Depends(pilot_of),
+) -> Response:
+    if stream not in ("stdout", "stderr"):
+        raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
+    await asyncio.to_thread(_own_job, context, pilot, job, epoch)
+    data = await request.body()
+    await asyncio.to_thread(context.sandbox.append_tail, job, epoch, stream, offset, data[:MOST_TAIL])
+    return Response(status_code=204)
+
+
+@router.get("/pilot.pyz")
+def program(context: Context = Depends(context_of)) -> Response:
+    """The pilot. It holds no secret."""
+    return Response(context.program, media_type="application/zip")

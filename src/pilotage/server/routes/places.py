@@ -1,0 +1,108 @@
+"""Task queues, pilots and sites."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Query
+
+from pilotage.core.queues.index import Entry
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.tokens import Caller
+from pilotage.store import browse
+from pilotage.wire import people
+
+router = APIRouter(prefix="/v1", tags=["places"])
+
+
+def _may_see(caller: Caller, entry: Entry) -> bool:
+    viewer = caller.viewer()
+    identity = entry.identity
+    return (
+        viewer.everything or identity.owner == viewer.owner or identity.group == (viewer.shared_group or None)
+    )
+
+
+@router.get("/queues")
+def queues(
+    after: int = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.QueuesPage:
+    """The task queues with waiting jobs that the caller may see, by id."""
+    entries = [
+        entry for entry in list(context.pool.index.entries.values()) if entry.id > after and entry.waiting
+    ]
+    visible = sorted((entry for entry in entries if _may_see(caller, entry)), key=lambda entry: entry.id)
+    page = [_summary(entry) for entry in visible[:limit]]
+    return people.QueuesPage(page, page[-1].id if len(visible) > limit else None)
+
+
+def _summary(entry: Entry) -> people.QueueSummary:
+    q = entry.identity
+    return people.QueueSummary(
+        id=entry.id,
+        owner=q.owner,
+        group=q.group,
+        setup=q.setup,
+        cpu_time=q.cpu_time,
+        memory=q.memory,
+        processors=q.processors,
+        job_type=q.job_type,
+        sites=sorted(q.sites),
+        banned_sites=sorted(q.banned_sites),
+        grid_ces=sorted(q.grid_ces),
+        platforms=sorted(q.platforms),
+        tags=sorted(q.tags),
+        pilot_types=sorted(q.pilot_types),
+        requirements=q.requirements,
+        waiting=entry.waiting,
+        priority=entry.priority,
+    )
+
+
+@router.get("/pilots")
+def pilots(
+    after: int = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.PilotsPage:
+    """Pilots, newest first. Whom a pilot serves is shown to that person and to administrators."""
+    rows = browse.pilots(context.readers.connection(), after, limit)
+    page = [_pilot(context, caller, row) for row in rows]
+    return people.PilotsPage(page, page[-1].id if len(page) == limit else None)
+
+
+def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> people.PilotSummary:
+    id_ = row["id"]
+    if not caller.viewer().everything and row["owner"] != caller.user:
+        row["owner"] = ""
+    seen = context.pool.seen.get(id_)  # type: ignore[call-overload]
+    row["finished"] = int(str(row["finished"])) + context.pool.finished.get(id_, 0)  # type: ignore[call-overload]
+    return people.PilotSummary(**row, stalled=id_ in context.pool.stalled, last_seen=seen)  # type: ignore[arg-type]
+
+
+@router.get("/sites")
+def sites(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[people.SiteSummary]:
+    """Every site of the policy, with what runs and what could run there."""
+    policy, connection = context.pool.policy, context.readers.connection()
+    pilots_there = browse.pilots_by_site(connection)
+    running = browse.running_by_site(connection)
+    entries = [entry for entry in list(context.pool.index.entries.values()) if _may_see(caller, entry)]
+    return [
+        people.SiteSummary(
+            name=name,
+            ces=sorted(ce for ce, facts in policy.ces.items() if facts.site == name),
+            pilots=pilots_there.get(name, {}),
+            running=running.get(name, 0),
+            waiting=sum(entry.waiting for entry in entries if _open_to(entry, name)),
+        )
+        for name in sorted(policy.sites)
+    ]
+
+
+def _open_to(entry: Entry, site: str) -> bool:
+    identity = entry.identity
+    return (not identity.sites or site in identity.sites) and site not in identity.banned_sites

@@ -1,0 +1,278 @@
+"""One server from start to end: everything is put together here, in the order in which it must happen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+import sqlite3
+import sys
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+
+import uvicorn
+
+from pilotage.core import policy as policies
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.queues.limits import Limiter
+from pilotage.outside.batch.local import LocalBatch
+from pilotage.outside.batch.script import pilot_program
+from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.app import build
+from pilotage.server.context import Context
+from pilotage.server.duties import (
+    LEASE_PERIOD,
+    QUEUE_PERIOD,
+    LeaseDuty,
+    LocalCeDuty,
+    QueueDuty,
+    every,
+    finish_submissions,
+)
+from pilotage.server.home import Home, HomeLock
+from pilotage.server.tokens import Issuer, signing_key, write_private
+from pilotage.services.pool import Pool, fill, new_index
+from pilotage.services.provisioning import Capacity, LocalDirector
+from pilotage.store import instance, submissions
+from pilotage.store.events import EventIds
+from pilotage.store.sqlite import Readers, backup, open_writer
+from pilotage.store.upgrade import current_revision, head_revision, sqlite_engine, upgrade
+from pilotage.store.writer import Transaction, Writer
+from pilotage.wire.pilot import Node
+
+log = logging.getLogger(__name__)
+
+DRAIN_POLL = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a server is told at its start."""
+
+    home: Home
+    host: str
+    port: int
+    """0: the port of the last start, or any free one."""
+    owner: str
+    node: Node
+    """What a pilot on this machine finds."""
+    announce: Callable[[str], None]
+    """Told one line when the server is ready."""
+
+
+def serve(settings: Settings) -> None:
+    """Run until told to stop. Raises errors of `core.errors` for what a person must put right."""
+    home = settings.home
+    home.make()
+    home.check_disk()
+    lock = HomeLock(home)
+    lock.acquire()
+    listener = None
+    try:
+        listener = _listen(settings)
+        connection = _open_database(home)
+        try:
+            asyncio.run(_Server(settings, connection, listener).run())
+        finally:
+            connection.close()
+    finally:
+        if listener is not None:
+            listener.close()
+        lock.release()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The listening socket. Pilots of the last server look for it where it was."""
+    known = settings.home.known_facts()
+    port = settings.port
+    if not port and known is not None:
+        port = int(known.url.rpartition(":")[2])
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, port))
+    except OSError as error:
+        listener.close()
+        hint = "choose another with --port"
+        if not settings.port:
+            hint += "; pilots of the last server then no longer find this one, and their jobs start again elsewhere"
+        raise Conflict(
+            f"port {port} of {settings.host} cannot be used: {error.strerror}", hint=hint
+        ) from None
+    listener.listen(1024)
+    return listener
+
+
+def _open_database(home: Home) -> sqlite3.Connection:
+    engine = sqlite_engine(home.database)
+    try:
+        if home.database.exists() and current_revision(engine) not in (None, head_revision()):
+            target = home.folder / "backups" / f"before-{head_revision()}-{time.strftime('%Y%m%dT%H%M%S')}.db"
+            backup(home.database, target)
+        upgrade(engine)
+    except sqlite3.DatabaseError as error:
+        raise InvalidInput(f"{home.database} is no usable database: {error}") from None
+    finally:
+        engine.dispose()
+    os.chmod(home.database, 0o600)
+    return open_writer(home.database)
+
+
+class _Server:
+    def __init__(self, settings: Settings, connection: sqlite3.Connection, listener: socket.socket) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._listener = listener
+        self._writer = Writer(connection)
+        self._readers = Readers(settings.home.database)
+        self._local: list[LocalCeDuty] = []
+
+    async def run(self) -> None:
+        self._writer.start()
+        try:
+            context = self._context()
+            await self._serve(context)
+        finally:
+            self._writer.stop()
+            self._readers.close()
+
+    def _context(self) -> Context:
+        settings, home = self._settings, self._settings.home
+        found, pool = self._writer.call(self._load)
+        host, port = self._listener.getsockname()
+        url = f"http://{host}:{port}"
+        issuer = Issuer(signing_key(home.folder / "secrets" / "signing.key"), found.uuid)
+        context = Context(
+            pool=pool,
+            writer=self._writer,
+            readers=self._readers,
+            issuer=issuer,
+            instance=found.uuid,
+            sandbox=DirectorySandbox(home.folder / "sandboxes"),
+            clock=time.time,
+            program=pilot_program(),
+            url=url,
+            capacity=self._capacity_of,
+        )
+        if settings.owner in pool.policy.users:
+            user = pool.policy.users[settings.owner]
+            token, _ = issuer.issue(settings.owner, user.groups[0], context.clock())
+            write_private(home.token, token)
+        return context
+
+    def _load(self, tx: Transaction) -> tuple[instance.Instance, Pool]:
+        """Everything that the pool keeps in memory, read from the store; made at the first start."""
+        connection, now, owner = tx.connection, time.time(), self._settings.owner
+        found = instance.load(connection) or instance.create(connection, str(uuid.uuid4()), now)
+        current = instance.current_policy(connection)
+        if current is None:
+            text = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
+            instance.save_policy(connection, text=text, now=now, by=owner, reason="the first start")
+            current = instance.current_policy(connection)
+            assert current is not None
+        policy = policies.parse(current.text)
+        last_submission, last_job = submissions.last_ids(connection)
+        pool = Pool(
+            policy=policy,
+            policy_version=current.version,
+            incarnation=found.incarnation,
+            index=new_index(policy, tx),
+            limiter=Limiter(),
+            events=EventIds(connection),
+            rng=random.Random(),  # noqa: S311
+            home_owner=owner,
+            last_submission=last_submission,
+            last_job=last_job,
+            identities={},
+        )
+        fill(pool, tx)
+        return found, pool
+
+    async def _serve(self, context: Context) -> None:
+        config = uvicorn.Config(
+            build(context),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+            limit_concurrency=None,
+            timeout_keep_alive=75,
+            h11_max_incomplete_event_size=65536,
+        )
+        server = _Uvicorn(config)
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, context.stop.set)
+        # An outage is credited before the first pilot or duty can see an old lease.
+        leases = LeaseDuty(context)
+        await leases.cycle()
+        await finish_submissions(context)
+        serving = asyncio.create_task(server.serve(sockets=[self._listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        self._settings.home.write_facts(context.url)
+        self._settings.announce(context.url)
+        await asyncio.gather(*self._duties(context, leases))
+        await self._part_from_pilots(context)
+        server.should_exit = True
+        await serving
+
+    def _duties(self, context: Context, leases: LeaseDuty) -> list[Coroutine[None, None, None]]:
+        queues = QueueDuty(context)
+        running = [
+            every(context, lambda: LEASE_PERIOD, leases.cycle),
+            every(context, lambda: QUEUE_PERIOD, queues.cycle),
+        ]
+        for name, ce in context.pool.policy.ces.items():
+            if ce.type == "local":
+                duty = self._local_ce(context, name)
+                self._local.append(duty)
+                running.append(every(context, duty.period, duty.cycle, context.wake_director))
+        return running
+
+    def _local_ce(self, context: Context, name: str) -> LocalCeDuty:
+        processors, memory = self._capacity_of(name)
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
+        director = LocalDirector(name, Capacity(processors, memory, self._settings.node))
+        logs = self._settings.home.folder / "pilots"
+        return LocalCeDuty(context, director, LocalBatch(environment), logs, sys.executable)
+
+    def _capacity_of(self, ce: str) -> tuple[int, int]:
+        """(cores, MB) of a local CE: what its policy says, else what this machine has."""
+        found, node = self._policy_ce(ce), self._settings.node
+        return (found.processors or node.processors, found.memory or node.memory)
+
+    def _policy_ce(self, ce: str) -> policies.Ce:
+        current = instance.current_policy(self._readers.connection())
+        assert current is not None
+        return policies.parse(current.text).ces[ce]
+
+    async def _part_from_pilots(self, context: Context) -> None:
+        """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""
+        if context.stopping not in ("drain", "cancel"):
+            return
+        context.pool.draining = True
+        context.stop.clear()
+        if context.stopping == "cancel":
+            for duty in self._local:
+                await duty.cancel_all()
+        while not context.stop.is_set():
+            busy = [await asyncio.to_thread(duty.anybody) for duty in self._local]
+            if not any(busy):
+                break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are ours: uvicorn's own handling would end the connections before the duties have ended."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield

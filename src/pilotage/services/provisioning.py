@@ -1,0 +1,221 @@
+"""How many pilots the local CE needs: up to its cores while jobs wait that they could run, none otherwise.
+
+Demand is asked of the predicate that matches. Every waiting job is counted once, a pilot without work covers one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pilotage.core.ids import PilotId, QueueId
+from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.policy import Ce
+from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.index import Entry
+from pilotage.services.enrolment import secret_hash
+from pilotage.services.leases import take_back
+from pilotage.services.matching import Requirements, offer_of
+from pilotage.services.moves import Moves
+from pilotage.services.pool import Pool
+from pilotage.store import jobs, pilots
+from pilotage.store.events import record
+from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
+from pilotage.wire.pilot import Node
+
+PATIENCE = 30.0
+"""Seconds for which a wide queue may wait before narrow pilots are told to leave for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What pilots of a CE may use together, and what a pilot there finds."""
+
+    processors: int
+    memory: int
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A pilot whose intent is stored and that is to be started."""
+
+    pilot: PilotId
+    stamp: str
+    secret: str
+    index: int
+    processors: int
+    memory: int
+
+
+@dataclass(slots=True)
+class LocalDirector:
+    """The director of one local CE. What it remembers is no state of the pool: it may be forgotten."""
+
+    ce: str
+    capacity: Capacity
+    starved: dict[QueueId, float] = field(default_factory=dict)
+    aborted_in_a_row: int = 0
+    not_before: float = 0.0
+
+    def order(self, pool: Pool, tx: Transaction, now: float) -> list[Ordered]:
+        """Store the intent of the pilots that are wanted now."""
+        ce = pool.policy.ces.get(self.ce)
+        if ce is None or pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before:
+            return []
+        live = pilots.live(tx.connection, self.ce)
+        widths = self._wanted(pool, tx, ce, live, now)
+        only_owner = pool.home_owner if ce.owners == "home" else None
+        ordered = []
+        for place, processors in enumerate(widths):
+            stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+            memory = self.capacity.memory * processors // max(1, self.capacity.processors)
+            pilot = pilots.insert(
+                tx.connection,
+                stamp=stamp,
+                secret_hash=secret_hash(secret),
+                idx=place,
+                site=ce.site,
+                ce=self.ce,
+                only_owner=only_owner,
+                pilot_type="generic",
+                processors=processors,
+                memory=memory,
+                now=now,
+            )
+            ordered.append(Ordered(pilot, stamp, secret, place, processors, memory))
+        return ordered
+
+    def _wanted(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> list[int]:
+        """The widths (processors) of the pilots to start."""
+        staying = [pilot for pilot in live if not pilot.leave]
+        free = self.capacity.processors - sum(pilot.processors for pilot in live)
+        holding = {pilot.id for pilot in staying if jobs.has_any(tx.connection, pilot.id)}
+        idle = Counter(pilot.processors for pilot in staying if pilot.id not in holding)
+        widths: list[int] = []
+        hungry: set[QueueId] = set()
+        for entry in self._fitting(pool, ce, now):
+            need, left = entry.identity.processors, entry.waiting
+            while left and (width := next((w for w in sorted(idle) if w >= need and idle[w]), 0)):
+                idle[width] -= 1
+                left -= 1
+            while left and free >= need:
+                widths.append(need)
+                free -= need
+                left -= 1
+            if left and not any(pilot.processors >= need for pilot in staying) and need not in widths:
+                hungry.add(entry.id)
+                self._make_room(pool, tx, entry, staying, now)
+        self.starved = {queue: since for queue, since in self.starved.items() if queue in hungry}
+        return widths
+
+    def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
+        """The queues that a pilot with all of the CE's capacity could serve, in any order."""
+        offer = self.hypothetical(pool, ce)
+        closed = pool.limiter.closed(offer.site, offer.ce, now)
+        holds = Requirements.of(pool, offer, self.capacity.node, now)
+        entries = pool.index.candidates(offer, holds, closed)
+        pool.rng.shuffle(entries)
+        return entries
+
+    def hypothetical(self, pool: Pool, ce: Ce) -> Offer:
+        """What a pilot there would offer."""
+        only_owner = pool.home_owner if ce.owners == "home" else None
+        pilot = PilotRow(
+            id=PilotId(0),
+            stamp="",
+            secret_hash="",
+            idx=0,
+            nonce=None,
+            token_hash=None,
+            state=PilotState.RUNNING,
+            site=ce.site,
+            ce=self.ce,
+            only_owner=only_owner,
+            pilot_type="generic",
+            owner="",
+            group="",
+            batch_id="",
+            hostname="",
+            version="",
+            processors=self.capacity.processors,
+            memory=self.capacity.memory,
+            lease_until=None,
+            take_number=0,
+            submitted=0.0,
+            started=None,
+            ended=None,
+            leave="",
+            reason="",
+        )
+        return offer_of(pool, pilot, replace(self.capacity.node, cpu_left=ce.wall * ce.cpu_power))
+
+    def _make_room(
+        self, pool: Pool, tx: Transaction, entry: Entry, staying: Sequence[PilotRow], now: float
+    ) -> None:
+        """Have narrow pilots end for a queue that needs a wide one and has waited for long enough."""
+        if now - self.starved.setdefault(entry.id, now) < PATIENCE:
+            return
+        room = self.capacity.processors - sum(pilot.processors for pilot in staying)
+        for pilot in staying:
+            if room >= entry.identity.processors:
+                break
+            tell_to_leave(pool, tx, pilot, "drain")
+            room += pilot.processors
+
+    # --- what the batch system says
+
+    def started(self, pool: Pool, tx: Transaction, ordered: Ordered, batch_id: str, now: float) -> None:
+        """The pilot's process runs; it may have called home already."""
+        pilot = pilots.by_id(tx.connection, ordered.pilot)
+        assert pilot is not None
+        pool.forget_pilot(pilot)
+        changes: dict[str, object] = {"batch_id": batch_id}
+        if pilot.state is PilotState.SUBMITTED:
+            changes["state"] = PilotState.WAITING
+        pilots.update(tx.connection, pilot.id, **changes)
+
+    def gone(self, pool: Pool, tx: Transaction, pilot: PilotRow, last_words: str, now: float) -> None:
+        """The batch system has no such process any more, and a complete listing says so."""
+        current = pilots.by_id(tx.connection, pilot.id)
+        if current is None or current.ended is not None:
+            return
+        pool.forget_pilot(current)
+        moves = Moves(pool, tx, now, pool.batch(now, "server"))
+        for job in jobs.of_pilot(tx.connection, current.id):
+            take_back(moves, job, current, "its pilot ended without a word")
+        moves.write()
+        never_called = current.started is None
+        new = PilotState.ABORTED if never_called else PilotState.FAILED
+        PILOT_STATES.check(current.state, new)
+        reason = f"ended without a word: {last_words}" if last_words else "ended without a word"
+        pilots.update(tx.connection, current.id, state=new, ended=now, lease_until=None, reason=reason)
+        record(
+            tx.connection,
+            pool.events,
+            at=now,
+            kind="pilot-lost",
+            actor="server",
+            detail=f"pilot {current.id}: {reason}",
+            old=current.state,
+            new=new,
+        )
+        self._count_aborted(never_called, now)
+
+    def _count_aborted(self, never_called: bool, now: float) -> None:
+        """Pilots that never call home must not be started in a tight loop."""
+        self.aborted_in_a_row = self.aborted_in_a_row + 1 if never_called else 0
+        if self.aborted_in_a_row >= 3:
+            self.not_before = now + min(300.0, 2.0**self.aborted_in_a_row)
+
+
+def tell_to_leave(pool: Pool, tx: Transaction, pilot: PilotRow, how: str) -> None:
+    """Have a pilot leave at its next contact: "drain" after its jobs, "cancel" at once."""
+    known = pool.pilots.get(pilot.token_hash or "")
+    for row in filter(None, (pilot, known)):
+        pool.touch_pilot(tx, row)
+        row.leave = how
+    pilots.update(tx.connection, pilot.id, leave=how)
