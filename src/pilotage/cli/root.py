@@ -82,16 +82,22 @@ def run(root: Root, argv: Sequence[str]) -> int:
         _complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has what it wanted; Python must not complain when it closes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return OK
+        return _reader_left()
     except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # Typer makes it this
+            return _reader_left()
         return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else USAGE
     except Exception as error:  # the one place where every error becomes an exit code
         if debug:
             traceback.print_exc()
         return _explain(error, debug)
     return code
+
+
+def _reader_left() -> int:
+    """Quietly: head or less has what it wanted, and Python must not complain when it closes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return OK
 
 
 def _before_dashes(argv: Sequence[str]) -> Sequence[str]:

@@ -96,7 +96,8 @@ class Screen:
         shown = [(name, clean(value)) for name, value in pairs if clean(value)]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
-            self.line(f"{name:<{width}}  {value}" if self.terminal else f"{name}\t{value}")
+            if not self.as_json:
+                print(f"{name:<{width}}  {value}" if self.terminal else f"{name}\t{value}")
 
     def console(self, *, stderr: bool = False) -> Console:
         from rich.console import Console

@@ -54,7 +54,7 @@ def submit(
         str, typer.Option("--cpu-time", metavar="TIME", help="CPU time of a core: 90s, 2h")
     ] = "",
     wall_time: Annotated[str, typer.Option("--wall-time", metavar="TIME", help="Longest wall time")] = "",
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="2GB, 1500MB, 2GiB")] = "",
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory needed: 2GB, 1500MB")] = "",
     processors: Annotated[int | None, typer.Option("--processors", min=1, help="Cores")] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="Among your own jobs, 0 to 10")] = None,
     inputs: Annotated[
@@ -62,24 +62,31 @@ def submit(
         _many("--input", "-i", metavar="FILE", text="File or folder: PATH, PATH=NAME, shared:PATH or a URL"),
     ] = None,
     outputs: Annotated[
-        list[str] | None, _many("--output", "-o", metavar="NAME", text="Keep it; or *.root")
+        list[str] | None,
+        _many("--output", "-o", metavar="NAME", text="File to bring back: a name or a pattern"),
     ] = None,
     env: Annotated[list[str] | None, _many("--env", metavar="K=V", text="Environment variable")] = None,
-    setup: Annotated[list[str] | None, _many("--setup", metavar="LINE", text="Shell line run before")] = None,
+    setup: Annotated[
+        list[str] | None, _many("--setup", metavar="LINE", text="Shell line run first: module load ...")
+    ] = None,
     container: Annotated[str, typer.Option("--container", metavar="IMAGE", help="Run in this image")] = "",
     requirements: Annotated[
-        str, typer.Option("--requirements", metavar="EXPR", help="A ClassAd expression")
+        str, typer.Option("--requirements", metavar="EXPR", help="A ClassAd expression on the node")
     ] = "",
     job_type: Annotated[str, typer.Option("--job-type", metavar="TYPE", help="The type of the job")] = "",
     retries: Annotated[int | None, typer.Option("--retries", min=0, help="Tries after a failure")] = None,
     on_cutoff: Annotated[
-        str, typer.Option("--on-cutoff", metavar="continue|stop", help="When the server is away for long")
+        str,
+        typer.Option(
+            "--on-cutoff", metavar="continue|stop", help="What to do when the server is away for long"
+        ),
     ] = "",
     count: Annotated[
         int | None, typer.Option("--count", min=1, help="So many jobs; %s is 0, 1, 2 ...")
     ] = None,
     param: Annotated[
-        list[str] | None, _many("--param", metavar="NAME=A,B", text="A job each; %(NAME)s")
+        list[str] | None,
+        _many("--param", metavar="NAME=A,B", text="A job for each value, %(NAME)s in arguments"),
     ] = None,
     params_from: Annotated[
         Path | None, typer.Option("--params-from", metavar="FILE", help="A job for each line; %s is the line")

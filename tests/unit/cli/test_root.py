@@ -1,0 +1,140 @@
+"""The root: exit codes, help, mistakes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_server import State, job
+
+from pilotage.cli.reference import markdown
+from pilotage.cli.root import LazyCommand, build, run
+
+Cli = Callable[..., int]
+
+PROGRAM = "import sys; from pilotage.cli.root import build, run; sys.exit(run(build(), sys.argv[1:]))"
+
+
+def test_help_imports_no_command() -> None:
+    script = (
+        "import sys; from pilotage.cli.root import build, run; run(build(), ['--help'])\n"
+        "heavy = {'typer', 'rich', 'httpx', 'msgspec', 'yaml'} & set(sys.modules)\n"
+        "sys.exit(repr(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "submit" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["submti"], "did you mean submit?"),
+        (["token", "creat"], "did you mean create?"),
+        (["xyzzy"], "see `pilotage --help`"),
+        (["--colour"], "see `pilotage --help`"),
+        (["status", "--stat", "Done"], "see `pilotage status --help`"),
+        (["status", "--state", "runing"], "did you mean Running?"),
+        (["status", "3-x"], "write ids as"),
+        (["--home"], ""),
+    ],
+)
+def test_mistakes(cli: Cli, capsys: pytest.CaptureFixture[str], words: list[str], hint: str) -> None:
+    assert cli(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert hint in captured.err
+    assert len(captured.err.splitlines()) <= 2
+
+
+def test_groups_and_versions(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli() == 2
+    assert cli("--help") == cli("help") == cli("token", "--help") == cli("help", "submit") == 0
+    assert cli("token") == 2
+    capsys.readouterr()
+    assert cli("--version") == 0
+    assert re.fullmatch(r"pilotage \d.*\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [
+        (400, "invalid-input", 2), (401, "not-authenticated", 3), (403, "forbidden", 3), (404, "not-found", 4),
+        (409, "conflict", 5), (409, "illegal-move", 5), (502, "unreachable", 6), (500, "error", 70),
+    ],
+)  # fmt: skip
+def test_exit_codes(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str], status: int, code: str, exit_code: int
+) -> None:
+    state.failures = [(status, {"code": code, "message": "the message\x1b]0;x", "hint": "the hint"})] * 30
+    assert cli("whoami") == exit_code
+    err = capsys.readouterr().err
+    assert err.startswith("pilotage: the message")
+    assert "hint: the hint" in err
+    assert "\x1b" not in err
+
+
+def test_a_busy_server(cli: Cli, state: State) -> None:
+    state.failures = [(429, {"code": "overloaded", "message": "m", "retry_after": 99})]
+    assert cli("whoami") == 7
+
+
+def test_no_server_and_a_broken_home(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("whoami") == 6
+    assert "pilotage up" in capsys.readouterr().err
+    (tmp_path / "home").mkdir()
+    for content in ("{", "[]", '{"url": 3}', '{"url": "ftp://x"}'):
+        (tmp_path / "home" / "server.json").write_text(content)
+        assert cli("whoami") == 2
+    (tmp_path / "home" / "server.json").write_text('{"url": "http://127.0.0.1:1"}')
+    assert cli("whoami") == 3  # no token
+    assert cli("--home", tmp_path / "other", "whoami") == 6
+    assert cli("whoami", "--home", tmp_path / "other") == 6
+
+
+def test_errors_inside(capsys: pytest.CaptureFixture[str]) -> None:
+    tree = build(
+        {"broken": LazyCommand("json", "loads", "Broken"), "gone": LazyCommand("no_such", "x", "Gone")}
+    )
+    assert run(tree, ["gone"]) == 70
+    assert "--debug" in capsys.readouterr().err
+    assert run(tree, ["gone", "--debug"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves(fake: tuple[Path, State]) -> None:
+    fake[1].jobs = {number: job(number) for number in range(1, 4001)}
+    command = [sys.executable, "-c", PROGRAM, "status", "--limit", "0", "-s", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
+
+
+def test_interrupted(fake: tuple[Path, State]) -> None:
+    fake[1].jobs = {1: job(1, "Running")}
+    command = [sys.executable, "-c", PROGRAM, "wait", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert "1 Running" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_the_reference_is_current() -> None:
+    file = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+    assert file.read_text(encoding="utf-8") == markdown(), "write it anew: python -m pilotage.cli.reference"
+
+
+def test_every_command_is_there(cli: Cli) -> None:
+    for name in build().commands:
+        assert cli(*name.split(), "--help") == 0
