@@ -46,6 +46,7 @@ class Crew:
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
         self._folder = folder
+        self._all_cores = len(cores)
         self._free_cores = set(cores)
         self._power = power
         self._base = base_environment(environment)
@@ -105,7 +106,7 @@ class Crew:
         self._sample_at = min(self._sample_at, now + _FIRST_SAMPLE)
 
     def _take_cores(self, count: int) -> Tuple[int, ...]:
-        if len(self._free_cores) < count:
+        if len(self._free_cores) < count or count == self._all_cores:
             return ()
         cores = tuple(sorted(self._free_cores)[:count])
         self._free_cores.difference_update(cores)

@@ -15,7 +15,7 @@ import math
 import random
 from typing import Callable, Dict, List, Tuple
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
 
 from .asking import next_take
 from .contact import Contact
@@ -218,11 +218,7 @@ class Machine:
                     self._stop(held, "cut-off", now, actions)
         if now >= self.terms.end - self.terms.margin and not self._quitting:
             self._quit("out of time", self.terms.end - self.terms.margin / 3)
-        if self.contact.flying is None:
-            for held in self.holdings.of(Stage.OFFERED, Stage.READY):
-                if now - held.since > STUCK and self._room_of(held) < 0 and self.holdings.count(*OCCUPYING):
-                    self._pace.forget()
-                    self._release(held, "could not be started soon", now)
+        self._give_stuck_back(now)
         if not len(self.holdings) and not self.leaving and not self.contact.flying:
             if now >= self.terms.end - self.terms.least:
                 self.leaving = "out of time"
@@ -263,34 +259,37 @@ class Machine:
         else:
             self.holdings.forget(held)
 
-    def _room_of(self, held: Held) -> int:
-        """Processors left if this one started now; negative if it does not fit, for processors or memory."""
-        processors, memory = self.holdings.use(*OCCUPYING)
-        node, payload = self.terms.node, held.offer.payload
-        if node.memory and memory + payload.memory > node.memory:
-            return -1
-        return node.processors - processors - payload.processors
-
     def _start_ready(self, now: float, actions: List[Action]) -> None:
-        ready = self.holdings.of(Stage.READY)
-        if not ready or now >= self.contact.lease_until:
+        if not self.holdings.count(Stage.READY) or now >= self.contact.lease_until:
             return
         node = self.terms.node
         processors, memory = self.holdings.use(*OCCUPYING)
-        for held in ready:
+        late = now >= self.terms.end - self.terms.least
+        if processors >= node.processors and not late:
+            return
+        for held in self.holdings.of(Stage.READY):
             payload = held.offer.payload
-            too_much_memory = bool(node.memory) and payload.memory > node.memory
-            if payload.processors > node.processors or too_much_memory:
-                self._release(held, "does not fit this node", now)
-            elif now >= self.terms.end - self.terms.least:
-                self._release(held, "out of time", now)
-            elif processors + payload.processors <= node.processors and not (
-                node.memory and memory + payload.memory > node.memory
-            ):
+            if late or not _fits(payload, node.processors, node.memory, node.memory):
+                self._release(held, "out of time" if late else "does not fit this node", now)
+            elif _fits(payload, node.processors - processors, node.memory - memory, node.memory):
                 processors += payload.processors
                 memory += payload.memory
                 self.holdings.move(held, Stage.RUNNING, now)
                 actions.append(Start(held.offer))
+            if processors >= node.processors and not late:
+                return
+
+    def _give_stuck_back(self, now: float) -> None:
+        """What waits too long for room, because of a payload that turned out long, is somebody else's to run."""
+        if self.contact.flying or not self.holdings.count(*OCCUPYING):
+            return
+        stuck = [held for held in self.holdings.of(Stage.OFFERED, Stage.READY) if now - held.since > STUCK]
+        node = self.terms.node
+        processors, memory = self.holdings.use(*OCCUPYING)
+        for held in stuck:
+            if not _fits(held.offer.payload, node.processors - processors, node.memory - memory, node.memory):
+                self._pace.forget()
+                self._release(held, "could not be started soon", now)
 
     # The exchange
 
@@ -345,3 +344,8 @@ class Machine:
     def _patience(self) -> float:
         """How long a server that is away is waited for while nothing is held."""
         return min(FAREWELL, self.terms.patience) if self.leaving else self.terms.patience
+
+
+def _fits(payload: Payload, processors: int, memory: int, known: int) -> bool:
+    """`known`: the memory of the node; 0 if that is not known, and then nothing is refused for it."""
+    return payload.processors <= processors and (not known or payload.memory <= memory)

@@ -73,7 +73,8 @@ def find_node(
         tags=sorted({*tags, *own_tags(bool(gpus))}),
         attributes=attributes,
     )
-    return Found(node, cores[:count] if count <= len(cores) else ())
+    # With fewer processors than cores nobody says which are ours: a neighbour would pick the same ones.
+    return Found(node, cores if count == len(cores) else ())
 
 
 def batch_id(environment: Mapping[str, str]) -> str:
