@@ -49,6 +49,7 @@ TEXTS = (
     "é",
     'q"\\\n',
 )
+# Without split: selecting from its result brings the oracle down (a segmentation fault of classad2 25.14).
 FUNCTIONS = {
     "isUndefined": 1,
     "isError": 1,
@@ -87,7 +88,6 @@ FUNCTIONS = {
     "stringListMember": 2,
     "stringListIMember": 2,
     "stringListSize": 1,
-    "split": 1,
     "join": 2,
     "versionGT": 2,
     "versionGE": 2,

@@ -16,6 +16,7 @@ from pilotage.core.classads import (
     UNDEFINED,
     ClassAd,
     Expression,
+    Subscript,
     canonical,
     evaluate,
     functions_text,
@@ -24,6 +25,8 @@ from pilotage.core.classads import (
     unparse,
     values,
 )
+from pilotage.core.classads.evaluate import _RULES as RULES
+from pilotage.core.classads.functions import FUNCTIONS
 
 classad2 = pytest.importorskip("classad2", reason="the oracle group is not installed: uv sync --group oracle")
 pytest.importorskip("htcondor2", reason="registers the stringList functions of classad2")
@@ -83,8 +86,27 @@ class Incomparable(Exception):
 
 @contextmanager
 def deliberate_differences_raise() -> Iterator[None]:
-    """Lists and ads read differently inside strings; so do comparisons of versions outside ASCII."""
+    """Lists and ads inside strings, versions outside ASCII, numbers beyond 32 bits as places, negative powers."""
     text_of, order_of = values.nested_text, functions_text.version_order
+    power, substr = FUNCTIONS["pow"], FUNCTIONS["substr"]
+    subscript = RULES[Subscript]
+
+    def power_of(arguments: Any, world: Any) -> Any:
+        found = power(arguments, world)
+        if type(found) is int and found < 0:
+            raise Incomparable
+        return found
+
+    def part_of(arguments: Any, world: Any) -> Any:
+        if any(isinstance(one, int) and abs(one) >= 2**31 for one in arguments):
+            raise Incomparable
+        return substr(arguments, world)
+
+    def item_of(node: Any, scope: Any, run: Any, depth: int) -> Any:
+        index = RULES[type(node.index)](node.index, scope, run, depth)
+        if isinstance(index, int) and abs(index) >= 2**31:
+            raise Incomparable
+        return subscript(node, scope, run, depth)
 
     def nested_text(value: Any) -> str:
         if isinstance(value, tuple | values.Record):
@@ -97,6 +119,9 @@ def deliberate_differences_raise() -> Iterator[None]:
         return order_of(a, b)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(FUNCTIONS, "pow", power_of)
+        patch.setitem(FUNCTIONS, "substr", part_of)
+        patch.setitem(RULES, Subscript, item_of)
         patch.setattr(values, "nested_text", nested_text)
         patch.setattr(functions_text, "version_order", version_order)
         yield
@@ -114,7 +139,8 @@ def check(expression: Expression, my: ClassAd, target: ClassAd | None) -> None:
     assert agree(theirs, ours)
 
 
-calm = settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
+# The same examples each time: a rare difference is found by drawing many more, not by chance in somebody's change.
+calm = settings(derandomize=True, deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
 
 
 @calm

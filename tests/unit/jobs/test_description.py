@@ -73,7 +73,7 @@ def test_jdl() -> None:
         sites=("LCG.CERN.ch",),
         tags=("GPU",),
         whole_node=True,
-        requirements="other.glue" + 'hostbenchmarksi00 > 500 && member("x86_64", other.archs)',
+        requirements='other.gluehostbenchmarksi00 > 500 && member("x86_64", other.archs)',
         log_level="DEBUG",
     )
     assert submission.description.required_tags == ("GPU", "WholeNode")

@@ -132,7 +132,7 @@ def _lookup(key: str, scope: Record, run: Run, depth: int, *, fall_back: bool) -
 
 
 _SPECIAL: Final[dict[str, Callable[[Record], Record | None]]] = {
-    "my": lambda scope: scope.top,
+    "my": lambda scope: scope,
     "target": lambda scope: scope.top.other,
     "other": lambda scope: scope.top.other,
     "self": lambda scope: scope,

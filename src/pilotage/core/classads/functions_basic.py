@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from pilotage.core.classads.tree import ERROR, INT_MAX, UNDEFINED, Error, Expression, Undefined
-from pilotage.core.classads.values import Record, Value, absent, as_text, lower, number_in, truncate, truth
+from pilotage.core.classads.values import (
+    Record,
+    Value,
+    absent,
+    as_text,
+    lower,
+    number_in,
+    truncate,
+    truth,
+    wrap,
+)
 
 LAZY_CHOICE: Final = "ifthenelse"
 
@@ -98,11 +108,20 @@ def quantize(value: Any, quantum: Any) -> Any:
     low, step = number(value), number(quantum)
     if low is None or step is None:
         return ERROR
-    if type(value) is int and type(quantum) is int:
-        return low if step == 0 else int((low + step - 1) / step) * step
     if step == 0:
-        return low
+        return value
+    if type(value) is int and type(quantum) is int:
+        return _int_multiple(value, quantum)
+    if step != step:
+        return step
     return math.ceil(low / step) * float(step) if math.isfinite(low / step) else low
+
+
+def _int_multiple(value: int, step: int) -> int:
+    """The smallest multiple not below, for steps above 0; for others what HTCondor's formula gives."""
+    numerator = wrap(value + wrap(step - 1))
+    quotient = abs(numerator) // abs(step)
+    return wrap((quotient if (numerator < 0) == (step < 0) else -quotient) * step)
 
 
 def _quantize_in(value: Any, steps: tuple[Any, ...]) -> Any:

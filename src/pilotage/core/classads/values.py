@@ -156,13 +156,19 @@ def _divide(a: Any, b: Any) -> Any:
         return absent(a, b)
     if type(a) is float or type(b) is float:
         if b == 0:
-            return math.nan if a == 0 or a != a else ERROR
+            return _real_by_zero(float(a), float(b))
         return _finite(float(a) / float(b))
     if b == 0:
         return ERROR
     if a == INT_MIN and b == -1:
         return INT_MAX
     return _quotient(int(a), int(b))
+
+
+def _real_by_zero(a: float, b: float) -> Any:
+    if a == 0 or a != a:
+        return math.nan
+    return _finite(math.copysign(math.inf, a) * math.copysign(1.0, b))
 
 
 def _quotient(a: int, b: int) -> int:
@@ -183,6 +189,18 @@ def _bits(exact: Callable[[int, int], int]) -> Operation:
         return absent(a, b)
 
     return apply
+
+
+def _shift_right(a: int, b: int) -> int:
+    # HTCondor shifts negative numbers bit by bit, hence the whole count: a negative one does nothing.
+    if a < 0:
+        return a >> min(b, 63) if b > 0 else a
+    return a >> (b & 63)
+
+
+def _shift_right_unsigned(a: int, b: int) -> int:
+    # A negative number not shifted at all gives 0, there and hence here.
+    return (a & _MASK) >> (b & 63) if a >= 0 or b & 63 else 0
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Operation:
@@ -226,8 +244,8 @@ BINARY: Final[dict[str, Operation]] = {
     "&": _bits(lambda a, b: a & b),
     # Only the low six bits of a shift count, negative ones too.
     "<<": _bits(lambda a, b: a << (b & 63)),
-    ">>": _bits(lambda a, b: a >> (b & 63)),
-    ">>>": _bits(lambda a, b: (a & _MASK) >> (b & 63)),
+    ">>": _bits(_shift_right),
+    ">>>": _bits(_shift_right_unsigned),
     "==": _comparison(lambda a, b: bool(a == b)),
     "!=": _comparison(lambda a, b: bool(a != b)),
     "<": _comparison(lambda a, b: bool(a < b)),
