@@ -96,7 +96,7 @@ class PilotServer:
             answer["finishes"] = [self._finish(message) for message in request["finishes"]]
             answer["releases"] = [self._release(message) for message in request["releases"]]
             answer["confirms"] = [self._confirm(message) for message in request["confirms"]]
-            if request["take"]:
+            if request["take"] and not self.leave:
                 answer["offers"] = self._take(request["take"])
                 answer["take_number"] = request["take"]["number"] if answer["offers"] else 0
             answer["stop"] = [

@@ -32,7 +32,7 @@ def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
     guardian = os.getpid()
     child = os.fork()
     if child == 0:
-        _exit_with(_be_pilot(guardian, pilot))
+        _exit_with(_be_pilot(guardian, folder, pilot))
     for number in LEAVE_SIGNALS:
         signal.signal(number, lambda number, frame: kill(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, LEAVE_SIGNALS)
@@ -44,7 +44,7 @@ def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
     _exit_with(code)
 
 
-def _be_pilot(guardian: int, pilot: Callable[[], int]) -> int:
+def _be_pilot(guardian: int, folder: str, pilot: Callable[[], int]) -> int:
     # SIGTERM, not SIGKILL: without its guardian the pilot can still end its payloads and tidy up itself.
     die_with_parent(signal.SIGTERM)
     forbid_dumps()
@@ -58,6 +58,10 @@ def _be_pilot(guardian: int, pilot: Callable[[], int]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
         return CRASHED
+    finally:
+        if os.getppid() != guardian:  # nobody will sweep up after us
+            kill_below(os.getpid(), set(), _SWEEP_SECONDS)
+            remove_tree(folder)
 
 
 def _wait_for(child: int) -> int:

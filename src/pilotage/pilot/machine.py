@@ -88,6 +88,8 @@ class Machine:
         actions: List[Action] = []
         if self._left:
             return actions
+        if len(self.holdings):
+            self._busy_at = now
         for event in events:
             self._hear[type(event)](event, now, actions)
         self._heed_clocks(now, actions)
@@ -222,8 +224,8 @@ class Machine:
         if not len(self.holdings) and not self.leaving and not self.contact.flying:
             if now >= self.terms.end - self.terms.least:
                 self.leaving = "out of time"
-            elif now - self._busy_at >= self.terms.idle and (
-                self.contact.empty_takes or self.contact.away_since is not None
+            elif (
+                now - self._busy_at >= self.terms.idle and self.contact.empty_takes and not self.contact.take
             ):
                 self.leaving = "idle"
 
