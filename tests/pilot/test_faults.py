@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from pilot_server import SRC, PilotProcess, PilotServer, alive, until
+
+pytestmark = pytest.mark.slow
 
 Start = Callable[..., PilotProcess]
 
@@ -194,8 +197,6 @@ def test_it_runs_as_a_zipapp(server: PilotServer, pilot: Start, tmp_path: Path, 
 
 def test_payloads_learn_no_secrets(server: PilotServer, pilot: Start) -> None:
     script = "env; tr '\\0' '\\n' </proc/$PPID/environ; tr '\\0' ' ' </proc/$PPID/cmdline; ls /proc/self/fd"
-    import base64
-
     finish_job = server.add("sh", "-c", script)
     pilot()
     said = base64.b64decode(server.finish_of(finish_job)["stdout"]).decode()

@@ -21,6 +21,7 @@ def test_it_runs_a_job_reports_it_and_leaves_when_idle(server: PilotServer, pilo
     assert server.left == "idle"
 
 
+@pytest.mark.slow
 def test_rate_of_no_op_jobs(server: PilotServer, pilot: Start, capsys: pytest.CaptureFixture[str]) -> None:
     count = 2000
     server.enrol.update(ahead=64)

@@ -173,7 +173,10 @@ class AnyOrder(RuleBasedStateMachine):
                 assert key in self.machine.holdings
         elif not self.superseded and self.owed:
             # Only its own time, or that of its grace, lets a pilot go with something unsaid.
-            assert self.now >= self.terms.end - self.terms.margin or self.left.reason in ("signal", "told to leave")
+            assert self.now >= self.terms.end - self.terms.margin or self.left.reason in (
+                "signal",
+                "told to leave",
+            )
 
 
 AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pilot_server import PilotProcess, PilotServer, alive
+
+pytestmark = pytest.mark.slow
+
+Start = Callable[..., PilotProcess]
+
+
+def shell(server: PilotServer, script: str, **fields: object) -> int:
+    return server.add("sh", "-c", script, **fields)
+
+
+def out(finish: dict) -> str:
+    return base64.b64decode(finish["stdout"]).decode()
+
+
+def test_limits_end_the_whole_tree_and_keep_the_output(server: PilotServer, pilot: Start) -> None:
+    server.enrol.update(processors=4)
+    hog = f"{sys.executable} -c 'import time; x = bytearray(150_000_000); time.sleep(60)'"
+    wall = shell(server, "echo before; sleep 60 & wait", wall_time=0.5)
+    cpu = shell(server, "while :; do :; done", cpu_time=1.0)
+    memory = shell(server, f"echo before; {hog} & wait", memory=50)
+    spread = shell(server, "(while :; do :; done) & (while :; do :; done) & wait", cpu_time=1.0)
+    process = pilot("--processors", "4", "--memory", "4000")
+    assert server.finish_of(wall)["failure"] == "limit-wall"
+    assert server.finish_of(cpu)["failure"] == "limit-cpu"
+    assert server.finish_of(memory)["failure"] == "limit-memory"
+    assert server.finish_of(spread)["failure"] == "limit-cpu"
+    assert out(server.finishes[wall]) == out(server.finishes[memory]) == "before\n"
+    assert 0.5 <= server.finishes[wall]["wall"] < 5
+    assert process.wait() == 0
+
+
+def test_what_ignores_sigterm_is_killed(
+    server: PilotServer, pilot: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = shell(server, "trap '' TERM; while :; do sleep 1; done", wall_time=0.2)
+    process = pilot()
+    finish = server.finish_of(job)
+    assert (finish["failure"], finish["signal"]) == ("limit-wall", 9)
+    assert process.wait() == 0
+
+
+@pytest.mark.parametrize("cookie", ["", "env -i "])
+def test_who_runs_away_is_killed_when_the_job_ends(
+    server: PilotServer, pilot: Start, tmp_path: Path, cookie: str
+) -> None:
+    server.enrol.update(processors=2)
+    go = tmp_path / "go"
+    other = shell(
+        server,
+        f"(setsid sh -c 'echo $$ > {tmp_path}/kept; exec sleep 60' &); "
+        f"while [ ! -e {go} ]; do sleep 0.05; done; kill -0 $(cat {tmp_path}/kept)",
+    )
+    script = f"echo $$ > {tmp_path}/run; exec sleep 60"
+    job = shell(
+        server,
+        f"sleep 0.3; (setsid {cookie}setsid -f sh -c '{script}' &); while [ ! -s {tmp_path}/run ]; do :; done",
+    )
+    process = pilot("--processors", "2")
+    assert server.finish_of(job)["exit_code"] == 0
+    if not cookie:
+        assert not alive(int((tmp_path / "run").read_text()))
+    go.touch()
+    assert server.finish_of(other)["exit_code"] == 0  # its own runaway was spared until now
+    assert process.wait() == 0
+    assert not alive(int((tmp_path / "run").read_text()))
+    assert not alive(int((tmp_path / "kept").read_text()))
+
+
+def test_exit_codes_are_those_of_a_shell(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("echo no interpreter named\n")
+    absent, closed = server.add("no-such-program"), server.add(str(plain))
+    plain.chmod(0o644)
+    digest = server.add_input(b"echo by sh\n")
+    script = server.add("run", inputs=[{"name": "run", "mode": "copy", "source": digest}])
+    killed = shell(server, "kill -9 $$")
+    setup = server.add("no-such-program", setup_lines=["true"])
+    pilot()
+    assert (server.finish_of(absent)["exit_code"], server.finish_of(absent)["failure"]) == (127, "")
+    assert server.finish_of(closed)["exit_code"] == 126
+    assert out(server.finish_of(script)) == "by sh\n"
+    assert server.finish_of(killed)["signal"] == 9
+    assert server.finish_of(setup)["exit_code"] == 127
+
+
+def test_inputs(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.write_text("shared\n")
+    digest = server.add_input(b"copied\n")
+    inputs = [
+        {"name": "deep/copy", "mode": "copy", "source": digest},
+        {"name": "link", "mode": "shared", "source": str(shared)},
+        {"name": "url", "mode": "url", "source": shared.as_uri()},
+    ]
+    jobs = [shell(server, "cat deep/copy link url; echo more >> deep/copy", inputs=inputs) for _ in range(5)]
+    wrong = [
+        (shell(server, "true", inputs=[{"name": "x", "mode": "shared", "source": "/no/such"}]), "node"),
+        (shell(server, "true", inputs=[{"name": "../x", "mode": "shared", "source": str(shared)}]), "input"),
+        (shell(server, "true", inputs=[{"name": "x", "mode": "copy", "source": "0" * 64}]), "input"),
+        (shell(server, "true", inputs=[{"name": "x", "mode": "url", "source": "file:///no/such"}]), "input"),
+        (shell(server, "true", container="image.sif"), "node"),
+    ]
+    server.inputs["1" * 64] = b"not that digest"
+    wrong.append((shell(server, "true", inputs=[{"name": "x", "mode": "copy", "source": "1" * 64}]), "input"))
+    process = pilot()
+    for job in jobs:
+        assert out(server.finish_of(job)) == "copied\nshared\nshared\n"
+    assert server.downloads.count(digest) == 1
+    for job, failure in wrong:
+        assert server.finish_of(job)["failure"] == failure, job
+    assert process.wait() == 0
+
+
+def test_outputs_and_the_link_trick(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    script = (
+        f"mkdir -p d/e; echo 1 > a.txt; echo 2 > d/e/b; ln -s {outside}/secret c.txt; ln -s {outside} d/out;"
+        "mkfifo pipe.txt; head -c 10000 /dev/zero; chmod 0 d/e; chmod 700 d/e"
+    )
+    job = shell(server, script, outputs=["*.txt", "d", "none-*", "../x"], std_output="my.out")
+    process = pilot()
+    finish = server.finish_of(job)
+    assert sorted(finish["outputs"]) == ["a.txt", "d/e/b", "my.out"]
+    assert finish["missing"] == ["none-*", "../x"]
+    assert finish["stdout"] is None
+    assert server.uploads[(job, 1, "my.out")] == bytes(10000)
+    assert server.uploads[(job, 1, "d/e/b")] == b"2\n"
+    assert process.wait() == 0
+
+
+def test_folders_that_cannot_be_entered_are_removed_too(server: PilotServer, pilot: Start) -> None:
+    job = shell(server, "mkdir -p x/y; touch x/y/z; chmod 0 x/y x")
+    process = pilot()
+    assert server.finish_of(job)["exit_code"] == 0
+    assert process.wait() == 0  # the fixture looks at what is left
+
+
+def test_environment_and_setup(server: PilotServer, pilot: Start) -> None:
+    script = (
+        'echo "$HELLO|$PILOTAGE_JOB|$PILOTAGE_EPOCH|$OMP_NUM_THREADS|$1|${TMPDIR##*/}"; pwd; [ -d $TMPDIR ]'
+    )
+    job = server.add(
+        "sh",
+        "-c",
+        script,
+        "sh",
+        "$(id);",
+        setup_lines=["export HELLO=setup"],
+        environment={"PILOTAGE_JOB": "9"},
+    )
+    process = pilot()
+    finish = server.finish_of(job)
+    assert out(finish).splitlines()[0] == f"setup|{job}|1|1|$(id);|{job}-1.tmp"
+    assert out(finish).splitlines()[1].endswith(f"/{job}-1")
+    assert finish["exit_code"] == 0
+    assert process.wait() == 0

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pilotage.pilot import node
+from pilotage.pilot.cgroups import Limits, limits_of, parse_membership
+from pilotage.pilot.tree import below, parse_stat
+
+
+def write(root: Path, name: str, content: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(content)
+
+
+def test_version_2_takes_the_smallest_up_to_the_root(tmp_path: Path) -> None:
+    write(tmp_path, "proc/self/cgroup", "0::/slurm/job_1\n")
+    write(tmp_path, "sys/fs/cgroup/slurm/job_1/cpu.max", "max 100000\n")
+    write(tmp_path, "sys/fs/cgroup/slurm/cpu.max", "400000 100000\n")
+    write(tmp_path, "sys/fs/cgroup/slurm/job_1/memory.max", "2000000000\n")
+    write(tmp_path, "sys/fs/cgroup/slurm/memory.max", "max\n")
+    assert limits_of(str(tmp_path)) == Limits(4.0, 2_000_000_000)
+
+
+def test_version_1(tmp_path: Path) -> None:
+    write(tmp_path, "proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n")
+    write(tmp_path, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "150000")
+    write(tmp_path, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000")
+    write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
+    write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")
+    write(tmp_path, "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712")
+    assert limits_of(str(tmp_path)) == Limits(1.5, 0)
+
+
+def test_nothing_to_read_limits_nothing(tmp_path: Path) -> None:
+    assert limits_of(str(tmp_path)) == Limits()
+    assert parse_membership("nonsense\n0::/a:b\n")[-1] == ("", "/a:b")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [({}, 0), ({"SLURM_CPUS_ON_NODE": "8"}, 8), ({"NSLOTS": "3"}, 3), ({"SLURM_CPUS_ON_NODE": "x"}, 0)],
+)
+def test_processors_of_the_batch_system(environment: dict[str, str], expected: int) -> None:
+    assert node.batch_processors(environment) == expected
+
+
+def test_memory_of_slurm_is_binary() -> None:
+    assert node.batch_memory({"SLURM_MEM_PER_NODE": "1024"}, 4) == 1073
+    assert node.batch_memory({"SLURM_MEM_PER_CPU": "1024"}, 4) == 4294
+    assert node.batch_memory({}, 4) == 0
+
+
+def test_the_machine_from_its_files(tmp_path: Path) -> None:
+    write(tmp_path, "proc/meminfo", "MemTotal:        8000000 kB\nMemFree: 1 kB\n")
+    write(tmp_path, "etc/os-release", 'NAME="X"\nID=almalinux\nVERSION_ID="9.4"\n')
+    write(tmp_path, "proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
+    write(tmp_path, "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA A100\n")
+    found = node.find_node({}, processors=1, root=str(tmp_path)).node
+    assert (found.memory, found.attributes["OS"]) == (8192, "almalinux9.4")
+    assert found.attributes["CPUModel"] == "Some CPU @ 2 GHz"
+    assert (found.attributes["GPUs"], found.attributes["GPUModel"]) == ("1", "NVIDIA A100")
+    assert "GPU" in found.tags
+
+
+@pytest.mark.parametrize(("visible", "count"), [("0,2", 2), ("", 0), ("-1", 0), ("GPU-abc", 1)])
+def test_gpus_as_the_batch_system_says(visible: str, count: int, tmp_path: Path) -> None:
+    assert node.find_gpus({"CUDA_VISIBLE_DEVICES": visible}, str(tmp_path)) == (count, "")
+
+
+def test_batch_ids() -> None:
+    assert node.batch_id({"JOB_ID": "7"}) == "7"
+    assert node.batch_id({}) == ""
+
+
+def test_stat_lines_with_odd_names() -> None:
+    line = "42 (a) b (c)) S 1 42 42 0 -1 4194560 1 0 0 0 200 100 50 50 20 0 1 0 777 1000 3 0"
+    process = parse_stat(line)
+    assert (process.pid, process.parent, process.session, process.started) == (42, 1, 42, 777)
+    assert process.cpu == pytest.approx(4.0)
+    assert [found.pid for found in below(1, {42: process})] == [42]
