@@ -182,15 +182,16 @@ class Retry(StrEnum):
     GIVE_UP = "give-up"
 
 
-COUNTING = frozenset({"lease-over", "node", "input", "output", "payload", "cut-off"})
-"""Failures that use up a try. Lost offers, give-backs and releases are none."""
-
 THE_PAYLOADS_OWN = frozenset({"payload", "limit-wall", "limit-cpu", "limit-memory"})
 """Failures that another node would most likely see again: retried only as often as the job itself asks for."""
 
 
 def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -> Retry:
-    """The retry rule. `failures` counts this one too; `most` is the policy's, `own_retries` the job's."""
+    """The retry rule. `failures` counts this one too; `most` is the policy's, `own_retries` the job's.
+
+    Every finish with a failure counts, and every lease that runs out on a held job. Lost offers, give-backs and
+    releases are no failures.
+    """
     allowed = own_retries if failure in THE_PAYLOADS_OWN else most
     return Retry.AGAIN if failures <= allowed else Retry.GIVE_UP
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from pilotage.core.handover import COUNTING, Retry, after_failure
+from pilotage.core.handover import Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
 from pilotage.services.moves import Moves
@@ -31,7 +31,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         return JobState.DONE
     # A try whose lease ran out has been counted then.
     with_pilot = job.state in HELD or job.state is JobState.MATCHED
-    failures = job.failures + (1 if with_pilot and failure in COUNTING else 0)
+    failures = job.failures + (1 if with_pilot else 0)
     description = pool.submission(moves.tx, job.submission).description
     verdict = after_failure(
         failure, failures, most=pool.policy.jobs.max_reschedules, own_retries=description.retries

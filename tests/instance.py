@@ -1,0 +1,212 @@
+"""A real server with a home of its own, for acceptance and fault tests. Ends all that it has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pilotage.client import Client
+from pilotage.wire.people import JobSummary
+
+Found = TypeVar("Found")
+
+POLICY = """\
+[groups.home]
+properties = ["NORMAL_USER", "ADMINISTRATOR"]
+[groups.others]
+[users.{owner}]
+groups = ["home"]
+[users.alice]
+groups = ["others"]
+[users.bob]
+groups = ["others"]
+[sites.here]
+[ces.local]
+site = "here"
+owners = "{owners}"
+processors = {processors}
+memory = 8000
+heartbeat = {heartbeat}
+lease = {lease}
+idle = {idle}
+[jobs]
+retry_delay = 0.2
+max_reschedules = 3
+"""
+
+
+def until(find: Callable[[], Found | None], within: float = 45.0, what: str = "it") -> Found:
+    """Wait for an event; the deadline is for failures only."""
+    deadline = time.monotonic() + within
+    while True:
+        found = find()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {within} s")
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Instance:
+    """One home and its server."""
+
+    def __init__(self, folder: Path, **policy: Any) -> None:
+        self.home = folder / "home"
+        self.policy = POLICY.format(
+            **{"owner": "root" if os.getuid() == 0 else _me(), "owners": "home", "processors": 2, "heartbeat": 0.5}
+            | {"lease": 60, "idle": 2, **policy}
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+        self._clients: list[Client] = []
+        self.port = free_port()
+
+    def start(self, *options: str, wait: bool = True) -> None:
+        """Start the server and wait until it is ready."""
+        self.home.mkdir(exist_ok=True, mode=0o700)
+        command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(self.home), "--port", str(self.port)]
+        with (self.home / "test.log").open("ab") as log:
+            self.process = subprocess.Popen([*command, *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        if wait:
+            until(self._ready, what="the server's start")
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server ended: {self.log()}")
+        facts = self.home / "server.json"
+        return facts.exists() and json.loads(facts.read_text())["pid"] == self.process.pid
+
+    def log(self) -> str:
+        return (self.home / "test.log").read_text()
+
+    def apply(self) -> None:
+        self.client().apply_policy(self.policy)
+
+    def client(self, user: str = "") -> Client:
+        """A client of the home's owner, or of another user with a new token."""
+        token = (self.home / "token").read_text().strip()
+        url = json.loads((self.home / "server.json").read_text())["url"]
+        owner = Client(url, token)
+        self._clients.append(owner)
+        if not user:
+            return owner
+        other = Client(url, owner.create_token(user).token)
+        self._clients.append(other)
+        return other
+
+    def cli(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pilotage.main", *words]
+        environment = {**os.environ, "PILOTAGE_HOME": str(self.home), "COLUMNS": "200"}
+        return subprocess.run(
+            command, env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, **more
+        )
+
+    def kill_server(self) -> None:
+        """As a power cut would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop_server(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(30) == 0
+
+    def job(self, job: int) -> JobSummary:
+        return self.client_of_record.job(job).job
+
+    @property
+    def client_of_record(self) -> Client:
+        return self._clients[0] if self._clients else self.client()
+
+    def reaches(self, job: int, *states: str, within: float = 45.0) -> JobSummary:
+        """Wait for a job to be in one of `states`."""
+
+        def look() -> JobSummary | None:
+            summary = self.job(job)
+            return summary if summary.state in states else None
+
+        return until(look, within, f"job {job} in {states}")
+
+    def pilot_pids(self) -> list[int]:
+        """The processes of the pilots that the server has started: their guardians."""
+        found = [int(p.batch_id.partition(":")[0]) for p in self.client_of_record.pilots() if p.batch_id]
+        return [pid for pid in found if alive(pid)]
+
+    def events(self, job: int) -> list[str]:
+        return [event.kind for event in self.client_of_record.events(job)]
+
+    def close(self) -> None:
+        """End the server, the pilots and whatever they have left."""
+        pids: list[int] = []
+        if self.process is not None and self.process.poll() is None:
+            pids = self.pilot_pids()
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for pid in pids:
+            if alive(pid):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGTERM)
+        for pid in pids:
+            until(lambda pid=pid: not alive(pid), what=f"the end of pilot {pid}")  # type: ignore[misc]
+        for client in self._clients:
+            client.close()
+
+
+def _me() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
+@contextmanager
+def running(folder: Path, **policy: Any) -> Iterator[Instance]:
+    """A server with the tests' policy: short heartbeats, small machine."""
+    instance = Instance(folder, **policy)
+    try:
+        instance.start()
+        instance.apply()
+        yield instance
+    finally:
+        instance.close()
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process."""
+    found = []
+    for folder in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(word) for word in folder.read_text().split()]
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
