@@ -114,7 +114,8 @@ def quantize(value: Any, quantum: Any) -> Any:
         return _int_multiple(value, quantum)
     if step != step:
         return step
-    return math.ceil(low / step) * float(step) if math.isfinite(low / step) else low
+    # Beyond 64 bits of steps there is nothing to round.
+    return math.ceil(low / step) * float(step) if abs(low / step) < 2.0**63 else value
 
 
 def _int_multiple(value: int, step: int) -> int:
