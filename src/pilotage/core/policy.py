@@ -7,6 +7,7 @@ their line and the nearest right name.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from typing import Any, Literal, get_args
@@ -185,7 +186,7 @@ def parse(text: str) -> Policy:
     try:
         policy = msgspec.convert(plain, Policy)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), text) from None
+        raise _explained(str(error), text, plain) from None
     _check(policy, text)
     return policy
 
@@ -205,10 +206,12 @@ def warnings(policy: Policy) -> list[str]:
     return said
 
 
-def _explained(message: str, text: str) -> InvalidInput:
+def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
     """The words of msgspec with the line, and the nearest right name for an unknown key."""
     reason, _, path = message.partition(" - at `")
-    keys = [key for key in re.split(r"[.\[\]]+", path.rstrip("`")) if key not in ("", "$", "...")]
+    keys = re.findall(r"[^.\[\]`$]+|\.{3}", path)
+    if "..." in keys[1:2]:
+        keys[1] = _refused_entry(keys[0], plain[keys[0]])
     unknown = re.search(r"unknown field `(\w+)`", reason)
     if unknown:
         line = _line_of(text, [*keys, unknown[1]])
@@ -220,15 +223,39 @@ def _explained(message: str, text: str) -> InvalidInput:
     return InvalidInput(f"{where or 'the policy'}: {reason}", line=_line_of(text, keys), field=where or None)
 
 
+def _refused_entry(table: str, entries: dict[str, Any]) -> str:
+    """Which entry msgspec means, that tells the key of a structure, but not that of a dictionary."""
+    for name, entry in entries.items():
+        try:
+            msgspec.convert({"groups": {}, "users": {}, table: {name: entry}}, Policy)
+        except msgspec.ValidationError:
+            return name
+    return "..."
+
+
 def _line_of(text: str, keys: list[str]) -> int | None:
-    """Where the last of `keys` stands, best effort: tomllib tells no places."""
-    wanted = [key for key in keys if not key.isdigit()]
-    for key in reversed(wanted):
-        pattern = re.compile(rf'^\s*(?:\[+[^\]]*\b{re.escape(key)}\b[^\]]*\]+|"?{re.escape(key)}"?\s*[.=])')
-        for number, line in enumerate(text.splitlines(), 1):
-            if pattern.match(line):
-                return number
+    """Where `keys` stand, or the nearest table above them; best effort: tomllib tells no places."""
+    places: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*(\[{1,2})([^\[\]]+)\]", line)
+        pair = re.match(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*'|\s*\.\s*)+?)\s*=", line)
+        if header:
+            table = _key_parts(header[2])
+            if header[1] == "[[":
+                table += (str(sum(path[:-1] == table for path in places)),)
+            places.setdefault(table, number)
+        elif pair:
+            places.setdefault(table + _key_parts(pair[1]), number)
+    for length in range(len(keys), 0, -1):
+        found = [n for path, n in places.items() if path[:length] == tuple(keys[:length])]
+        if found:
+            return min(found)
     return None
+
+
+def _key_parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in re.findall(r"[\w-]+|\"[^\"]*\"|'[^']*'", dotted))
 
 
 class _Refuser:
@@ -246,6 +273,7 @@ def _check(policy: Policy, text: str) -> None:
     _check_people(policy, refuse)
     _check_places(policy, refuse)
     _check_limits(policy, refuse)
+    _check_jobs(policy.jobs, refuse)
     for buckets in ("cpu_buckets", "memory_buckets"):
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
@@ -257,12 +285,19 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
         if not 0 <= group.share < float("inf"):
             refuse(f"the share of group {name} must be a number of at least 0", "groups", name, "share")
         for unknown in set(group.properties) - set(PROPERTIES):
-            refuse(f"group {name}: unknown property {unknown}", name, hint=f"known: {', '.join(PROPERTIES)}")
+            known = f"known: {', '.join(PROPERTIES)}"
+            refuse(f"group {name}: unknown property {unknown}", "groups", name, "properties", hint=known)
     for name, user in policy.users.items():
         if not user.groups:
-            refuse(f"user {name} is in no group", "users", name)
+            refuse(f"user {name} is in no group", "users", name, "groups")
         for missing in [group for group in user.groups if group not in policy.groups]:
-            refuse(f"user {name}: there is no group {missing}", name, hint=_known(policy.groups))
+            refuse(
+                f"user {name}: there is no group {missing}",
+                "users",
+                name,
+                "groups",
+                hint=_known(policy.groups),
+            )
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:
@@ -270,25 +305,37 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
         for key in ("lease", "heartbeat", "cpu_power", "wall"):
-            if not getattr(ce, key) > 0:
-                refuse(f"CE {name}: {key} must be above 0", "ces", name, key)
+            if not 0 < getattr(ce, key) < math.inf:
+                refuse(f"CE {name}: {key} must be a number above 0", "ces", name, key)
         if ce.heartbeat * 3 > ce.lease:
             refuse(f"CE {name}: a lease must last at least three heartbeats", "ces", name, "lease")
-        if ce.processors < 0 or ce.memory < 0 or ce.idle < 0:
-            refuse(f"CE {name}: processors, memory and idle must be at least 0", "ces", name)
+        for key in ("processors", "memory", "idle"):
+            if not 0 <= getattr(ce, key) < math.inf:
+                refuse(f"CE {name}: {key} must be a number of at least 0", "ces", name, key)
 
 
 def _check_limits(policy: Policy, refuse: _Refuser) -> None:
-    for limit in policy.limits:
+    for place, limit in enumerate(policy.limits):
+        here = ("limits", str(place))
         if limit.attribute not in ATTRIBUTES:
             known = f"known: {', '.join(ATTRIBUTES)}"
-            refuse(f"limits: unknown attribute {limit.attribute}", "attribute", hint=known)
-        if (limit.running is None and not limit.delay) or limit.delay < 0 or limit.burst < 1:
-            refuse("a limit needs running or delay (at least 0), and a burst of at least 1", "limits")
+            refuse(f"limits: unknown attribute {limit.attribute}", *here, "attribute", hint=known)
+        running = 0 if limit.running is None else limit.running
+        counts = running >= 0 and 0 <= limit.delay < math.inf and limit.burst >= 1
+        if not counts or (limit.running is None and not limit.delay):
+            refuse("a limit needs running or delay (at least 0), and a burst of at least 1", *here)
         if limit.site and limit.site not in policy.sites:
-            refuse(f"limits: there is no site {limit.site}", "limits", hint=_known(policy.sites))
+            refuse(f"limits: there is no site {limit.site}", *here, "site", hint=_known(policy.sites))
         if limit.ce and limit.ce not in policy.ces:
-            refuse(f"limits: there is no CE {limit.ce}", "limits", hint=_known(policy.ces))
+            refuse(f"limits: there is no CE {limit.ce}", *here, "ce", hint=_known(policy.ces))
+
+
+def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:
+    for key in jobs.__struct_fields__:
+        if not 0 <= getattr(jobs, key) < math.inf:
+            refuse(f"jobs.{key} must be a number of at least 0", "jobs", key)
+    if not jobs.offer_timeout:
+        refuse("jobs.offer_timeout must be above 0", "jobs", "offer_timeout")
 
 
 def _known(names: dict[str, Any]) -> str:
