@@ -12,7 +12,8 @@ from pilotage.core.jobs.states import JOB_STATES, JobState
 from pilotage.services.exchange import phase_of
 from pilotage.services.moves import Moves
 from pilotage.services.pool import Pool
-from pilotage.store import attempts, jobs, pilots
+from pilotage.services.submission import identity_of
+from pilotage.store import attempts, jobs, pilots, submissions
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
@@ -85,8 +86,20 @@ def _reschedule(moves: Moves, job: JobRow, reason: str, _place: PilotRow | None)
     """Straight back to its queue, its failures forgotten."""
     moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
     moves.write()
+    _find_queue(moves, job)
     [again] = jobs.by_ids(moves.tx.connection, [job.id]).values()
     moves.requeue(again._replace(failures=0))
+
+
+def _find_queue(moves: Moves, job: JobRow) -> None:
+    """The row of a queue goes a day after its last unfinished job; a job that comes back needs one."""
+    pool, tx = moves.pool, moves.tx
+    if submissions.queue_identity(tx.connection, job.queue) is not None:
+        submissions.use_queue(tx.connection, job.queue)
+        return
+    facts = pool.submission(tx, job.submission)
+    identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
+    jobs.save_queue(tx.connection, job.id, submissions.queue_for(tx.connection, identity, moves.now))
 
 
 def _refuse_delete(job: JobRow) -> str:

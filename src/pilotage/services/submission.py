@@ -164,11 +164,7 @@ def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.
     most = pool.policy.jobs.max_waiting_per_owner
     if rows.waiting_of_owner(tx.connection, prepared.owner) + prepared.count > most:
         raise Overloaded(f"{prepared.owner} would have more than {most} waiting jobs", retry_after=60.0)
-    queue = rows.find_queue(tx.connection, prepared.identity)
-    if queue is None:
-        queue = rows.insert_queue(tx.connection, prepared.identity, now)
-    else:
-        rows.use_queue(tx.connection, queue)
+    queue = rows.queue_for(tx.connection, prepared.identity, now)
     last_submission, last_job = pool.last_submission, pool.last_job
 
     def undo() -> None:
@@ -270,7 +266,7 @@ class Making:
         )
         rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event)
         pool.touch_queue(tx, row.queue)
-        pool.index.jobs_added(row.queue, user_priority, count)
+        pool.index.jobs_added(row.queue, user_priority, first, count)
         self._made += count
 
     def _again(self) -> None:

@@ -188,6 +188,11 @@ def save_moved(connection: sqlite3.Connection, moves: Iterable[Moved]) -> None:
     connection.executemany("UPDATE jobs SET state = ?, reason = ?, last_event = ? WHERE id = ?", moves)
 
 
+def save_queue(connection: sqlite3.Connection, job: JobId, queue: QueueId) -> None:
+    """The job's own queue was forgotten: it will wait in this one."""
+    connection.execute("UPDATE jobs SET queue_id = ? WHERE id = ?", (queue, job))
+
+
 def due(connection: sqlite3.Connection, now: float, most: int) -> list[JobRow]:
     """Rescheduled jobs whose delay is over."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"

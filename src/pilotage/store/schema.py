@@ -77,6 +77,8 @@ queues = sa.Table(
     sa.Column("created", sa.Float, nullable=False),
     # When a cycle first found it without jobs; it goes a day later. NULL: it has some, or nobody looked.
     sa.Column("empty_since", sa.Float),
+    # An id is never given twice: old jobs point to queues that are gone.
+    sqlite_autoincrement=True,
 )
 
 jobs = sa.Table(

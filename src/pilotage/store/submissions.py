@@ -149,6 +149,15 @@ def use_queue(connection: sqlite3.Connection, queue: QueueId) -> None:
     )
 
 
+def queue_for(connection: sqlite3.Connection, identity: QueueIdentity, now: float) -> QueueId:
+    """The queue of these requirements, made if there is none; its row stays."""
+    queue = find_queue(connection, identity)
+    if queue is None:
+        return insert_queue(connection, identity, now)
+    use_queue(connection, queue)
+    return queue
+
+
 def all_queues(connection: sqlite3.Connection) -> list[tuple[QueueId, QueueIdentity]]:
     rows = connection.execute("SELECT id, identity FROM queues").fetchall()
     return [(QueueId(row[0]), QueueIdentity.from_json(row[1])) for row in rows]
@@ -159,21 +168,25 @@ def queue_identity(connection: sqlite3.Connection, queue: QueueId) -> QueueIdent
     return QueueIdentity.from_json(row[0]) if row else None
 
 
+_HAS_UNFINISHED = (
+    "(EXISTS (SELECT 1 FROM jobs WHERE jobs.queue_id = queues.id"
+    " AND state IN ('Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled'))"
+    " OR id IN (SELECT queue_id FROM submissions WHERE pending IS NOT NULL))"
+)
+"""Jobs that may come back to the queue, or are still to be made: its row must stay."""
+
+
 def mark_empty_queues(connection: sqlite3.Connection, now: float) -> None:
-    """Note which queues have no unfinished jobs, and forget those that had none at `now` minus a day."""
-    unfinished_states = "('Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled')"
+    """Note which queues have no unfinished jobs."""
     connection.execute(
-        "UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT EXISTS (SELECT 1 FROM jobs"
-        f" WHERE jobs.queue_id = queues.id AND state IN {unfinished_states})",
-        (now,),
+        f"UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT {_HAS_UNFINISHED}", (now,)
     )
 
 
 def forget_queues(connection: sqlite3.Connection, before: float) -> list[QueueId]:
     """Delete the rows of queues that have been without jobs since `before`; those with jobs again are kept."""
     connection.execute(
-        "UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL"
-        " AND EXISTS (SELECT 1 FROM jobs WHERE jobs.queue_id = queues.id AND state = 'Waiting')"
+        f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
     )
     sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
     return [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]

@@ -106,13 +106,21 @@ class QueueIndex:
 
     def add(self, entry: Entry) -> None:
         """A queue that may have waiting jobs; one that is known already stays as it is."""
+        self._tell_apart(entry.identity)
         self.entries.setdefault(entry.id, entry)
 
-    def jobs_added(self, queue: QueueId, user_priority: int, count: int) -> None:
-        """New jobs, whose ids are above all earlier ones, wait in `queue`."""
+    def jobs_added(self, queue: QueueId, user_priority: int, first: JobId, count: int) -> None:
+        """New jobs with ids from `first` on wait in `queue`; the store has them already.
+
+        Their ids may be below some that were read: submissions are made in chunks, side by side.
+        """
         entry = self.entries[queue]
         before = self._standing(entry)
-        entry.classes.setdefault(user_priority, _Class()).count += count
+        part = entry.classes.setdefault(user_priority, _Class())
+        part.count += count
+        if first <= part.read_to:
+            del part.heads[bisect_left(part.heads, first) :]
+            part.read_to = JobId(first - 1)
         self._moved(entry, before)
 
     def job_returned(self, queue: QueueId, user_priority: int, job: JobId) -> None:
@@ -282,13 +290,20 @@ class QueueIndex:
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
         cpu = self._floor(self._cpu_buckets, offer.cpu_time)
-        last = self._memory_buckets[-1]
-        if offer.memory > last:
-            memory = offer.memory // last * last
-        else:
-            # 1 stands for "known, and below every bucket"; 0 for "not known".
-            memory = (self._floor(self._memory_buckets, offer.memory) or 1) if offer.memory else 0
+        # 1 stands for "known, and below every bucket"; 0 for "not known".
+        memory = (self._floor(self._memory_buckets, offer.memory) or 1) if offer.memory else 0
         return replace(offer, cpu_time=cpu, memory=memory)
+
+    def _tell_apart(self, identity: QueueIdentity) -> None:
+        """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
+        for buckets, value in (
+            (self._cpu_buckets, identity.cpu_time),
+            (self._memory_buckets, identity.memory),
+        ):
+            place = bisect_left(buckets, value)
+            if value and (place == len(buckets) or buckets[place] != value):
+                buckets.insert(place, value)
+                self._kinds.clear()
 
     @staticmethod
     def _floor(buckets: Sequence[int], value: float) -> int:

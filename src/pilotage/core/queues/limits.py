@@ -105,6 +105,8 @@ class Limiter:
     def _starts(self, limit: Limit, meter: _Meter, now: float) -> float:
         if meter.fresh:
             return float(limit.burst)
+        # After a clock that stepped back the wait is counted from there, or it would last as long as the step.
+        meter.since = min(meter.since, now)
         # Rounding must not close a limit at the very instant that opens it.
         gained = (now - meter.since) / limit.delay + 1e-9
         return min(float(limit.burst), meter.starts_left + max(0.0, gained))

@@ -164,6 +164,7 @@ def upgrade() -> None:
         sa.Column("empty_since", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("digest"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "results",
