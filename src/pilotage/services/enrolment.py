@@ -41,6 +41,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     pool.forget_pilot(pilot)
     if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
         _supersede(pool, tx, pilot, now)
+        pilot.take_number = 0
     token = secrets.token_urlsafe(32)
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else 3600.0
@@ -60,6 +61,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         tx.connection,
         pilot.id,
         nonce=request.nonce,
+        take_number=pilot.take_number,
         token_hash=token_hash(token),
         state=PilotState.RUNNING,
         hostname=request.hostname,

@@ -119,6 +119,7 @@ class _Conversation:
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
         if pilot.id in pool.stalled:
             pool.stalled.discard(pilot.id)
+            self.tx.on_rollback(lambda: pool.stalled.add(pilot.id))
             for job in jobs.of_pilot(self.tx.connection, pilot.id):
                 if job.state is JobState.STALLED:
                     moves.move(job, "heard-again", JobState.RUNNING)
@@ -142,7 +143,9 @@ class _Conversation:
         old, pilot.state, pilot.ended = pilot.state, PilotState.DONE, self.now
         PILOT_STATES.check(old, PilotState.DONE)
         pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=self.now, reason=reason)
-        pilots.count_finished(self.tx.connection, pilot.id, self.pool.finished.pop(pilot.id, 0))
+        finished = self.pool.finished.pop(pilot.id, 0)
+        self.tx.on_rollback(lambda: self.pool.finished.update({pilot.id: finished}))
+        pilots.count_finished(self.tx.connection, pilot.id, finished)
         self._pilot_event("pilot-left", old, PilotState.DONE, reason)
 
     def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:
@@ -177,14 +180,29 @@ class _Conversation:
         job = rows.get(finish.job)
         decision = self._decide(job, finish, Message.FINISH, digest)
         if job is not None and decision.effect is Effect.APPLY:
+            if job.state is JobState.MATCHED:
+                job = self._confirmed_by_finish(job, moves)
             state = apply_finish(self.pool, finish, job, self.pilot, moves)
             moves.finish_taken(job.id, finish.epoch, digest)
             # One message after another about the same job sees what the first has done.
             rows[job.id] = job._replace(
                 state=state, pilot=None, finished_epoch=finish.epoch, finished_digest=digest
             )
-            self.pool.finished[self.pilot.id] = self.pool.finished.get(self.pilot.id, 0) + 1
+            self._count_finished()
         return _verdict(finish, job, decision)
+
+    def _confirmed_by_finish(self, job: JobRow, moves: Moves) -> JobRow:
+        """Its confirm was lost, or comes behind: without a try on record the finish could not be known again."""
+        identity = self.pool.queue_identity(self.tx, job.queue)
+        moves.hold(job, self.pilot.id, identity.processors)
+        moves.write()
+        return jobs.by_ids(self.tx.connection, [job.id])[job.id]
+
+    def _count_finished(self) -> None:
+        finished, pilot = self.pool.finished, self.pilot.id
+        before = finished.get(pilot, 0)
+        finished[pilot] = before + 1
+        self.tx.on_rollback(lambda: finished.update({pilot: before}))
 
     def _release(self, release: Release, rows: dict[int, JobRow], moves: Moves) -> Verdict:
         job = rows.get(release.job)
