@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
 from .folders import remove_tree
 from .system import LEAVE_SIGNALS, become_subreaper, die_with_parent, forbid_dumps, kill
@@ -19,6 +19,8 @@ CRASHED = 70
 """The pilot proper was killed; 70 as in sysexits.h."""
 
 _SWEEP_SECONDS = 20.0
+_PATIENCE = 28
+"""A pilot that was told to leave and has not by then is frozen or stuck: it is killed and swept up after."""
 
 
 def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
@@ -33,8 +35,14 @@ def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
     child = os.fork()
     if child == 0:
         _exit_with(_be_pilot(guardian, folder, pilot))
+    signal.signal(signal.SIGALRM, lambda number, frame: kill(child, signal.SIGKILL))
+
+    def forward(number: int, frame: Any) -> None:
+        kill(child, number)
+        signal.alarm(_PATIENCE)
+
     for number in LEAVE_SIGNALS:
-        signal.signal(number, lambda number, frame: kill(child, number))
+        signal.signal(number, forward)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, LEAVE_SIGNALS)
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
