@@ -137,11 +137,19 @@ sync_with() {
 # uv does not read pip's settings. Where pip has been told of a mirror, its certificates or a proxy, uv is told too.
 pip_settings_for_uv() {
     local index cert
-    index=${PIP_INDEX_URL:-$("$1" -m pip config get global.index-url 2>/dev/null || true)}
-    cert=${PIP_CERT:-$("$1" -m pip config get global.cert 2>/dev/null || true)}
+    index=${PIP_INDEX_URL:-$(pip_setting global.index-url "$1")}
+    cert=${PIP_CERT:-$(pip_setting global.cert "$1")}
+    export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true} # pip trusts the system's certificates too
     if [ -n "$index" ] && [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX=$index; fi
     if [ -n "$cert" ] && [ -f "$cert" ] && [ -z "${SSL_CERT_FILE:-}" ]; then export SSL_CERT_FILE=$cert; fi
     export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-120}
+}
+
+pip_setting() {
+    local python
+    for python in "$PYTHON" "$2"; do
+        if [ -x "$python" ] && "$python" -m pip config get "$1" 2>/dev/null; then return 0; fi
+    done
 }
 
 install_by_pip() {
