@@ -59,7 +59,9 @@ def of_pilot(connection: sqlite3.Connection, pilot: PilotId) -> list[JobRow]:
 
 def has_any(connection: sqlite3.Connection, pilot: PilotId) -> bool:
     """Whether a pilot has any job."""
-    return connection.execute("SELECT 1 FROM jobs WHERE pilot_id = ? LIMIT 1", (pilot,)).fetchone() is not None
+    return (
+        connection.execute("SELECT 1 FROM jobs WHERE pilot_id = ? LIMIT 1", (pilot,)).fetchone() is not None
+    )
 
 
 def of_take(connection: sqlite3.Connection, pilot: PilotId, number: int) -> list[JobRow]:
