@@ -1,0 +1,123 @@
+"""The tables of states: total, connected, and DIRAC's where DIRAC has the same move."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.errors import IllegalMove
+from pilotage.core.handover import Phase
+from pilotage.core.jobs import states as jobs
+from pilotage.core.jobs.states import JOB_STATES, JobState
+from pilotage.core.pilots import states as pilots
+from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.state_table import StateTable
+from pilotage.services.exchange import phase_of
+
+S = JobState
+
+# Every move that Pilotage allows and DIRAC 9.1 does not, with its reason.
+MORE_THAN_DIRAC = {
+    (
+        S.SUBMITTING,
+        S.WAITING,
+    ): "an accepted submission is checked already: its jobs go straight to their queue",
+    (S.WAITING, S.DONE): "a late finish of the newest epoch is applied to a job that waits again",
+    (S.WAITING, S.FAILED): "a late finish that says the job has failed",
+    (S.MATCHED, S.WAITING): "an offer was lost or given back: nothing has begun",
+    (S.MATCHED, S.DONE): "the finish comes before its confirm",
+    (S.RESCHEDULED, S.DONE): "a late finish between the end of a lease and the next try",
+    (S.STALLED, S.DONE): "the pilot is heard again, and its first word is the finish",
+    (S.STALLED, S.RESCHEDULED): "the lease of a silent pilot ends: the job is tried again",
+    (S.COMPLETING, S.RESCHEDULED): "outputs could not be stored, or the lease ended: tried again",
+    (S.KILLED, S.RESCHEDULED): "an owner may take a kill back; DIRAC makes them submit anew",
+}
+
+
+def reachable(table: StateTable, start: object) -> set[object]:
+    found, following = {start}, [start]
+    while following:
+        new = table.rows[following.pop()].next - found
+        found |= new
+        following += new
+    return found
+
+
+@pytest.mark.parametrize(("table", "kind"), [(JOB_STATES, JobState), (PILOT_STATES, PilotState)])
+def test_every_state_has_a_row_and_can_be_reached(table: StateTable, kind: type) -> None:
+    assert set(table.rows) == set(kind)
+    assert reachable(table, table.initial) == set(kind)
+    for state, row in table.rows.items():
+        assert row.next <= set(kind)
+        assert state not in row.next
+        assert row.meaning
+        assert row.moved_by
+
+
+def test_final_jobs_stay_final_but_for_what_their_owner_wants() -> None:
+    assert jobs.FINAL == {S.DONE, S.FAILED, S.KILLED, S.DELETED}
+    assert JOB_STATES.rows[S.DONE].next == {S.DELETED}
+    assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.DELETED}
+    assert JOB_STATES.rows[S.KILLED].next == {S.RESCHEDULED, S.DELETED}
+    assert JOB_STATES.rows[S.DELETED].next == frozenset()
+
+
+def test_from_every_state_a_job_can_end() -> None:
+    for state in JobState:
+        assert reachable(JOB_STATES, state) & jobs.FINAL, state
+
+
+def test_every_job_state_belongs_to_one_phase_of_the_hand_over() -> None:
+    phases = {state: phase_of(state) for state in JobState}
+    assert {state for state, phase in phases.items() if phase is Phase.FINAL} == jobs.FINAL
+    assert {state for state, phase in phases.items() if phase is Phase.HELD} == jobs.HELD
+    assert {state for state, phase in phases.items() if phase is Phase.FREE} == jobs.FREE
+    assert [state for state, phase in phases.items() if phase is Phase.OFFERED] == [S.MATCHED]
+
+
+def test_a_pilot_whose_lease_ran_out_may_come_back_and_no_other_that_has_ended() -> None:
+    comebacks = {state for state in pilots.FINAL if PILOT_STATES.rows[state].next}
+    assert comebacks == {PilotState.FAILED}
+    assert PILOT_STATES.rows[PilotState.FAILED].next == {PilotState.RUNNING}
+    assert pilots.LIVE | pilots.FINAL == set(PilotState)
+    assert not pilots.LIVE & pilots.FINAL
+
+
+def test_a_move_outside_the_table_is_refused_with_those_inside() -> None:
+    JOB_STATES.check(S.WAITING, S.MATCHED)
+    with pytest.raises(IllegalMove) as refused:
+        JOB_STATES.check(S.DONE, S.WAITING)
+    assert "a job in state Done cannot become Waiting" in refused.value.message
+    assert refused.value.hint.endswith("Deleted")
+    with pytest.raises(IllegalMove, match="nothing"):
+        JOB_STATES.check(S.DELETED, S.WAITING)
+
+
+def test_what_may_become_a_state_is_the_table_read_backwards() -> None:
+    for new in JobState:
+        assert JOB_STATES.may_become(new) == tuple(old for old in JobState if JOB_STATES.allows(old, new))
+
+
+def test_the_diagram_has_every_move_and_no_other() -> None:
+    lines = JOB_STATES.mermaid().splitlines()
+    moves = {tuple(line.split(" --> ")) for line in map(str.strip, lines[1:])}
+    expected = {(str(old), str(new)) for old in JobState for new in JOB_STATES.rows[old].next}
+    assert moves == expected | {("[*]", "Submitting"), ("Deleted", "[*]")}
+
+
+def test_every_move_of_dirac_is_allowed_and_every_other_one_has_its_reason() -> None:
+    place = os.environ.get("PILOTAGE_CONFORMANCE")
+    folder = Path(place) if place else Path(__file__).parents[4] / "shared" / "conformance"
+    file = folder if folder.suffix == ".json" else folder / "dirac.json"
+    if not file.is_file():
+        pytest.skip(f"DIRAC's table is not here ({file}): set PILOTAGE_CONFORMANCE to its folder")
+    suites = json.loads(file.read_text())["suites"]
+    theirs = next(suite for suite in suites if suite["id"] == "job/state-machine")["transitions"]
+    assert set(theirs) == {str(state) for state in JobState}
+    dirac = {(S(old), S(new)) for old, following in theirs.items() for new in following}
+    ours = {(old, new) for old in JobState for new in JOB_STATES.rows[old].next}
+    assert dirac <= ours
+    assert ours - dirac == set(MORE_THAN_DIRAC)
