@@ -19,12 +19,11 @@ prepare_environment() {
     local wanted
     wanted=$(fingerprint "$@")
     if [ -x "$PYTHON" ] && ready "$wanted"; then return 0; fi
-    mkdir -p "$venv"
-    if command -v flock >/dev/null 2>&1; then # .venv/.lock is the name of uv's own
-        exec 9>"$venv/.preparing"
+    if command -v flock >/dev/null 2>&1; then
+        exec 9<"$root/scripts/environment.sh" # not .venv/.lock, which is uv's own
         flock -n 9 || {
             say "waiting for another start that prepares .venv ..."
-            flock 9
+            flock 9 || true
         }
         if [ -x "$PYTHON" ] && ready "$wanted"; then
             exec 9>&-
@@ -80,7 +79,7 @@ install_groups() {
     for group in "$@"; do arguments+=(--group "$group"); done
     if [ -x "$PYTHON" ] && ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         say ".venv has a Python that does not work or is too old; it is made anew"
-        find "$venv" -mindepth 1 -maxdepth 1 ! -name .preparing -exec rm -rf {} +
+        rm -rf "$venv"
     fi
     if [ ! -x "$PYTHON" ]; then
         python=$(find_python) || die "Pilotage needs Python 3.11 or newer; PILOTAGE_PYTHON=/path/to/python names one."
