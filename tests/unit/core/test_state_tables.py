@@ -58,7 +58,7 @@ def test_every_state_has_a_row_and_can_be_reached(table: StateTable, kind: type)
 
 
 def test_final_jobs_stay_final_but_for_what_their_owner_wants() -> None:
-    assert jobs.FINAL == {S.DONE, S.FAILED, S.KILLED, S.DELETED}
+    assert {S.DONE, S.FAILED, S.KILLED, S.DELETED} == jobs.FINAL
     assert JOB_STATES.rows[S.DONE].next == {S.DELETED}
     assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.DELETED}
     assert JOB_STATES.rows[S.KILLED].next == {S.RESCHEDULED, S.DELETED}
@@ -82,7 +82,7 @@ def test_a_pilot_whose_lease_ran_out_may_come_back_and_no_other_that_has_ended()
     comebacks = {state for state in pilots.FINAL if PILOT_STATES.rows[state].next}
     assert comebacks == {PilotState.FAILED}
     assert PILOT_STATES.rows[PilotState.FAILED].next == {PilotState.RUNNING}
-    assert pilots.LIVE | pilots.FINAL == set(PilotState)
+    assert set(PilotState) == pilots.LIVE | pilots.FINAL
     assert not pilots.LIVE & pilots.FINAL
 
 

@@ -1,0 +1,188 @@
+"""The one predicate (RULES 2): each condition by itself, their order, and private pilots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from offers import identities, offers
+
+from pilotage.core.queues.fit import Condition, Identity, Offer, first_failure, fits, static_failure
+from pilotage.core.queues.identity import QueueIdentity
+
+TAGS = frozenset({"gpu", "ssd"})
+QUEUE = QueueIdentity(
+    owner="alice",
+    group="physics",
+    setup="production",
+    cpu_time=5000,
+    memory=2000,
+    processors=4,
+    job_type="User",
+    requirements="x",
+    pilot_types=frozenset({"generic", "private"}),
+    sites=frozenset({"here", "there"}),
+    banned_sites=frozenset({"nowhere"}),
+    grid_ces=frozenset({"ce1", "ce2"}),
+    platforms=frozenset({"el8", "el9"}),
+    tags=TAGS,
+)
+OFFER = Offer(
+    site="here",
+    ce="ce1",
+    cpu_time=5000.0,
+    setup="production",
+    platforms=frozenset({"el9", "el7"}),
+    tags=TAGS | {"more"},
+    required_tags=frozenset({"gpu"}),
+    processors=4,
+    memory=2000,
+    job_types=frozenset({"User", "Merge"}),
+)
+
+# Each is the one thing wrong.
+REFUSALS: dict[Condition, tuple[dict[str, object], dict[str, object]]] = {
+    Condition.OWNER: ({}, {"only_owner": "bob"}),
+    Condition.SETUP: ({}, {"setup": ""}),
+    Condition.CPU_TIME: ({}, {"cpu_time": 4999.9}),
+    Condition.PILOT_TYPE: ({"pilot_types": frozenset({"private"})}, {}),
+    Condition.SITE: ({"sites": frozenset({"there"})}, {}),
+    Condition.BANNED_SITE: ({"banned_sites": frozenset({"here"})}, {}),
+    Condition.GRID_CE: ({"grid_ces": frozenset({"ce2"})}, {}),
+    Condition.PLATFORM: ({}, {"platforms": frozenset({"el7"})}),
+    Condition.TAGS: ({}, {"tags": frozenset({"gpu"})}),
+    Condition.REQUIRED_TAGS: ({}, {"required_tags": frozenset({"gpu", "other"})}),
+    Condition.PROCESSORS: ({}, {"processors": 3}),
+    Condition.MEMORY: ({}, {"memory": 1999}),
+    Condition.JOB_TYPE: ({}, {"job_types": frozenset({"Merge"})}),
+}
+
+
+def yes(_: str) -> bool:
+    return True
+
+
+def no(_: str) -> bool:
+    return False
+
+
+def test_an_offer_that_just_suffices_fits() -> None:
+    assert first_failure(QUEUE, OFFER, yes) is None
+    assert fits(QUEUE, OFFER, yes)
+
+
+@pytest.mark.parametrize("condition", REFUSALS)
+def test_each_condition_alone_refuses_by_its_name(condition: Condition) -> None:
+    of_queue, of_offer = REFUSALS[condition]
+    queue, offer = replace(QUEUE, **of_queue), replace(OFFER, **of_offer)
+    assert first_failure(queue, offer, yes) is condition
+    assert static_failure(queue, offer) is condition
+    assert not fits(queue, offer, yes)
+
+
+def test_requirements_refuse_last_and_are_only_asked_where_there_are_some() -> None:
+    assert first_failure(QUEUE, OFFER, no) is Condition.REQUIREMENTS
+    assert static_failure(QUEUE, OFFER) is None
+    assert fits(replace(QUEUE, requirements=""), OFFER, no)
+    for condition in REFUSALS:
+        of_queue, of_offer = REFUSALS[condition]
+        assert first_failure(replace(QUEUE, **of_queue), replace(OFFER, **of_offer), no) is condition
+
+
+def test_the_first_condition_in_order_is_the_one_named() -> None:
+    order = list(REFUSALS)
+    assert order == list(Condition)[: len(order)]
+    queue, offer = QUEUE, OFFER
+    for condition in reversed(order):
+        of_queue, of_offer = REFUSALS[condition]
+        queue, offer = replace(queue, **of_queue), replace(offer, **of_offer)
+        assert first_failure(queue, offer, no) is condition
+
+
+def test_an_empty_set_asks_for_nothing() -> None:
+    empty = frozenset[str]()
+    queue = QueueIdentity("alice", "physics", setup="production")
+    assert fits(queue, replace(OFFER, required_tags=empty, platforms=empty, tags=empty), no)
+    assert fits(QUEUE, replace(OFFER, job_types=None, memory=0), yes)
+    # Not known is not none: a site that takes no job type takes none.
+    assert first_failure(QUEUE, replace(OFFER, job_types=empty), yes) is Condition.JOB_TYPE
+
+
+def private(*identities: Identity, **more: object) -> Offer:
+    return replace(OFFER, pilot_type="private", identities=identities, **more)
+
+
+@pytest.mark.parametrize(
+    ("identities", "served"),
+    [
+        ((), False),
+        ((Identity("alice", "physics"),), True),
+        ((Identity("bob", "physics"),), False),
+        ((Identity("bob", "physics", job_sharing=True),), True),
+        ((Identity("alice", "other"),), False),
+        ((Identity("alice", "other", job_sharing=True),), False),
+        ((Identity("bob", "physics"), Identity("alice", "physics")), True),
+        ((Identity("alice", "other"), Identity("bob", "physics", job_sharing=True)), True),
+        # The pairs are ORed, never mixed: alice of one and physics of the other is nobody.
+        ((Identity("alice", "other"), Identity("bob", "physics")), False),
+    ],
+)
+def test_a_private_pilot_serves_its_own(identities: tuple[Identity, ...], served: bool) -> None:
+    expected = None if served else Condition.OWNER
+    assert first_failure(QUEUE, private(*identities), yes) is expected
+
+
+def test_a_generic_pilot_serves_everybody_whatever_identities_it_names() -> None:
+    assert fits(QUEUE, replace(OFFER, identities=(Identity("bob", "other"),)), yes)
+
+
+def test_a_bound_pilot_serves_one_owner_whatever_its_identities() -> None:
+    sharing = Identity("bob", "physics", job_sharing=True)
+    assert fits(QUEUE, private(sharing, only_owner="alice"), yes)
+    assert first_failure(QUEUE, private(sharing, only_owner="bob"), yes) is Condition.OWNER
+
+
+@pytest.mark.parametrize(
+    ("pilot_types", "force_generic", "generic", "private_"),
+    [
+        (frozenset(), False, True, True),
+        (frozenset({"generic"}), False, True, False),
+        (frozenset({"private"}), False, False, True),
+        (frozenset({"generic", "private"}), False, True, True),
+        (frozenset(), True, True, False),
+        (frozenset({"generic", "private"}), True, True, False),
+        # Generic over everything; submission refuses the pair.
+        (frozenset({"private"}), True, True, False),
+    ],
+)
+def test_pilot_types(pilot_types: frozenset[str], force_generic: bool, generic: bool, private_: bool) -> None:
+    queue = replace(QUEUE, pilot_types=pilot_types, force_generic=force_generic)
+    refused = Condition.PILOT_TYPE
+    assert first_failure(queue, OFFER, yes) is (None if generic else refused)
+    assert first_failure(queue, private(Identity("alice", "physics")), yes) is (None if private_ else refused)
+
+
+@given(identities(), offers(), st.booleans())
+def test_fits_if_and_only_if_no_condition_fails(queue: QueueIdentity, offer: Offer, hold: bool) -> None:
+    failure = first_failure(queue, offer, lambda _: hold)
+    assert fits(queue, offer, lambda _: hold) == (failure is None)
+    static = static_failure(queue, offer)
+    if static is not None:
+        assert failure is static
+    else:
+        assert failure is (Condition.REQUIREMENTS if queue.requirements and not hold else None)
+
+
+@given(identities(), offers())
+def test_a_larger_offer_fits_no_less(queue: QueueIdentity, offer: Offer) -> None:
+    larger = replace(
+        offer,
+        cpu_time=offer.cpu_time * 2,
+        processors=offer.processors + 1,
+        memory=offer.memory * 2,
+        tags=offer.tags | {"more"},
+        platforms=offer.platforms | {"more"},
+    )
+    assert not fits(queue, offer, yes) or fits(queue, larger, yes)
