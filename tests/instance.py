@@ -79,7 +79,7 @@ class Instance:
             | {"lease": 60, "idle": 2, **policy}
         )
         self.process: subprocess.Popen[bytes] | None = None
-        self._clients: list[Client] = []
+        self._clients: dict[str, Client] = {}
         self.port = free_port()
 
     def start(self, *options: str, wait: bool = True) -> None:
@@ -106,15 +106,11 @@ class Instance:
 
     def client(self, user: str = "") -> Client:
         """A client of the home's owner, or of another user with a new token."""
-        token = (self.home / "token").read_text().strip()
-        url = json.loads((self.home / "server.json").read_text())["url"]
-        owner = Client(url, token)
-        self._clients.append(owner)
-        if not user:
-            return owner
-        other = Client(url, owner.create_token(user).token)
-        self._clients.append(other)
-        return other
+        if user not in self._clients:
+            url = json.loads((self.home / "server.json").read_text())["url"]
+            token = self.client().create_token(user).token if user else (self.home / "token").read_text().strip()
+            self._clients[user] = Client(url, token)
+        return self._clients[user]
 
     def cli(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pilotage.main", *words]
@@ -135,11 +131,7 @@ class Instance:
         assert self.process.wait(30) == 0
 
     def job(self, job: int) -> JobSummary:
-        return self.client_of_record.job(job).job
-
-    @property
-    def client_of_record(self) -> Client:
-        return self._clients[0] if self._clients else self.client()
+        return self.client().job(job).job
 
     def reaches(self, job: int, *states: str, within: float = 45.0) -> JobSummary:
         """Wait for a job to be in one of `states`."""
@@ -152,11 +144,11 @@ class Instance:
 
     def pilot_pids(self) -> list[int]:
         """The processes of the pilots that the server has started: their guardians."""
-        found = [int(p.batch_id.partition(":")[0]) for p in self.client_of_record.pilots() if p.batch_id]
+        found = [int(p.batch_id.partition(":")[0]) for p in self.client().pilots() if p.batch_id]
         return [pid for pid in found if alive(pid)]
 
     def events(self, job: int) -> list[str]:
-        return [event.kind for event in self.client_of_record.events(job)]
+        return [event.kind for event in self.client().events(job)]
 
     def close(self) -> None:
         """End the server, the pilots and whatever they have left."""
@@ -175,8 +167,9 @@ class Instance:
                 os.kill(pid, signal.SIGTERM)
         for pid in pids:
             until(lambda pid=pid: not alive(pid), what=f"the end of pilot {pid}")  # type: ignore[misc]
-        for client in self._clients:
+        for client in self._clients.values():
             client.close()
+        self._clients.clear()
 
 
 def _me() -> str:

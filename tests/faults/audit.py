@@ -1,0 +1,68 @@
+"""What must hold after any fault, read from the database itself."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
+
+TOOK_AWAY = frozenset({"lease-over", "killed", "released", "pilot-superseded", "failed-try"})
+"""Events that end a try in the log: after one of these another may begin while the first still runs."""
+
+
+def audit(home: Path, *, expect: set[str] | None = None) -> dict[str, int]:
+    """Check every job of a home whose work is done; how many ended in which state."""
+    connection = sqlite3.connect(f"file:{home}/pilotage.db?mode=ro", uri=True)
+    try:
+        states = _states(connection)
+        unfinished = {job: state for job, state in states.items() if state not in FINAL}
+        assert not unfinished, f"lost jobs: {unfinished}"
+        _at_most_one_applied(connection)
+        _legal_histories(connection, states)
+        found = {str(state): list(states.values()).count(state) for state in set(states.values())}
+        assert expect is None or set(found) <= expect, found
+        return found
+    finally:
+        connection.close()
+
+
+def _states(connection: sqlite3.Connection) -> dict[int, JobState]:
+    return {job: JobState(state) for job, state in connection.execute("SELECT id, state FROM jobs")}
+
+
+def _at_most_one_applied(connection: sqlite3.Connection) -> None:
+    doubled = connection.execute(
+        "SELECT job_id, count(*) FROM attempts WHERE outcome = 'applied' GROUP BY job_id HAVING count(*) > 1"
+    ).fetchall()
+    assert not doubled, f"applied more than once: {doubled}"
+    without = connection.execute(
+        "SELECT id FROM jobs WHERE state IN ('Done') AND NOT EXISTS"
+        " (SELECT 1 FROM attempts WHERE job_id = jobs.id AND outcome = 'applied')"
+    ).fetchall()
+    assert not without, f"done without an applied attempt: {without}"
+
+
+def _legal_histories(connection: sqlite3.Connection, states: dict[int, JobState]) -> None:
+    """Each job's events lead from its submission to its state by moves of the table, without a gap."""
+    moves: dict[int, list[tuple[int, int, str, str, str]]] = {job: [] for job in states}
+    for id_, kind, old, new, jobs in connection.execute("SELECT id, kind, old, new, jobs FROM events ORDER BY id"):
+        listed = json.loads(jobs)
+        if kind == "submitted":
+            first, count = listed
+            for job in range(first, first + count):
+                moves[job].append((id_, 0, kind, old, new))
+            continue
+        for job, _epoch, previous in listed:
+            moves[job].append((id_, previous, kind, old, new))
+    last = dict(connection.execute("SELECT id, last_event FROM jobs").fetchall())
+    for job, events in moves.items():
+        before, state = 0, ""
+        for id_, previous, kind, old, new in events:
+            assert previous == before, f"job {job}: event {id_} follows {previous}, not {before}"
+            assert old == state, f"job {job}: {kind} leaves {old}, but it was {state}"
+            if old:
+                JOB_STATES.check(JobState(old), JobState(new))
+            before, state = id_, new
+        assert (before, state) == (last[job], states[job]), f"job {job}: the log ends in {state}"
