@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -39,8 +38,6 @@ def answer(error: BaseException) -> tuple[int, ErrorBody]:
             place = f"line {error.line}" + (f", column {error.column}" if error.column is not None else "")
             message = f"{place}: {message}"
         return status, ErrorBody(error.code, message, error.hint, retry_after)
-    if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
-        return 503, ErrorBody("overloaded", "the server's disk is full", "nothing was changed", 30.0)
     log.error("unexpected error", exc_info=error)
     return 500, ErrorBody("error", "the server met an error of its own", "its log has the details")
 

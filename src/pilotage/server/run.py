@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import socket
-import sqlite3
 import sys
 import time
 import uuid
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from pilotage.core import policy as policies
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict
 from pilotage.core.queues.limits import Limiter
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
@@ -41,8 +40,8 @@ from pilotage.services.pool import Pool, fill, new_index
 from pilotage.services.provisioning import Capacity, LocalDirector
 from pilotage.store import instance, submissions
 from pilotage.store.events import EventIds
-from pilotage.store.sqlite import Readers, backup, open_writer
-from pilotage.store.upgrade import current_revision, head_revision, sqlite_engine, upgrade
+from pilotage.store.sqlite import Connection, Readers
+from pilotage.store.upgrade import open_database
 from pilotage.store.writer import Transaction, Writer
 from pilotage.wire.pilot import Node
 
@@ -76,7 +75,7 @@ def serve(settings: Settings) -> None:
     listener = None
     try:
         listener = _listen(settings)
-        connection = _open_database(home)
+        connection = open_database(home.database, home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:
             asyncio.run(_Server(settings, connection, listener).run())
         finally:
@@ -109,23 +108,8 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _open_database(home: Home) -> sqlite3.Connection:
-    engine = sqlite_engine(home.database)
-    try:
-        if home.database.exists() and current_revision(engine) not in (None, head_revision()):
-            target = home.folder / "backups" / f"before-{head_revision()}-{time.strftime('%Y%m%dT%H%M%S')}.db"
-            backup(home.database, target)
-        upgrade(engine)
-    except sqlite3.DatabaseError as error:
-        raise InvalidInput(f"{home.database} is no usable database: {error}") from None
-    finally:
-        engine.dispose()
-    os.chmod(home.database, 0o600)
-    return open_writer(home.database)
-
-
 class _Server:
-    def __init__(self, settings: Settings, connection: sqlite3.Connection, listener: socket.socket) -> None:
+    def __init__(self, settings: Settings, connection: Connection, listener: socket.socket) -> None:
         self._settings = settings
         self._connection = connection
         self._listener = listener

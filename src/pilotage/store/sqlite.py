@@ -10,6 +10,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+Connection = sqlite3.Connection
+
 WAL_PAGES = 4000
 """Checkpoint after so many pages (16 MB): rarer ones make longer pauses, more frequent ones cost throughput."""
 

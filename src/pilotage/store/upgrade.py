@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import sqlite3
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -11,7 +12,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from pilotage.core.errors import Conflict
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.store.sqlite import Connection, backup, open_writer
 
 
 def _config() -> Config:
@@ -53,3 +55,21 @@ def upgrade(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def open_database(path: Path, backups: Path, stamp: str) -> Connection:
+    """The writing connection of an embedded database, made or upgraded first; before an upgrade it is copied.
+
+    `stamp` names the backup. Raises `InvalidInput` for a file that is no database, `Conflict` for a newer schema.
+    """
+    engine = sqlite_engine(path)
+    try:
+        if path.exists() and current_revision(engine) not in (None, head_revision()):
+            backup(path, backups / f"before-{head_revision()}-{stamp}.db")
+        upgrade(engine)
+    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
+        raise InvalidInput(f"{path} is no usable database: {error}", hint="restore a backup") from None
+    finally:
+        engine.dispose()
+    path.chmod(0o600)
+    return open_writer(path)
