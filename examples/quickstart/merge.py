@@ -46,7 +46,7 @@ def print_top(rows: list[dict[str, Any]]) -> None:
     print(f"  {'package':<16}{'lines':>8}{'functions':>11}   most complex function (branches)")
     for row in rows[:10]:
         worst = row["most_complex"]
-        complexity = f"{worst['name']} ({worst['branches']})"
+        complexity = f"{worst['name']} ({worst['branches']})" if worst["name"] else "-"
         print(f"  {row['package']:<16}{row['lines']:>8,}{row['functions']:>11,}   {complexity}")
 
 

@@ -112,5 +112,5 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
             screen.note(f"... {answer.matched - answer.done:,} jobs were left as they are")
     if not answer.matched:
         raise NotFound("no job of yours fits the selection")
-    if not answer.done:
+    if not answer.done and not dry_run:
         raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")
