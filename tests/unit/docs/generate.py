@@ -1,0 +1,118 @@
+"""The pages of docs/reference that the code itself writes: `python -m tests.unit.docs.generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pilotage.core import handover, policy
+from pilotage.core.jobs.states import JOB_STATES
+from pilotage.core.pilots.states import PILOT_STATES
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+MADE = "<!-- Made by `python -m tests.unit.docs.generate` from {source}; a test holds the two equal. -->"
+
+EXAMPLE = """\
+[groups.physics]
+share = 3000                        # three times as much as the next group
+properties = ["NORMAL_USER", "JOB_SHARING"]
+
+[groups.students]
+share = 1000
+
+[users.alice]
+groups = ["physics", "students"]    # the first is the default
+
+[users.bob]
+groups = ["students"]
+
+[sites.cellar]
+
+[ces.local]
+site = "cellar"
+processors = 16
+owners = "home"
+
+[jobs]
+max_reschedules = 3
+
+[[limits]]                          # at most 200 jobs of this type at a time at this site
+attribute = "job_type"
+value = "Merge"
+site = "cellar"
+running = 200
+"""
+
+
+def states() -> str:
+    return f"""\
+{MADE.format(source="core/jobs/states.py and core/pilots/states.py")}
+
+# States of jobs and pilots
+
+Every move is checked against these tables and stored together with its event. `pilotage status JOB` shows where a
+job is and how it came there.
+
+## Jobs
+
+{JOB_STATES.markdown()}
+
+```mermaid
+{JOB_STATES.mermaid()}
+```
+
+## Pilots
+
+{PILOT_STATES.markdown()}
+
+```mermaid
+{PILOT_STATES.mermaid()}
+```
+"""
+
+
+def hand_over() -> str:
+    return f"""\
+{MADE.format(source="core/handover.py")}
+
+# The hand-over
+
+Control of a job passes from the pool to a pilot by messages that may be lost, doubled, delayed or reordered. Each is
+decided by this table: the *phase* that the job is in, the *message*, and how the *epoch* of the message relates to
+the newest one given (for a finish also whether its content is that of the finish taken before). What it decides is
+saved in the same transaction. *Superseded* means: nothing was changed, stop that work. A job is never lost, and at
+most one result of it is applied; two tries at it may overlap only where a pilot died uncleanly or was cut off.
+
+{handover.markdown()}
+"""
+
+
+def the_policy() -> str:
+    policy.parse(EXAMPLE)
+    return f"""\
+{MADE.format(source="core/policy.py")}
+
+# The policy
+
+Who may do what, where, with which share: one TOML document, applied whole with `pilotage policy apply FILE`, or
+refused with the line and the reason. Keys that are not listed here are refused.
+
+```toml
+{EXAMPLE}```
+
+`*` stands for a name of your own. Of `limits` there may be any number.
+
+{policy.reference_markdown()}
+"""
+
+
+PAGES: dict[str, Callable[[], str]] = {"states.md": states, "handover.md": hand_over, "policy.md": the_policy}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page())
+
+
+if __name__ == "__main__":
+    main()
