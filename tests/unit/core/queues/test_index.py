@@ -223,8 +223,7 @@ class AgainstADictionaryProportionally(AgainstADictionary):
 
 TestDocument = AgainstADictionary.TestCase
 TestProportional = AgainstADictionaryProportionally.TestCase
-for case in (TestDocument, TestProportional):
-    case.settings = settings(max_examples=settings().max_examples // 3)
+TestDocument.settings = TestProportional.settings = settings(max_examples=settings().max_examples // 3)
 
 
 # --- one by one
@@ -419,6 +418,22 @@ def test_offers_of_one_kind_are_fitted_by_the_same_queues(
                 assert failures[0] == failures[1], (queue, offer, other)
     for queue in queues:
         assert fits(queue, offer, holds) == fits(queue, index.kind_of(offer), holds)
+
+
+def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
+    """Its job was submitted under an earlier policy, or asks for more memory than the last bucket."""
+    shelf = Shelf()
+    index = index_of(shelf, "document", entry(1))
+    small, large = replace(OFFER, cpu_time=600, memory=7000), replace(OFFER, cpu_time=800, memory=13500)
+    for offer in (small, large):
+        assert index.candidates(offer, holds, []) == []
+    filled(shelf, {2: [1], 3: [1]})
+    index.add(entry(2, QueueIdentity("a", "g", cpu_time=700)))
+    index.add(entry(3, QueueIdentity("a", "g", memory=13000)))
+    for queue in (2, 3):
+        index.reset(QueueId(queue), {1: 1})
+    assert index.candidates(small, holds, []) == []
+    assert {one.id for one in index.candidates(large, holds, [])} == {2, 3}
 
 
 def test_kinds_that_are_forgotten_and_met_again_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
