@@ -38,12 +38,13 @@ COMMANDS: dict[str, LazyCommand] = {
     "policy apply": _here("policy", "apply", "Make a policy file the policy in force"),
     "token create": _here("token", "create", "Make a token for a user (administrators)"),
     "token show": _here("token", "show", "Tell whose the token in use is and until when"),
-    "whoami": _here("identity", "whoami", "Tell who the server takes you for"),
     "down": _here("down", "down", "Stop the server"),
+    "whoami": _here("identity", "whoami", "Tell who the server takes you for"),
     "version": _here("identity", "version", "Print the versions of this program and of the server"),
 }
 
 GROUPS: dict[str, str] = {
+    "db": "The database: backup and restore",
     "queue": "Task queues",
     "pilot": "Pilots",
     "site": "Sites",

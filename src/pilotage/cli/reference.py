@@ -83,13 +83,9 @@ def _spelling(param: Any) -> str:
 
 
 def _meaning(param: Any) -> str:
-    text = str(param.help or "").replace("|", "\\|")
+    text = str(param.help or "").rstrip(".").replace("|", "\\|")
     default = param.default
     if isinstance(default, (str, int, float)) and not isinstance(default, bool) and default != "":
         text += f"; default {default}"
     variables = [param.envvar] if isinstance(param.envvar, str) else param.envvar or []
     return text + "".join(f" (`{name}`)" for name in variables)
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

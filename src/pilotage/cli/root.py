@@ -68,8 +68,14 @@ class Root:
 
 
 def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
-    """The commands of this package and `extra` ones, which win over those of the same name."""
-    return Root({**COMMANDS, **(extra or {})}, dict(GROUPS))
+    """The commands of this package and `extra` ones, which stand before `down` and win over those of the same name."""
+    names = list(COMMANDS)
+    place = names.index("down")
+    first, last = names[:place], names[place:]
+    ordered = (
+        {name: COMMANDS[name] for name in first} | dict(extra or {}) | {name: COMMANDS[name] for name in last}
+    )
+    return Root({**ordered, **(extra or {})}, dict(GROUPS))
 
 
 def run(root: Root, argv: Sequence[str]) -> int:
