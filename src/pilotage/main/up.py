@@ -35,18 +35,22 @@ def up(
         Path | None,
         typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: in the home."),
     ] = None,
+    pilot_server: Annotated[
+        str,
+        typer.Option(envvar="PILOTAGE_PILOT_SERVER", help="Address that pilots are told, where it differs."),
+    ] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
     folder = home.expanduser().absolute()
     file = database.expanduser().absolute() if database else folder / "pilotage.db"
     if detach:
-        return _detached(folder, file, port, verbose)
-    _serve(folder, file, port, verbose)
+        return _detached(folder, file, port, pilot_server, verbose)
+    _serve(folder, file, port, pilot_server, verbose)
     return 0
 
 
-def _serve(folder: Path, file: Path, port: int, verbose: bool) -> None:
+def _serve(folder: Path, file: Path, port: int, pilot_server: str, verbose: bool) -> None:
     from pilotage.pilot.node import find_node
     from pilotage.server.home import Home
     from pilotage.server.run import Settings, serve
@@ -61,6 +65,7 @@ def _serve(folder: Path, file: Path, port: int, verbose: bool) -> None:
         home=Home(folder, file),
         host=LOOPBACK,
         port=port,
+        pilot_server=pilot_server,
         owner=getpass.getuser(),
         node=find_node(os.environ).node,
         announce=lambda url: _announce(folder, url),
@@ -75,14 +80,14 @@ def _announce(folder: Path, url: str) -> None:
     )
 
 
-def _detached(folder: Path, file: Path, port: int, verbose: bool) -> int:
+def _detached(folder: Path, file: Path, port: int, pilot_server: str, verbose: bool) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
     from pilotage.server.home import Home
 
     home = Home(folder, file)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(folder), "--port", str(port)]
-    command += ["--database", str(file), *(["--verbose"] if verbose else [])]
+    command += ["--pilot-server", pilot_server, "--database", str(file), *(["--verbose"] if verbose else [])]
     before = home.log.stat().st_size if home.log.exists() else 0
     with home.log.open("ab") as log:
         process = subprocess.Popen(

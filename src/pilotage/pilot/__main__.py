@@ -7,7 +7,7 @@ import os
 import sys
 from typing import List, NoReturn, Optional
 
-from .folders import make_work_folder
+from .folders import make_work_folder, remove_tree
 from .guardian import guard
 from .options import parse
 from .system import forbid_dumps
@@ -33,6 +33,9 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     from .node import find_node
     from .transport import Away, Line, Refused
 
+    if options.own_folder:
+        # Everything is loaded; what is not there, no payload can tamper with.
+        remove_tree(options.own_folder)
     secret = read_secret(options.secret_fd)
     if not secret:
         log("no secret on the file descriptor", fd=options.secret_fd)

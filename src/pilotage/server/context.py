@@ -34,6 +34,8 @@ class Context:
     program: bytes
     """The pilot, as a zip application."""
     url: str
+    pilot_url: str
+    """The address that pilots are told."""
     capacity: Callable[[str], tuple[int, int]]
     """(cores, MB) of a CE, 0 for not known."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)

@@ -157,7 +157,7 @@ class LocalCeDuty:
 
     def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
         order = PilotOrder(
-            server=self._context.url,
+            server=self._context.pilot_url,
             secret=ordered.secret,
             index=ordered.index,
             processors=ordered.processors,

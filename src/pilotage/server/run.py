@@ -58,6 +58,8 @@ class Settings:
     host: str
     port: int
     """0: the port of the last start, or any free one."""
+    pilot_server: str
+    """The address that pilots are told; empty: the server's own."""
     owner: str
     node: Node
     """What a pilot on this machine finds."""
@@ -142,6 +144,7 @@ class _Server:
             clock=time.time,
             program=pilot_program(),
             url=url,
+            pilot_url=settings.pilot_server or url,
             capacity=self._capacity_of,
         )
         if settings.owner in pool.policy.users:
@@ -168,11 +171,11 @@ class _Server:
             incarnation=found.incarnation,
             index=new_index(policy, tx),
             limiter=Limiter(),
-            events=EventIds(connection),
+            events=EventIds(connection, found.id_floor),
             rng=random.Random(),  # noqa: S311
             home_owner=owner,
-            last_submission=last_submission,
-            last_job=last_job,
+            last_submission=max(last_submission, found.id_floor),
+            last_job=max(last_job, found.id_floor),
             identities={},
         )
         fill(pool, tx)

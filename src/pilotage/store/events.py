@@ -18,8 +18,9 @@ _INSERT = "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALU
 class EventIds:
     """The next event id; owned by the writer's thread."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._last = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+    def __init__(self, connection: sqlite3.Connection, floor: int = 0) -> None:
+        last = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+        self._last = max(last, floor)
 
     def next(self) -> int:
         self._last += 1

@@ -11,10 +11,13 @@ class Instance:
     uuid: str
     incarnation: int
     alive_at: float
+    id_floor: int = 0
 
 
 def load(connection: sqlite3.Connection) -> Instance | None:
-    row = connection.execute("SELECT uuid, incarnation, alive_at FROM instance WHERE id = 1").fetchone()
+    row = connection.execute(
+        "SELECT uuid, incarnation, alive_at, id_floor FROM instance WHERE id = 1"
+    ).fetchone()
     return Instance(*row) if row else None
 
 
@@ -29,12 +32,21 @@ def alive(connection: sqlite3.Connection, now: float) -> None:
     connection.execute("UPDATE instance SET alive_at = ? WHERE id = 1", (now,))
 
 
-def raise_incarnation(connection: sqlite3.Connection, margin: int) -> int:
-    """After a restore: messages of before are superseded, and ids are not given twice."""
-    row = connection.execute(
-        "UPDATE instance SET incarnation = incarnation + ? WHERE id = 1 RETURNING incarnation", (margin,)
-    ).fetchone()
-    return int(row[0])
+def highest_id(connection: sqlite3.Connection) -> int:
+    """Above every id of this database, and above those that it must not give again."""
+    sql = (
+        "SELECT max(coalesce((SELECT max(id) FROM submissions), 0),"
+        " coalesce((SELECT max(first_job + count - 1) FROM submissions), 0), coalesce((SELECT max(id) FROM jobs), 0),"
+        " coalesce((SELECT max(id) FROM pilots), 0), coalesce((SELECT max(id) FROM events), 0),"
+        " coalesce((SELECT max(id_floor) FROM instance), 0))"
+    )
+    return int(connection.execute(sql).fetchone()[0])
+
+
+def begin_incarnation(connection: sqlite3.Connection, incarnation: int, id_floor: int) -> None:
+    """After a restore: messages of before are superseded, and no id is given twice."""
+    sql = "UPDATE instance SET incarnation = ?, id_floor = ? WHERE id = 1"
+    connection.execute(sql, (incarnation, id_floor))
 
 
 @dataclass(frozen=True, slots=True)

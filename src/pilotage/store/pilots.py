@@ -86,8 +86,9 @@ def insert(
 ) -> PilotId:
     """The intent: stored before anything is started."""
     sql = (
-        "INSERT INTO pilots (stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
+        " submitted) VALUES ((SELECT max(coalesce((SELECT max(id) FROM pilots), 0), id_floor) + 1 FROM instance),"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
     )
     values = (
         stamp,

@@ -21,6 +21,8 @@ instance = sa.Table(
     sa.Column("incarnation", sa.Integer, nullable=False),
     # Written every few seconds; the gap at start is the length of an outage.
     sa.Column("alive_at", sa.Float, nullable=False),
+    # No id at or below it is given again: raised by restore above all that were given after the backup.
+    sa.Column("id_floor", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 policies = sa.Table(

@@ -58,13 +58,3 @@ class Readers:
 def integrity(connection: sqlite3.Connection) -> str:
     """Say "ok", or what is wrong with the file."""
     return str(connection.execute("PRAGMA quick_check").fetchone()[0])
-
-
-def backup(database: Path, target: Path) -> None:
-    """Copy a database whole, as of one instant."""
-    source, copy = sqlite3.connect(database), sqlite3.connect(target)
-    try:
-        source.backup(copy)
-    finally:
-        copy.close()
-        source.close()

@@ -13,7 +13,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.store.sqlite import Connection, backup, open_writer
+from pilotage.store.copies import take
+from pilotage.store.sqlite import Connection, open_writer
 
 
 def _config() -> Config:
@@ -65,7 +66,7 @@ def open_database(path: Path, backups: Path, stamp: str) -> Connection:
     engine = sqlite_engine(path)
     try:
         if path.exists() and current_revision(engine) not in (None, head_revision()):
-            backup(path, backups / f"before-{head_revision()}-{stamp}.db")
+            take(path, backups / f"before-{head_revision()}-{stamp}.db")
         upgrade(engine)
     except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
         raise InvalidInput(f"{path} is no usable database: {error}", hint="restore a backup") from None

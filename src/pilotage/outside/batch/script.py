@@ -82,7 +82,7 @@ folder=$(mktemp -d "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73
 "$python" -c 'import base64, sys; open(sys.argv[1], "wb").write(base64.b64decode(sys.stdin.read()))' \\
   "$folder/pilot.pyz" <<'END_OF_PROGRAM'
 {encoded}END_OF_PROGRAM
-exec "$python" "$folder/pilot.pyz" {shlex.join(options)} <<'END_OF_SECRET'
+exec "$python" "$folder/pilot.pyz" {shlex.join(options)} --own-folder "$folder" <<'END_OF_SECRET'
 {order.secret}
 END_OF_SECRET
 """

@@ -48,6 +48,7 @@ def upgrade() -> None:
         sa.Column("uuid", sa.Text(), nullable=False),
         sa.Column("incarnation", sa.Integer(), nullable=False),
         sa.Column("alive_at", sa.Float(), nullable=False),
+        sa.Column("id_floor", sa.BigInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(
