@@ -1,0 +1,373 @@
+"""A pool over a real SQLite file, driven by hand: `now` moves when told, pilots are obedient sheets of paper."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from pilotage.core import policy as policies
+from pilotage.core.ids import JobId, PilotId
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
+from pilotage.core.queues.limits import Limiter
+from pilotage.services import leases
+from pilotage.services.actions import Outcome, act
+from pilotage.services.enrolment import enrol, secret_hash
+from pilotage.services.exchange import exchange, token_hash
+from pilotage.services.pool import Pool, fill, new_index
+from pilotage.services.submission import Making, Prepared, accept, identity_of
+from pilotage.store import events, instance, jobs, pilots, submissions
+from pilotage.store.events import EventIds
+from pilotage.store.pilots import PilotRow
+from pilotage.store.sqlite import open_writer
+from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.store.writer import Transaction, Writer
+from pilotage.wire.pilot import (
+    EnrolRequest,
+    ExchangeRequest,
+    ExchangeResponse,
+    Finish,
+    Input,
+    Node,
+    Offer,
+    Reference,
+    Release,
+    Take,
+)
+
+Result = TypeVar("Result")
+
+LEASE, HEARTBEAT, RETRY_DELAY, OFFER_TIMEOUT, MAX_RESCHEDULES = 300.0, 10.0, 20.0, 60.0, 2
+HOME_OWNER = "alice"
+
+POLICY = f"""\
+[groups.physics]
+share = 1000
+[groups.sharing]
+properties = ["NORMAL_USER", "JOB_SHARING"]
+[users.alice]
+groups = ["physics", "sharing"]
+[users.bob]
+groups = ["physics", "sharing"]
+[sites.here]
+[ces.local]
+site = "here"
+owners = "any"
+lease = {LEASE}
+heartbeat = {HEARTBEAT}
+[ces.home]
+site = "here"
+owners = "home"
+lease = {LEASE}
+heartbeat = {HEARTBEAT}
+[jobs]
+max_reschedules = {MAX_RESCHEDULES}
+retry_delay = {RETRY_DELAY}
+offer_timeout = {OFFER_TIMEOUT}
+"""
+NODE = Node(hostname="n1", platform="el9", processors=1, memory=4000, cpu_left=100000.0)
+
+
+@functools.cache
+def empty_database() -> Path:
+    """Made once: migrations take longer than a whole test."""
+    path = Path(tempfile.mkdtemp(prefix="pilotage-bench-")) / "empty.db"
+    engine = sqlite_engine(path)
+    upgrade(engine)
+    engine.dispose()
+    return path
+
+
+class Bench:
+    """The pool, its database and the clock."""
+
+    def __init__(self, folder: Path, policy: str = POLICY, now: float = 1000.0) -> None:
+        self.path = folder / "pool.db"
+        shutil.copy(empty_database(), self.path)
+        self.now = now
+        self.policy_text = policy
+        self.nonces = 0
+        self.open()
+
+    def open(self) -> None:
+        """As the server does at its start."""
+        self.connection = open_writer(self.path)
+        self.connection.execute("PRAGMA synchronous=OFF")
+        self.writer = Writer(self.connection)
+        self.pool: Pool = self.do(self._load)
+
+    def _load(self, tx: Transaction) -> Pool:
+        connection = tx.connection
+        found = instance.load(connection) or instance.create(connection, "bench", self.now)
+        if instance.current_policy(connection) is None:
+            instance.save_policy(connection, text=self.policy_text, now=self.now, by="test", reason="first")
+        current = instance.current_policy(connection)
+        assert current is not None
+        policy = policies.parse(current.text)
+        last_submission, last_job = submissions.last_ids(connection)
+        pool = Pool(
+            policy=policy,
+            policy_version=current.version,
+            incarnation=found.incarnation,
+            index=new_index(policy, tx),
+            limiter=Limiter(),
+            events=EventIds(connection),
+            rng=Random(5),
+            home_owner=HOME_OWNER,
+            last_submission=last_submission,
+            last_job=last_job,
+            identities={},
+        )
+        fill(pool, tx)
+        return pool
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def crash(self, *under_way: Callable[[Transaction], Any]) -> None:
+        """End in the middle of a transaction; begin again from the file."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        for request in under_way:
+            request(Transaction(self.connection))
+        self.close()
+        self.open()
+
+    def do(self, request: Callable[[Transaction], Result]) -> Result:
+        """One request in a transaction of its own."""
+        result: Result = self.writer._commit([request])[0]
+        return result
+
+    def together(self, *requests: Callable[[Transaction], Any]) -> list[Any | BaseException]:
+        """Several in one group, as the writer does it: if it fails, each again by itself."""
+        answers: list[Any | BaseException] = []
+
+        def reply(result: Any, error: BaseException | None) -> None:
+            answers.append(error if error is not None else result)
+
+        self.writer._carry_out([(request, reply) for request in requests])
+        return answers
+
+    # --- people
+
+    def prepared(
+        self,
+        count: int = 1,
+        *,
+        owner: str = "alice",
+        group: str = "physics",
+        key: str = "",
+        names: Sequence[str] = (),
+        rows: Sequence[Sequence[Any]] = (),
+        inputs: Sequence[Input] = (),
+        **fields: Any,
+    ) -> Prepared:
+        if count > 1:
+            names, rows = ("",), [[place] for place in range(count)]
+        description = JobDescription(executable="/bin/true", **fields)
+        identity = identity_of(description, owner, group, self.pool.policy)
+        return Prepared(owner, group, key, description, tuple(names), rows, tuple(inputs), identity, ())
+
+    def accept(self, prepared: Prepared) -> submissions.Submission:
+        return self.do(lambda tx: accept(self.pool, tx, prepared, self.now))
+
+    def make(self, submission: submissions.Submission) -> None:
+        making = Making(submission.id)
+        while not self.do(lambda tx: making.step(self.pool, tx)):
+            pass
+
+    def submit(self, count: int = 1, **more: Any) -> list[int]:
+        submission = self.accept(self.prepared(count, **more))
+        self.make(submission)
+        return list(range(submission.first_job, submission.first_job + submission.count))
+
+    def act(self, verb: str, *ids: int, dry_run: bool = False) -> Outcome:
+        return self.do(
+            lambda tx: act(
+                self.pool, tx, verb, ids, actor="user:alice", reason="", now=self.now, dry_run=dry_run
+            )
+        )
+
+    # --- duties
+
+    def duties(self) -> None:
+        """One cycle, in the server's order."""
+        for duty in (leases.expire, leases.lapse_offers, leases.requeue_due, leases.note_stalled):
+            self.do(lambda tx, duty=duty: duty(self.pool, tx, self.now))
+
+    def sign_of_life(self) -> float:
+        return self.do(lambda tx: leases.sign_of_life(self.pool, tx, self.now))
+
+    def later(self, seconds: float) -> None:
+        self.now += seconds
+        self.duties()
+
+    # --- pilots
+
+    def pilot(self, ce: str = "local", *, only_owner: str | None = None, **more: Any) -> Paper:
+        """The intent is stored and the pilot has called home."""
+        secret = f"secret {self.nonces}"
+        self.nonces += 1
+        facts = {"pilot_type": "generic", "processors": 1, "memory": 0, **more}
+        site = self.pool.policy.ces[ce].site
+        self.do(
+            lambda tx: pilots.insert(
+                tx.connection,
+                stamp=secret,
+                secret_hash=secret_hash(secret),
+                idx=0,
+                site=site,
+                ce=ce,
+                only_owner=only_owner,
+                now=self.now,
+                **facts,
+            )
+        )
+        return Paper(self, secret)
+
+    def pilot_row(self, pilot: int) -> PilotRow:
+        row = pilots.by_id(self.connection, PilotId(pilot))
+        assert row is not None
+        return row
+
+    # --- what stands in the store
+
+    def job(self, job: int) -> sqlite3.Row:
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        row: sqlite3.Row = cursor.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+        return row
+
+    def state(self, job: int) -> str:
+        return str(self.job(job)["state"])
+
+    def outcomes(self, job: int) -> list[str | None]:
+        sql = "SELECT outcome FROM attempts WHERE job_id = ? ORDER BY epoch"
+        return [row[0] for row in self.connection.execute(sql, (job,))]
+
+    def history(self, job: int) -> list[events.Event]:
+        return events.history(self.connection, JobId(job), self.job(job)["last_event"])
+
+    def moves(self, job: int) -> list[str]:
+        """The states of a job, in order, checked to be one legal chain."""
+        found = self.history(job)
+        assert found[0].kind == "submitted"
+        states = ["Waiting"]
+        for event in found[1:]:
+            assert event.old == states[-1], (states, event)
+            JOB_STATES.check(JobState(event.old), JobState(event.new))
+            states.append(event.new)
+        assert states[-1] == self.state(job)
+        return states
+
+    def kinds(self, kind: str) -> list[str]:
+        """The details of all events of one kind."""
+        sql = "SELECT detail FROM events WHERE kind = ? ORDER BY id"
+        return [row[0] for row in self.connection.execute(sql, (kind,))]
+
+    def check(self) -> None:
+        """What must hold after every request."""
+        connection, pool = self.connection, self.pool
+        assert not connection.in_transaction
+        expected = jobs.waiting_counts(connection)
+        found = {
+            queue: counts
+            for queue, entry in pool.index.entries.items()
+            if (counts := {weight: part.count for weight, part in entry.classes.items() if part.count})
+        }
+        assert found == expected
+        counted: Counter[tuple[str, str, str, str]] = Counter()
+        for queue, site, ce, count in jobs.held_counts(connection):
+            identity = submissions.queue_identity(connection, queue)
+            assert identity is not None
+            for limit in pool.limiter.limits:
+                if limit.applies_at(site, ce) and limit.concerns(identity):
+                    counted[limit.key] += count
+        meters = {key: meter.running for key, meter in pool.limiter._meters.items() if meter.running}
+        assert meters == counted
+        for job, state, pilot in connection.execute("SELECT id, state, pilot_id FROM jobs"):
+            self.moves(job)
+            applied = [outcome for outcome in self.outcomes(job) if outcome == "applied"]
+            assert len(applied) <= 1
+            assert (pilot is not None) == (state in ("Matched", "Running", "Stalled", "Completing")), job
+            if state in FINAL:
+                assert None not in self.outcomes(job)
+        assert (
+            connection.execute("SELECT count(*), count(DISTINCT digest) FROM queues").fetchone()[0]
+            == (connection.execute("SELECT count(DISTINCT identity) FROM queues").fetchone()[0])
+        )
+
+
+class Paper:
+    """What a pilot knows."""
+
+    def __init__(self, bench: Bench, secret: str) -> None:
+        self.bench = bench
+        self.secret = secret
+        self.number = 1
+        self.node = NODE
+        self.enrol()
+
+    def enrol(self, nonce: str = "first") -> None:
+        request = EnrolRequest(secret=self.secret, index=0, nonce=nonce, hostname="n1")
+        response = self.bench.do(lambda tx: enrol(self.bench.pool, tx, request, self.bench.now))
+        self.token, self.id, self.terms = response.token, response.pilot, response
+        self.incarnation = response.incarnation
+
+    @property
+    def row(self) -> PilotRow:
+        return self.bench.pilot_row(self.id)
+
+    def request(self, **parts: Any) -> ExchangeRequest:
+        return ExchangeRequest(incarnation=self.incarnation, **parts)
+
+    def asking(self, request: ExchangeRequest) -> Callable[[Transaction], ExchangeResponse]:
+        bench, hashed = self.bench, token_hash(self.token)
+        return lambda tx: exchange(bench.pool, tx, hashed, request, bench.now)
+
+    def send(self, **parts: Any) -> ExchangeResponse:
+        return self.bench.do(self.asking(self.request(**parts)))
+
+    def asked(self, count: int = 1, *, number: int = 0, ahead: int = 0, **node: Any) -> Take:
+        plain = {**vars(self.node), **node}
+        return Take(number or self.number, count, Node(**plain), ahead)
+
+    def take(self, count: int = 1, **more: Any) -> list[Offer]:
+        response = self.send(take=self.asked(count, **more))
+        if response.take_number:
+            self.number = max(self.number, response.take_number) + 1
+        return response.offers
+
+    def confirm(self, offer: Offer) -> str:
+        return self.send(confirms=[Reference(offer.job, offer.epoch)]).confirms[0].verdict
+
+    def finish(self, offer: Offer, **content: Any) -> str:
+        return self.send(finishes=[finished(offer, **content)]).finishes[0].verdict
+
+    def release(self, offer: Offer) -> str:
+        return self.send(releases=[Release(offer.job, offer.epoch, "test")]).releases[0].verdict
+
+    def stopped(self, *offers: Offer) -> list[int]:
+        holding = [Reference(offer.job, offer.epoch) for offer in offers]
+        return [verdict.job for verdict in self.send(holding=holding).stop]
+
+    def hold(self, **more: Any) -> Offer:
+        """Take and confirm one job."""
+        [offer] = self.take(**more)
+        assert self.confirm(offer) == "accepted"
+        return offer
+
+
+def finished(offer: Offer, **content: Any) -> Finish:
+    return Finish(offer.job, offer.epoch, **{"exit_code": 0, **content})
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value, default=vars, sort_keys=True)

@@ -1,0 +1,511 @@
+"""A job's way through the pool: hand-overs that succeed, are repeated, contradicted, lost and late."""
+
+from __future__ import annotations
+
+import pytest
+from bench import (
+    HEARTBEAT,
+    LEASE,
+    MAX_RESCHEDULES,
+    OFFER_TIMEOUT,
+    RETRY_DELAY,
+    Bench,
+    Paper,
+    dumped,
+    finished,
+)
+
+from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated, Superseded
+from pilotage.services import leases
+from pilotage.services.enrolment import enrol
+from pilotage.store import submissions
+from pilotage.wire.pilot import EnrolRequest, Reference, Release
+
+
+def test_submit_take_confirm_finish(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    assert (offer.job, offer.epoch) == (job, 1)
+    assert bench.state(job) == "Matched"
+    assert pilot.confirm(offer) == "accepted"
+    assert bench.state(job) == "Running"
+    assert pilot.finish(offer) == "accepted"
+    assert bench.moves(job) == ["Waiting", "Matched", "Running", "Done"]
+    assert bench.outcomes(job) == ["applied"]
+    assert [event.actor for event in bench.history(job)] == ["user:alice", *[f"pilot:{pilot.id}"] * 3]
+
+
+def test_the_same_take_again_gets_the_same_offers(bench: Bench) -> None:
+    bench.submit(5)
+    pilot = bench.pilot(processors=2)
+    request = pilot.request(take=pilot.asked(2, processors=2))
+    first = bench.do(pilot.asking(request))
+    again = bench.do(pilot.asking(request))
+    assert len(first.offers) == 2
+    assert (again.offers, again.take_number) == (sorted(first.offers, key=lambda o: o.job), first.take_number)
+    # Confirmed ones are offers no longer.
+    pilot.confirm(first.offers[0])
+    assert bench.do(pilot.asking(request)).offers == [first.offers[1]]
+
+
+def test_an_older_take_gives_nothing_and_writes_nothing(bench: Bench) -> None:
+    bench.submit(5)
+    pilot = bench.pilot()
+    pilot.take()
+    pilot.take()
+    before = bench.connection.total_changes
+    answer = pilot.send(take=pilot.asked(number=1))
+    assert (answer.offers, answer.take_number) == ([], 0)
+    assert bench.connection.total_changes == before
+
+
+def test_a_take_that_finds_nothing_says_why_and_writes_nothing(bench: Bench) -> None:
+    bench.submit(processors=4)
+    bench.submit(tags=("gpu",))
+    bench.submit(tags=("ssd",))
+    bench.submit(cpu_time=200000)
+    pilot = bench.pilot()
+    before = bench.connection.total_changes
+    answer = pilot.send(take=pilot.asked())
+    assert answer.no_match == {"processors": 1, "tags": 2, "cpu-time": 1}
+    assert (answer.offers, answer.take_number) == ([], 0)
+    assert bench.connection.total_changes == before
+
+
+def test_a_finish_is_accepted_again_and_its_contradiction_superseded(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    assert pilot.finish(offer, wall=5.0) == "accepted"
+    history = bench.history(job)
+    assert pilot.finish(offer, wall=5.0) == "accepted"
+    assert pilot.finish(offer, wall=6.0) == "superseded"
+    assert bench.history(job) == history
+    answer = pilot.send(finishes=[finished(offer, wall=5.0), finished(offer, wall=7.0)])
+    assert [verdict.verdict for verdict in answer.finishes] == ["accepted", "superseded"]
+
+
+def test_a_finish_before_its_confirm_is_a_try_on_record(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    assert pilot.finish(offer) == "accepted"
+    assert bench.moves(job) == ["Waiting", "Matched", "Running", "Done"]
+    assert bench.outcomes(job) == ["applied"]
+    assert pilot.finish(offer) == "accepted"
+    assert pilot.confirm(offer) == "superseded"
+
+
+def test_messages_about_nothing(bench: Bench) -> None:
+    bench.submit(2)
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    answer = pilot.send(
+        confirms=[Reference(offer.job, 9), Reference(offer.job, 0), Reference(999, 1)],
+        releases=[Release(998, 1)],
+        holding=[Reference(997, 1), Reference(offer.job, offer.epoch)],
+    )
+    assert [verdict.verdict for verdict in answer.confirms] == ["superseded", "superseded", "unknown"]
+    assert [verdict.verdict for verdict in answer.releases] == ["unknown"]
+    assert [(verdict.job, verdict.verdict) for verdict in answer.stop] == [(997, "unknown")]
+
+
+def test_a_late_finish_is_applied_while_nobody_else_was_offered_the_job(bench: Bench) -> None:
+    jobs = bench.submit(2)
+    pilots = [bench.pilot(), bench.pilot()]
+    offers = [pilot.hold() for pilot in pilots]
+    bench.later(LEASE + 1)
+    assert [bench.state(job) for job in jobs] == ["Rescheduled", "Rescheduled"]
+    assert bench.pilot_row(pilots[0].id).state == "Failed"
+    assert pilots[0].finish(offers[0]) == "accepted"
+    assert bench.state(offers[0].job) == "Done"
+    assert bench.pilot_row(pilots[0].id).state == "Running"
+    bench.later(RETRY_DELAY)
+    assert bench.state(offers[1].job) == "Waiting"
+    assert pilots[1].finish(offers[1]) == "accepted"
+    assert bench.moves(offers[1].job)[-3:] == ["Rescheduled", "Waiting", "Done"]
+    assert bench.pool.index.entries[1].waiting == 0
+
+
+def test_a_late_finish_is_superseded_once_the_job_was_offered_again(bench: Bench) -> None:
+    [job] = bench.submit()
+    lost, other = bench.pilot(), bench.pilot()
+    offer = lost.hold()
+    bench.later(LEASE + 1)
+    bench.later(RETRY_DELAY)
+    [again] = other.take()
+    assert (again.job, again.epoch) == (job, 2)
+    assert lost.finish(offer) == "superseded"
+    assert lost.stopped(offer) == [job]
+    assert bench.state(job) == "Matched"
+    other.confirm(again)
+    assert other.finish(again) == "accepted"
+    assert bench.outcomes(job) == ["lease over", "applied"]
+
+
+def test_a_kill_before_the_finish_wins(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    assert bench.act("kill", job).done == [job]
+    assert pilot.stopped(offer) == [job]
+    assert pilot.finish(offer) == "superseded"
+    assert bench.state(job) == "Killed"
+    assert bench.outcomes(job) == ["killed"]
+
+
+def test_a_finish_before_the_kill_wins(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.finish(pilot.hold())
+    outcome = bench.act("kill", job)
+    assert (outcome.done, outcome.refused) == ([], [(job, "it is Done already")])
+    assert bench.state(job) == "Done"
+
+
+def test_a_dry_run_of_a_kill_changes_nothing(bench: Bench) -> None:
+    [job] = bench.submit()
+    before = bench.connection.total_changes
+    assert bench.act("kill", job, dry_run=True).done == [job]
+    assert bench.connection.total_changes == before
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_release_gives_back_at_once_and_counts_as_nothing(bench: Bench, confirmed: bool) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    for _ in range(MAX_RESCHEDULES + 2):
+        offer = pilot.hold() if confirmed else pilot.take()[0]
+        assert pilot.release(offer) == "accepted"
+        assert bench.state(job) == "Waiting"
+    assert bench.job(job)["failures"] == 0
+    offer = pilot.hold()
+    assert offer.epoch == MAX_RESCHEDULES + 3
+
+
+def test_jobs_of_a_pilot_that_leaves_go_back(bench: Bench) -> None:
+    bench.submit(2)
+    pilot = bench.pilot(processors=2)
+    held, offered = pilot.take(2, processors=2)
+    pilot.confirm(held)
+    assert pilot.send(leaving="idle").leave == "cancel" or bench.pilot_row(pilot.id).state == "Done"
+    assert bench.moves(held.job)[-2:] == ["Rescheduled", "Waiting"]
+    assert bench.moves(offered.job) == ["Waiting", "Matched", "Waiting"]
+    # It has left: nothing more is given to it, and it cannot come again.
+    assert pilot.take() == []
+    with pytest.raises(Forbidden):
+        pilot.enrol("second")
+
+
+def test_a_job_whose_pilots_are_lost_is_tried_again_and_then_fails(bench: Bench) -> None:
+    [job] = bench.submit()
+    for _ in range(MAX_RESCHEDULES):
+        bench.pilot().hold()
+        bench.later(LEASE + 1)
+        assert bench.state(job) == "Rescheduled"
+        bench.later(RETRY_DELAY - 1)
+        assert bench.state(job) == "Rescheduled"
+        bench.later(1)
+        assert bench.state(job) == "Waiting"
+    bench.pilot().hold()
+    bench.later(LEASE + 1)
+    assert bench.state(job) == "Failed"
+    assert "3 times" in bench.job(job)["reason"]
+    assert bench.outcomes(job) == ["lease over"] * 3
+
+
+@pytest.mark.parametrize("failure", ["node", "input", "output", "cut-off", "killed", "of a newer pilot"])
+def test_failures_that_are_not_the_payloads_own_are_tried_again_so_often(bench: Bench, failure: str) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    for _ in range(MAX_RESCHEDULES):
+        assert pilot.finish(pilot.hold(), failure=failure, exit_code=None) == "accepted"
+        assert bench.state(job) == "Rescheduled"
+        bench.later(RETRY_DELAY)
+    pilot.finish(pilot.hold(), failure=failure, exit_code=None)
+    assert bench.state(job) == "Failed"
+    assert bench.outcomes(job) == ["retried", "retried", "applied"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"exit_code": 3}, {"exit_code": None, "signal": 11}]
+    + [{"exit_code": None, "failure": f"limit-{what}"} for what in ("wall", "cpu", "memory")],
+)
+@pytest.mark.parametrize("retries", [0, 1])
+def test_the_payloads_own_failures_are_tried_again_only_as_the_job_asks(
+    bench: Bench, content: dict[str, object], retries: int
+) -> None:
+    [job] = bench.submit(retries=retries)
+    pilot = bench.pilot()
+    for _ in range(retries):
+        pilot.finish(pilot.hold(), **content)
+        assert bench.state(job) == "Rescheduled"
+        bench.later(RETRY_DELAY)
+    pilot.finish(pilot.hold(), **content)
+    assert bench.state(job) == "Failed"
+    assert bench.outcomes(job)[-1] == "applied"
+
+
+def test_offers_lapse(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    bench.later(OFFER_TIMEOUT)
+    assert bench.state(job) == "Matched"
+    bench.later(1)
+    assert bench.state(job) == "Waiting"
+    assert pilot.confirm(offer) == "superseded"
+    assert pilot.stopped(offer) == [job]
+    assert bench.job(job)["failures"] == 0
+
+
+def test_silent_pilots_stall_and_are_heard_again(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    bench.later(4 * HEARTBEAT - 1)
+    assert bench.state(job) == "Running"
+    bench.later(1)
+    assert bench.state(job) == "Stalled"
+    assert pilot.stopped(offer) == []
+    assert bench.moves(job)[-2:] == ["Stalled", "Running"]
+    bench.later(4 * HEARTBEAT)
+    assert pilot.finish(offer) == "accepted"
+    assert bench.state(job) == "Done"
+
+
+def test_a_stalled_pilot_is_heard_again_though_its_group_of_requests_failed(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.hold()
+    bench.later(5 * HEARTBEAT)
+
+    def fails(_: object) -> None:
+        raise RuntimeError("this one only")
+
+    answers = bench.together(pilot.asking(pilot.request()), fails)
+    assert isinstance(answers[1], RuntimeError)
+    assert bench.state(job) == "Running"
+
+
+def test_stalled_jobs_are_known_after_a_restart(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.hold()
+    bench.later(5 * HEARTBEAT)
+    bench.crash()
+    pilot.send()
+    assert bench.state(job) == "Running"
+
+
+def test_another_nonce_supersedes_the_pilot_and_raises_an_alarm(bench: Bench) -> None:
+    bench.submit(3)
+    pilot = bench.pilot()
+    for _ in range(2):
+        pilot.finish(pilot.hold())
+    offer = pilot.hold()
+    old = pilot.token
+    pilot.enrol("second")
+    assert bench.moves(offer.job)[-2:] == ["Rescheduled", "Waiting"]
+    [alarm] = bench.kinds("alarm")
+    assert f"pilot {pilot.id}" in alarm
+    new, pilot.token = pilot.token, old
+    with pytest.raises(NotAuthenticated):
+        pilot.send()
+    # The program is a new one and counts its takes from 1.
+    pilot.token, pilot.number = new, 1
+    assert pilot.hold().epoch == 2
+
+
+def test_the_same_nonce_again_is_the_same_pilot_and_no_alarm(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    pilot.enrol("first")
+    assert bench.kinds("alarm") == []
+    assert bench.state(job) == "Running"
+    assert pilot.finish(offer) == "accepted"
+
+
+def test_who_may_enrol(bench: Bench) -> None:
+    def ask(**more: object) -> None:
+        plain = {"secret": "unknown", "index": 0, "nonce": "n", **more}
+        bench.do(lambda tx: enrol(bench.pool, tx, EnrolRequest(**plain), bench.now))
+
+    with pytest.raises(NotAuthenticated):
+        ask()
+    with pytest.raises(NotAuthenticated):
+        ask(secret=bench.pilot().secret, index=1)
+    with pytest.raises(IncompatibleVersion):
+        ask(protocol=99)
+
+
+def test_a_message_of_another_incarnation_is_superseded(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    bench.do(lambda tx: tx.connection.execute("UPDATE instance SET incarnation = 2"))
+    bench.crash()
+    with pytest.raises(Superseded):
+        pilot.finish(offer)
+    assert bench.state(job) == "Running"
+
+
+def test_a_pilot_may_not_speak_of_another_pilots_job(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot, thief = bench.pilot(), bench.pilot()
+    [offer] = pilot.take()
+    for _ in range(2):
+        assert thief.confirm(offer) == "superseded"
+        assert thief.finish(offer) == "superseded"
+        assert thief.release(offer) == "superseded"
+        assert thief.stopped(offer) == [job]
+        pilot.confirm(offer)
+    assert bench.moves(job) == ["Waiting", "Matched", "Running"]
+    bench.later(LEASE + 1)
+    assert thief.finish(offer) == "superseded"
+    assert bench.state(job) == "Rescheduled"
+
+
+def test_an_outage_costs_no_lease(bench: Bench) -> None:
+    bench.sign_of_life()
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    [other] = bench.submit()
+    [offered] = bench.pilot().take()
+    bench.crash()
+    bench.now += 10 * LEASE
+    assert bench.sign_of_life() == 10 * LEASE + 2 * HEARTBEAT
+    bench.duties()
+    assert (bench.state(job), bench.state(other)) == ("Running", "Matched")
+    assert bench.sign_of_life() == 0
+    assert offered.job == other
+    assert pilot.finish(offer) == "accepted"
+    assert len(bench.kinds("outage")) == 1
+
+
+def test_without_the_credit_the_same_outage_would_have_ended_the_lease(bench: Bench) -> None:
+    [job] = bench.submit()
+    bench.pilot().hold()
+    bench.now += 10 * LEASE
+    bench.do(lambda tx: leases.expire(bench.pool, tx, bench.now))
+    assert bench.state(job) == "Rescheduled"
+
+
+def test_a_clock_that_steps_back_takes_the_leases_with_it(bench: Bench) -> None:
+    bench.sign_of_life()
+    [job] = bench.submit()
+    bench.pilot().hold()
+    bench.now -= 500
+    assert bench.sign_of_life() == -500
+    bench.later(LEASE - 1)
+    assert bench.state(job) == "Stalled"
+    bench.later(2)
+    assert bench.state(job) == "Rescheduled"
+
+
+def test_a_heartbeat_renews_the_lease_but_writes_only_when_a_third_has_gone(bench: Bench) -> None:
+    bench.sign_of_life()
+    pilot = bench.pilot()
+    before = bench.connection.total_changes
+    bench.now += LEASE / 3 - 1
+    pilot.send()
+    assert bench.connection.total_changes == before
+    bench.now += 2
+    pilot.send()
+    assert bench.connection.total_changes == before + 1
+    assert pilot.row.lease_until == bench.now + LEASE
+
+
+def test_a_job_rescheduled_by_hand_starts_its_count_again(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.finish(pilot.hold(), exit_code=1)
+    assert bench.state(job) == "Failed"
+    assert bench.act("reschedule", job).done == [job]
+    assert bench.moves(job)[-2:] == ["Rescheduled", "Waiting"]
+    assert bench.job(job)["failures"] == 0
+    offer = pilot.hold()
+    bench.act("kill", job)
+    assert pilot.finish(offer) == "superseded"
+    bench.act("reschedule", job)
+    # Failed once by its own result, killed once: the second result is another one.
+    assert pilot.hold().epoch == 3
+
+
+def test_a_job_can_be_rescheduled_long_after_its_queue_was_forgotten(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.finish(pilot.hold(), exit_code=1)
+    forget_queues(bench)
+    assert bench.connection.execute("SELECT count(*) FROM queues").fetchone() == (0,)
+    # Another's queue must not get the id that the old job points to.
+    bench.submit(owner="bob")
+    assert bench.act("reschedule", job).done == [job]
+    bench.now += 100
+    other = bench.pilot(only_owner="bob")
+    assert [offer.payload.owner for offer in other.take()] == ["bob"]
+    assert other.take() == []
+    assert [offer.job for offer in pilot.take()] == [job]
+
+
+def forget_queues(bench: Bench) -> None:
+    """Two cycles of the duty, a day apart."""
+    for _ in range(2):
+        bench.do(lambda tx: submissions.mark_empty_queues(tx.connection, bench.now))
+        gone = bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now - 86400))
+        for queue in gone:
+            bench.pool.identities.pop(queue, None)
+            bench.pool.index.remove(queue)
+        bench.now += 86401
+
+
+def test_a_queue_with_a_job_that_runs_for_days_is_not_forgotten(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.finish(pilot.hold(), exit_code=1)
+    bench.do(lambda tx: submissions.mark_empty_queues(tx.connection, bench.now))
+    bench.act("reschedule", job)
+    pilot.hold()
+    bench.now += 2 * 86400
+    assert bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now - 86400)) == []
+
+
+def test_what_is_deleted_is_gone_but_its_history(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    pilot.finish(pilot.hold(), stdout="aGk=", stderr="")
+    assert bench.connection.execute("SELECT stdout FROM results").fetchall() == [(b"hi",)]
+    assert bench.act("delete", job).done == [job]
+    assert bench.connection.execute("SELECT * FROM results").fetchall() == []
+    assert bench.moves(job)[-1] == "Deleted"
+    assert bench.act("delete", job).refused == [(job, "it is deleted already")]
+
+
+def test_a_pilot_that_is_told_to_leave_gets_no_work(bench: Bench) -> None:
+    bench.submit()
+    pilot = bench.pilot()
+    bench.pool.draining = True
+    answer = pilot.send(take=pilot.asked())
+    assert (answer.offers, answer.leave) == ([], "drain")
+    bench.pool.draining = False
+    assert len(pilot.take()) == 1
+
+
+def test_answers_do_not_depend_on_what_memory_remembers(bench: Bench) -> None:
+    """The same exchange after a restart gets the same answer."""
+    bench.submit(3)
+    pilot: Paper = bench.pilot(processors=2)
+    [held, other] = pilot.take(2, processors=2)
+    pilot.confirm(held)
+    request = pilot.request(
+        finishes=[finished(held)],
+        confirms=[Reference(other.job, other.epoch)],
+        holding=[Reference(other.job, other.epoch)],
+    )
+    first = bench.do(pilot.asking(request))
+    bench.crash(pilot.asking(request))
+    assert dumped(bench.do(pilot.asking(request))) == dumped(first)
