@@ -1,0 +1,38 @@
+"""`./bench NAME [--json] [options]`: the last line is one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from dataclasses import asdict
+
+from benchmarks.figure import Figure
+
+NAMES = {
+    "submit": "jobs/s from the client's call to all jobs waiting, durable",
+    "life": "no-op jobs/s through submit, match, confirm, run /bin/true, finish with local pilots",
+}
+
+
+def main() -> int:
+    if len(sys.argv) < 2 or sys.argv[1] not in (*NAMES, "all"):
+        print("usage: ./bench NAME [options]\n\n" + "\n".join(f"  {name:8} {text}" for name, text in NAMES.items()))
+        return 2
+    names = list(NAMES) if sys.argv[1] == "all" else [sys.argv[1]]
+    for name in names:
+        module = importlib.import_module(f"benchmarks.{name}")
+        parser = argparse.ArgumentParser(prog=f"./bench {name}", description=NAMES[name])
+        parser.add_argument("--json", action="store_true", help="the JSON line only")
+        module.options(parser)
+        options = parser.parse_args(sys.argv[2:] if len(names) == 1 else [])
+        figure: Figure = module.run(options)
+        if not options.json:
+            figure.print()
+        print(json.dumps(asdict(figure)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

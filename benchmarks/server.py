@@ -1,0 +1,42 @@
+"""A server for a benchmark: its own home, ended afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pilotage.client import Client
+
+WITHIN = 60.0
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Client]:
+    """A client of a fresh `pilotage up`, with its defaults."""
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
+    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home)]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+    try:
+        deadline = time.monotonic() + WITHIN
+        while not (home / "server.json").exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((folder / "server.log").read_text())
+            time.sleep(0.05)
+        url = json.loads((home / "server.json").read_text())["url"]
+        with Client(url, (home / "token").read_text().strip()) as client:
+            yield client
+            client.shutdown("cancel")
+        process.wait(WITHIN)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
