@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
+import pilotage
 from pilotage.client import Client
 from pilotage.wire.people import JobSummary
 
@@ -72,10 +77,12 @@ def free_port() -> int:
 class Instance:
     """One home and its server."""
 
-    def __init__(self, folder: Path, **policy: Any) -> None:
+    def __init__(self, folder: Path, user: int | None = None, **policy: Any) -> None:
+        """`user`: run the server under this account (needs root)."""
+        self.user = user
         self.home = folder / "home"
         self.policy = POLICY.format(
-            **{"owner": "root" if os.getuid() == 0 else _me(), "owners": "home", "processors": 2, "heartbeat": 0.5}
+            **{"owner": _account(user), "owners": "home", "processors": 2, "heartbeat": 0.5}
             | {"lease": 60, "idle": 2, **policy}
         )
         self.process: subprocess.Popen[bytes] | None = None
@@ -85,9 +92,15 @@ class Instance:
     def start(self, *options: str, wait: bool = True) -> None:
         """Start the server and wait until it is ready."""
         self.home.mkdir(exist_ok=True, mode=0o700)
-        command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(self.home), "--port", str(self.port)]
+        if self.user is not None:
+            os.chown(self.home, self.user, self.user)
+        python, environment = (sys.executable, None) if self.user is None else python_for(self.user)
+        command = [python, "-m", "pilotage.main", "up", "--home", str(self.home), "--port", str(self.port)]
         with (self.home / "test.log").open("ab") as log:
-            self.process = subprocess.Popen([*command, *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [*command, *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd="/",
+                user=self.user, group=self.user, extra_groups=None if self.user is None else [],
+            )
         if wait:
             until(self._ready, what="the server's start")
 
@@ -172,10 +185,25 @@ class Instance:
         self._clients.clear()
 
 
-def _me() -> str:
-    import getpass
+def python_for(user: int) -> tuple[str, dict[str, str]]:
+    """An interpreter that an unprivileged account can run with our libraries, and its environment."""
+    libraries = [str(Path(pilotage.__file__).parents[1]), sysconfig.get_path("purelib")]
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": ":".join(libraries)}
+    for python in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
+        try:
+            found = subprocess.run(
+                [python, "-c", "import pilotage.server.run"], env=environment, cwd="/", user=user, group=user,
+                extra_groups=[], capture_output=True, timeout=60,
+            )
+        except OSError:
+            continue
+        if found.returncode == 0:
+            return python, environment
+    pytest.skip("no Python with our libraries that an unprivileged account can run")
 
-    return getpass.getuser()
+
+def _account(user: int | None) -> str:
+    return pwd.getpwuid(os.getuid() if user is None else user).pw_name
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -66,11 +66,19 @@ def _serve(folder: Path, file: Path, port: int, pilot_server: str, verbose: bool
         host=LOOPBACK,
         port=port,
         pilot_server=pilot_server,
-        owner=getpass.getuser(),
+        owner=_account(),
         node=find_node(os.environ).node,
         announce=lambda url: _announce(folder, url),
     )
     serve(settings)
+
+
+def _account() -> str:
+    """Who runs this, asked of the system: the environment may say anything."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid{os.getuid()}"
 
 
 def _announce(folder: Path, url: str) -> None:

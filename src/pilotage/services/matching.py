@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.ids import QueueId
@@ -85,13 +85,11 @@ class Requirements:
     """Whether Requirements are true for one offer; each expression is evaluated once."""
 
     pool: Pool
-    ad: ClassAd
+    offer: Offer
+    node: Node
     now: float
-    _known: dict[str, bool]
-
-    @classmethod
-    def of(cls, pool: Pool, offer: Offer, node: Node, now: float) -> Requirements:
-        return cls(pool, offer_ad(offer, node.hostname, node.platform, node.attributes), now, {})
+    _ad: ClassAd | None = None
+    _known: dict[str, bool] = field(default_factory=dict)
 
     def __call__(self, text: str) -> bool:
         held = self._known.get(text)
@@ -99,7 +97,10 @@ class Requirements:
             expression = self.pool.requirements.get(text)
             if expression is None:
                 expression = self.pool.requirements[text] = parse_expression(text)
-            value = evaluate(expression, my=ClassAd(), target=self.ad, now=self.now)
+            if self._ad is None:
+                node = self.node
+                self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
+            value = evaluate(expression, my=ClassAd(), target=self._ad, now=self.now)
             held = self._known[text] = value is True
         return held
 
@@ -142,7 +143,7 @@ class _Match:
         node = self.take.node
         closed = pool.limiter.closed(offer.site, offer.ce, now) if pool.limiter.limits else []
         while True:
-            holds = Requirements.of(pool, offer, node, now)
+            holds = Requirements(pool, offer, node, now)
             proposal = pool.index.propose(offer, holds, closed, pool.rng)
             if proposal is None:
                 return None
@@ -163,7 +164,7 @@ class _Match:
     def _no_match(self, offer: Offer) -> dict[str, int]:
         pool, now = self.pool, self.moves.now
         closed = pool.limiter.closed(offer.site, offer.ce, now)
-        holds = Requirements.of(pool, offer, self.take.node, now)
+        holds = Requirements(pool, offer, self.take.node, now)
         return {str(key): count for key, count in pool.index.explain(offer, holds, closed).fallen.items()}
 
 

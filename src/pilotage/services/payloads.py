@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,20 @@ from pilotage.wire.pilot import Input, Payload
 
 
 def payload(facts: SubmissionFacts, job: JobRow) -> Payload:
-    """What to run, of a job in the store."""
+    """What to run, of a job in the store. Jobs without placeholders share one."""
+    common = facts.common.get("")
+    if common is None:
+        row = facts.row
+        values = json.loads(job.parameters) if job.parameters else []
+        bound = _bound(facts.description, row.names, values, job.id, row.first_job, row.count)
+        common = _payload(facts, bound)
+        if not any("%" in text for text in _bindable(facts.description)):
+            facts.common[""] = common
+    return common
+
+
+def _payload(facts: SubmissionFacts, description: JobDescription) -> Payload:
     row = facts.row
-    values = json.loads(job.parameters) if job.parameters else []
-    description = _bound(facts.description, row.names, values, job.id, row.first_job, row.count)
     return Payload(
         executable=description.executable,
         arguments=list(description.arguments),
@@ -53,11 +63,19 @@ def _bound(
 ) -> JobDescription:
     bound = bind(description, names, values, job - first, count) if names else description
     # The description of a parametric or single job may name its own id.
-    if any(
-        "%j" in text for text in (*bound.arguments, *bound.output_sandbox, bound.std_output, bound.std_error)
-    ):
+    if any("%j" in text for text in _bindable(bound)):
         bound = _with_id(bound, str(job))
     return bound
+
+
+def _bindable(description: JobDescription) -> Iterator[str]:
+    """The texts in which placeholders are replaced."""
+    yield description.executable
+    yield from description.arguments
+    yield from (value for _, value in description.environment)
+    yield from description.output_sandbox
+    yield from (description.std_output, description.std_error, description.job_name)
+    yield from (text for item in description.input_sandbox for text in (item.name, item.source))
 
 
 def _with_id(description: JobDescription, job: str) -> JobDescription:

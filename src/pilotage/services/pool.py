@@ -25,7 +25,7 @@ from pilotage.store import submissions as submission_rows
 from pilotage.store.events import EventBatch, EventIds
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
-from pilotage.wire.pilot import Input
+from pilotage.wire.pilot import Input, Payload
 
 REMEMBERED = 4096
 """So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
@@ -38,6 +38,8 @@ class SubmissionFacts:
     row: submission_rows.Submission
     description: JobDescription
     inputs: tuple[Input, ...]
+    common: dict[str, Payload] = field(default_factory=dict)
+    """The payload of every job, under "", where no job has one of its own."""
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ class LocalDirector:
         """The queues that a pilot with all of the CE's capacity could serve, in any order."""
         offer = self.hypothetical(pool, ce)
         closed = pool.limiter.closed(offer.site, offer.ce, now)
-        holds = Requirements.of(pool, offer, self.capacity.node, now)
+        holds = Requirements(pool, offer, self.capacity.node, now)
         entries = pool.index.candidates(offer, holds, closed)
         pool.rng.shuffle(entries)
         return entries

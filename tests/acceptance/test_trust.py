@@ -1,0 +1,165 @@
+"""Who may see, run and change what."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import jwt
+import pytest
+
+from pilotage.client import Client
+from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound
+from pilotage.wire.people import Selection
+from tests.instance import Instance, running, until
+
+pytestmark = pytest.mark.slow
+
+NOBODY = 65534
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A server whose local CE runs anybody's jobs."""
+    with running(tmp_path_factory.mktemp("shared"), owners="any", idle=1) as instance:
+        yield instance
+
+
+def test_a_plain_user_neither_sees_nor_touches_what_is_anothers(shared: Instance, tmp_path: Path) -> None:
+    alice, bob = shared.client("alice"), shared.client("bob")
+    job = alice.submit({"executable": "echo", "arguments": ["private"], "cpu_time": 1000}).first
+    shared.reaches(job, "Done")
+    for ask in (bob.job, bob.events, bob.outputs, bob.log):
+        with pytest.raises(NotFound):
+            ask(job)
+    with pytest.raises(NotFound):
+        bob.download(job, tmp_path)
+    assert job not in [seen.id for seen in bob.jobs()]
+    assert bob.counts(Selection(ids=[job])).total == 0
+    for act in (bob.kill, bob.delete, bob.reschedule):
+        assert act([job]).matched == 0
+    assert alice.log(job).data == b"private\n"
+
+
+def test_a_plain_user_is_no_administrator(shared: Instance) -> None:
+    bob = shared.client("bob")
+    for ask in (bob.policy, lambda: bob.apply_policy("x = 1"), lambda: bob.create_token("alice"), bob.shutdown):
+        with pytest.raises(Forbidden):
+            ask()
+    with pytest.raises(Forbidden):
+        bob.submit({"executable": "true"}, group="home")
+
+
+def test_a_file_is_not_reached_by_its_digest(shared: Instance, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("alice's data")
+    alice, bob = shared.client("alice"), shared.client("bob")
+    sent = alice.submit({"executable": "true", "input_sandbox": ["secret.txt"]}, folder=tmp_path)
+    shared.reaches(sent.first, "Done")
+    import hashlib
+
+    digest = hashlib.sha256(b"alice's data").hexdigest()
+    token = alice_token = shared.client().create_token("bob").token
+    assert token == alice_token
+    with httpx.Client(base_url=bob.url, headers={"Authorization": f"Bearer {token}"}) as raw:
+        assert raw.head(f"/v1/uploads/{digest}").status_code == 404
+        body = {
+            "description": {"executable": "cat", "input_sandbox": ["secret.txt"]},
+            "inputs": [{"name": "secret.txt", "digest": digest, "size": 12}],
+        }
+        assert raw.post("/v1/submissions", json=body).status_code == 400
+
+
+def test_a_pilot_serves_one_owner_only(shared: Instance) -> None:
+    script = {"executable": "sh", "arguments": ["-c", "sleep 0.02"]}
+    jobs = {}
+    for user in ("alice", "bob"):
+        sent = shared.client(user).submit(script, values=list(range(40)))
+        jobs[user] = Selection(submission=sent.submission)
+    for user, selection in jobs.items():
+        until(lambda user=user, s=selection: shared.client(user).counts(s).final == 40, what=f"{user}'s jobs")  # type: ignore[misc]
+    owner = shared.client()
+    ran = {user: {job.pilot for job in owner.jobs(selection)} for user, selection in jobs.items()}
+    assert not ran["alice"] & ran["bob"]
+
+
+def test_the_local_ce_runs_only_its_owners_jobs_unless_the_policy_says_otherwise(tmp_path: Path) -> None:
+    with running(tmp_path) as instance:
+        alices = instance.client("alice").submit({"executable": "true"}).first
+        own = instance.client().submit({"executable": "true"}).first
+        instance.reaches(own, "Done")
+        assert instance.job(alices).state == "Waiting"
+        instance.policy = instance.policy.replace('owners = "home"', 'owners = "any"')
+        assert any("any" in warning for warning in instance.client().apply_policy(instance.policy).warnings)
+        instance.reaches(alices, "Done")
+
+
+def test_bad_tokens_are_refused(shared: Instance) -> None:
+    url = shared.client().url
+    key = (shared.home / "secrets" / "signing.key").read_text().strip()
+    claims = jwt.decode((shared.home / "token").read_text().strip(), key, ["HS256"])
+    bad = {
+        "expired": jwt.encode({**claims, "exp": 1_000_000_000}, key, "HS256"),
+        "of another key": jwt.encode(claims, "k" * 48, "HS256"),
+        "of another server": jwt.encode({**claims, "iss": "somebody"}, key, "HS256"),
+        "unsigned": jwt.encode(claims, None, "none"),
+        "no token at all": "x",
+    }
+    for what, token in bad.items():
+        with Client(url, token) as client, pytest.raises(NotAuthenticated):
+            client.whoami()
+            pytest.fail(f"taken although {what}")
+    gone = jwt.encode({**claims, "sub": "mallory"}, key, "HS256")
+    with Client(url, gone) as client, pytest.raises(Forbidden):
+        client.whoami()
+
+
+def test_private_files_are_private(shared: Instance) -> None:
+    for name in ("token", "secrets/signing.key", "pilotage.db", "server.json"):
+        assert (shared.home / name).stat().st_mode & 0o077 == 0, name
+    assert shared.home.stat().st_mode & 0o077 == 0
+    said = shared.log() + "".join(path.read_text() for path in (shared.home / "pilots").iterdir())
+    assert (shared.home / "token").read_text().strip() not in said
+    assert (shared.home / "secrets" / "signing.key").read_text().strip() not in said
+
+
+def test_a_hostile_payload_finds_no_token(tmp_path: Path) -> None:
+    """Under an account without privileges: root may read everything, whatever a program does."""
+    if os.getuid() != 0:
+        _hostile(tmp_path, None)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="hostile-"))
+    folder.chmod(0o711)
+    try:
+        _hostile(folder, NOBODY)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _hostile(folder: Path, user: int | None) -> None:
+    with running(folder, user=user) as instance:
+        client = instance.client()
+        script = Path(__file__).with_name("hostile.py")
+        sent = client.submit(
+            {
+                "executable": "python3", "arguments": ["hostile.py"], "input_sandbox": ["hostile.py"],
+                "environment": {"SERVER": client.url},
+            },
+            folder=script.parent,
+        )
+        done = instance.reaches(sent.first, "Done", "Failed")
+        assert done.state == "Done", client.log(sent.first, stream="stderr").data
+        report = json.loads(client.log(sent.first).data)
+        assert len(report["pilots"]) == 2, report
+        for found in report["pilots"].values():
+            assert found["environ"] == found["memory"] == found["files"] == "PermissionError", found
+            assert not [word for word in found["arguments"] if len(word) >= 40], "a secret in the arguments"
+        assert not [value for key, value in report["environment"].items() if key.startswith("PILOTAGE_") and len(value) > 20]
+        assert report["leftovers"] == []
+        http = report["http"]
+        assert http["/v1/pilot.pyz"] == 200, "the program is no secret"
+        assert {http[path] for path in ("/v1/jobs", "/v1/policy", "guessed token")} == {401}
