@@ -71,11 +71,10 @@ def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
     """The commands of this package and `extra` ones, which stand before `down` and win over those of the same name."""
     names = list(COMMANDS)
     place = names.index("down")
-    first, last = names[:place], names[place:]
-    ordered = (
-        {name: COMMANDS[name] for name in first} | dict(extra or {}) | {name: COMMANDS[name] for name in last}
-    )
-    return Root({**ordered, **(extra or {})}, dict(GROUPS))
+    own = COMMANDS | dict(extra or {})
+    ordered = {name: own[name] for name in [*names[:place], *(extra or {}), *names[place:]]}
+    used = {name.split()[0] for name in ordered if " " in name}
+    return Root(ordered, {name: text for name, text in GROUPS.items() if name in used})
 
 
 def run(root: Root, argv: Sequence[str]) -> int:

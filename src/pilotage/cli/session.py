@@ -70,7 +70,12 @@ class Session:
         from pilotage.client import Client
 
         return Client.connect(
-            home=self.home, server=self.server, token_file=self.token_file, patience=patience
+            home=self.home,
+            server=self.server,
+            token_file=self.token_file,
+            patience=patience,
+            at_first=min(PATIENCE, patience),
+            on_away=lambda error: self.screen.note(f"{error.message}; waiting for it ..."),
         )
 
 

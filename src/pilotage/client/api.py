@@ -17,7 +17,7 @@ from pilotage.client.following import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submitting import Submitting
 from pilotage.client.transport import Transport
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, PilotageError
 from pilotage.wire.people import (
     MAX_PAGE,
     ActionRequest,
@@ -56,7 +56,8 @@ class Client(Submitting):
     ...         client.download(job.id, "results")
 
     `token` is a token, or a TokenFile that is renewed in place. A server that is away for a moment is waited for,
-    `patience` seconds at most; what could be done twice is never sent twice.
+    `patience` seconds at most (`at_first`: until it has answered once); `on_away` is told when that lasts.
+    What could be done twice is never sent twice.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Client(Submitting):
         *,
         patience: float = 30.0,
         timeout: float = 60.0,
+        at_first: float | None = None,
         fingerprint: str | None = None,
+        on_away: Callable[[PilotageError], None] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(
@@ -77,7 +80,13 @@ class Client(Submitting):
         source = FixedToken(token) if isinstance(token, str) else token
         authorities = ssl.get_default_verify_paths().cafile or True
         self._transport = Transport(
-            url, lambda: source.current(self._refresh), patience=patience, timeout=timeout, verify=authorities
+            url,
+            lambda: source.current(self._refresh),
+            patience=patience,
+            at_first=at_first,
+            timeout=timeout,
+            verify=authorities,
+            on_away=on_away,
         )
 
     @classmethod
@@ -88,12 +97,21 @@ class Client(Submitting):
         server: str | None = None,
         token_file: Path | str | None = None,
         patience: float = 30.0,
+        at_first: float | None = None,
+        on_away: Callable[[PilotageError], None] | None = None,
     ) -> Self:
         """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
         folder = default_home() if home is None else Path(home)
         place = Place(server) if server else read_place(folder)
         file = TokenFile(Path(token_file) if token_file else folder / "token")
-        return cls(place.url, file, patience=patience, fingerprint=place.fingerprint)
+        return cls(
+            place.url,
+            file,
+            patience=patience,
+            at_first=at_first,
+            fingerprint=place.fingerprint,
+            on_away=on_away,
+        )
 
     def __enter__(self) -> Self:
         return self

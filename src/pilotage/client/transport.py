@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import httpx
 
 Query = Mapping[str, str | int | Sequence[str] | Sequence[int]]
+LONG_MOMENT = 3.0
+
 Body = Callable[[], bytes | Iterator[bytes]]
 """Called anew for each try, so that a file is read from its beginning again."""
 
@@ -37,17 +39,28 @@ class Transport:
 
     `token` is asked before every request. A request that never reached the server is tried again until
     `patience` seconds are over; one that may have reached it only if `idempotent`. "Come later" (429, 503) is
-    obeyed for as long as patience lasts.
+    obeyed for as long as patience lasts. Until the server has answered once patience is `at_first`; `on_away` is
+    told when an absence lasts for longer than a moment.
     """
 
     def __init__(
-        self, url: str, token: Callable[[], str], *, patience: float, timeout: float, verify: str | bool
+        self,
+        url: str,
+        token: Callable[[], str],
+        *,
+        patience: float,
+        at_first: float | None = None,
+        timeout: float,
+        verify: str | bool,
+        on_away: Callable[[PilotageError], None] | None = None,
     ) -> None:
         load_httpx()
         import httpx
 
         self.url = url.rstrip("/")
-        self.patience = patience
+        self.patience = patience if at_first is None else at_first
+        self._patience_then = patience
+        self._on_away = on_away
         self._token = token
         try:
             self._pool = httpx.Client(
@@ -121,12 +134,13 @@ class Transport:
     def _patiently(self, once: Callable[[], httpx.Response], again: bool) -> httpx.Response:
         import httpx
 
-        until = time.monotonic() + self.patience
-        pause = 0.1
+        start, pause, told = time.monotonic(), 0.1, False
         while True:
             error: PilotageError
             try:
-                return once()
+                response = once()
+                self.patience = self._patience_then
+                return response
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as trouble:
                 error, wait, may_repeat = self._away(trouble), pause, True  # it never reached the server
             except (httpx.TransportError, httpx.InvalidURL) as trouble:
@@ -135,8 +149,12 @@ class Transport:
                 error, wait, may_repeat = busy, busy.retry_after, True  # nothing was changed there
             except Unreachable as away:
                 error, wait, may_repeat = away, pause, again
-            if not may_repeat or time.monotonic() + wait > until:
+            gone = time.monotonic() - start
+            if not may_repeat or gone + wait > self.patience:
                 raise error
+            if gone > LONG_MOMENT and not told and self._on_away:
+                told = True
+                self._on_away(error)
             time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # many clients must not come back at once
             pause = min(pause * 2, 3.0)
 
