@@ -122,21 +122,30 @@ class _Match:
         whole = offer = offer_of(pool, pilot, node)
         offers: list[WireOffer] = []
         count = min(self.take.count, MOST)
-        together = count - min(self.take.ahead, count)
-        for place in range(count):
-            # Those asked for ahead need not fit beside the others.
-            found = self._draw(offer if place < together else whole)
-            if found is None:
+        ahead = min(self.take.ahead, count)
+        for _ in range(count - ahead):
+            given = self._give(offer, offers) if offer.processors > 0 else None
+            if given is None:
                 break
-            row, identity = found
-            self.moves.offer(row, pilot, self.take.number)
-            offers.append(_wire(pool, self.tx, row, row.epoch + 1))
-            whole = replace(whole, only_owner=identity.owner)
-            if place < together:
-                offer = shrink(offer, identity)
-                if offer.processors < 1:
-                    together = place + 1
-        return offers or self._no_match(offer)
+            offer = shrink(offer, given)
+            whole = replace(whole, only_owner=given.owner)
+        # Those asked for ahead need not fit beside the others.
+        for _ in range(ahead):
+            given = self._give(whole, offers)
+            if given is None:
+                break
+            whole = replace(whole, only_owner=given.owner)
+        return offers or self._no_match(whole)
+
+    def _give(self, offer: Offer, offers: list[WireOffer]) -> QueueIdentity | None:
+        """Offer one job more, if there is one; the queue that it comes from."""
+        found = self._draw(offer)
+        if found is None:
+            return None
+        row, identity = found
+        self.moves.offer(row, self.pilot, self.take.number)
+        offers.append(_wire(self.pool, self.tx, row, row.epoch + 1))
+        return identity
 
     def _draw(self, offer: Offer) -> tuple[JobRow, QueueIdentity] | None:
         pool, now = self.pool, self.moves.now
