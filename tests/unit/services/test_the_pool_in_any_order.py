@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,7 @@ OTHER = LIMITED.replace("[jobs]", '[matching]\nrule = "proportional"\ncpu_bucket
 
 pilots = st.integers(0, PILOTS - 1)
 which = st.integers(0, 999)
+networks = st.sampled_from(["good", "good", "good", "doubled", "answer lost", "delayed"])
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -101,42 +103,56 @@ class AnyOrder(RuleBasedStateMachine):
 
     # Pilots and their network
 
-    @rule(number=pilots, count=st.integers(1, 3), ahead=st.integers(0, 2))
-    def take(self, number: int, count: int, ahead: int) -> None:
+    @rule(number=pilots, count=st.integers(1, 3), ahead=st.integers(0, 2), network=networks)
+    def take(self, number: int, count: int, ahead: int, network: str) -> None:
         paper = self.papers[number]
-        self.write(number, take=paper.asked(count, ahead=ahead, processors=2))
+        self.write(number, network, take=paper.asked(count, ahead=ahead, processors=2))
 
-    @rule(number=pilots, job=which, verb=st.sampled_from(["confirm", "release", "finish", "finish", "hold"]))
-    def speak(self, number: int, job: int, verb: str) -> None:
+    @rule(
+        number=pilots,
+        job=which,
+        verb=st.sampled_from(["confirm", "confirm", "confirm", "release", "finish", "finish", "hold"]),
+        network=networks,
+    )
+    def speak(self, number: int, job: int, verb: str, network: str) -> None:
         if not self.offers[number]:
             return
         offer = self.pick(self.offers[number], job)
         reference = Reference(offer.job, offer.epoch)
         if verb == "confirm":
-            self.write(number, confirms=[reference])
+            self.write(number, network, confirms=[reference])
         elif verb == "release":
-            self.write(number, releases=[Release(offer.job, offer.epoch)])
+            self.write(number, network, releases=[Release(offer.job, offer.epoch)])
         elif verb == "hold":
-            self.write(number, holding=[reference])
+            self.write(number, network, holding=[reference])
         else:
             content = self.pick([{}, {"exit_code": 1}, {"exit_code": None, "failure": "node"}], job // 7)
-            self.write(number, finishes=[finished(offer, **content)])
+            self.write(number, network, finishes=[finished(offer, **content)])
 
-    @rule(number=pilots, job=which)
-    def speak_of_several_things(self, number: int, job: int) -> None:
+    @rule(number=pilots, job=which, network=networks)
+    def speak_of_several_things(self, number: int, job: int, network: str) -> None:
         if len(self.offers[number]) >= 2:
             one, two = self.pick(self.offers[number], job), self.pick(self.offers[number], job + 1)
             self.write(
                 number,
+                network,
                 finishes=[finished(one)],
                 releases=[Release(two.job, two.epoch)],
                 confirms=[Reference(one.job, one.epoch), Reference(two.job, two.epoch)],
                 take=self.papers[number].asked(2, processors=2),
             )
 
-    def write(self, number: int, **parts: Any) -> None:
+    def write(self, number: int, network: str, **parts: Any) -> None:
         paper = self.papers[number]
-        self.mail.append((number, paper.token, paper.request(**parts)))
+        letter = (number, paper.token, paper.request(**parts))
+        if network == "delayed":
+            self.mail.append(letter)
+            return
+        self.answered(number, self.ask(*letter), lost=network == "answer lost")
+        if network in ("doubled", "answer lost"):
+            self.deliver(letter)
+        if network == "doubled":
+            self.mail.append(letter)
 
     @rule(number=which, copies=st.integers(1, 2))
     def arrives(self, number: int, copies: int) -> None:
@@ -286,13 +302,11 @@ def failing(_: object) -> None:
 
 def quietly(request: Callable[..., Any]) -> Callable[..., Any]:
     def ask(tx: Any) -> None:
-        try:
+        with contextlib.suppress(NotAuthenticated):
             request(tx)
-        except NotAuthenticated:
-            pass
 
     return ask
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
+TestAnyOrder.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
