@@ -82,11 +82,14 @@ def _read(field: Field, entry: Entry, *, parametric: bool) -> Any:
 
 
 def _placed(error: InvalidInput, entry: Entry | None) -> InvalidInput:
-    """The error with the place of its attribute, if it has none of its own."""
+    """The error with the place of its attribute, if it has none of its own, and the name as it was written."""
     if entry is None or error.line is not None:
         return error
+    message = error.message
+    if error.field and message.startswith(error.field):
+        message = entry.name + message.removeprefix(error.field)
     return type(error)(
-        error.message, hint=error.hint, line=entry.line, column=entry.column, field=error.field or entry.name
+        message, hint=error.hint, line=entry.line, column=entry.column, field=error.field or entry.name
     )
 
 
