@@ -131,7 +131,7 @@ def test_defaults_and_the_table_agree() -> None:
     ("jdl", "line", "part"),
     [
         ('Executable = "x";\nSitee = "A";', 2, "did you mean Site"),
-        ('Executable = "x";\n\nCPUTime = "long";', 3, "cpu_time must be seconds"),
+        ('Executable = "x";\n\nCPUTime = "long";', 3, "CPUTime must be seconds"),
         ('Executable = "x";\nexecutable = "y";', 2, "given twice"),
         ('Executable = "x";\nMemory = 1; MinRAM = 2;', 2, "given twice"),
         ('Executable = "x";\nInputData = {"LFN:/vo/1"};', 2, "nothing would be moved"),
