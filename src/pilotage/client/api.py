@@ -44,6 +44,9 @@ from pilotage.wire.people import (
 
 T = TypeVar("T")
 
+BULK_TIMEOUT = 600.0
+"""A verb on a hundred thousand jobs is answered when all of them are done."""
+
 
 class Client(Submitting):
     """One server, one identity; threads may share it. Every failure raises an error of pilotage.core.errors.
@@ -208,7 +211,8 @@ class Client(Submitting):
         total = ActionResponse(0, 0)
         for piece in selections.pieces(selection_of(which), selections.IDS_PER_ACTION):
             request = ActionRequest(piece, dry_run, reason)
-            part = self._post(f"/v1/jobs/{verb}", request, ActionResponse)
+            answer = self._transport.request("POST", f"/v1/jobs/{verb}", json=request, timeout=BULK_TIMEOUT)
+            part = decode(answer.content, ActionResponse)
             total.matched += part.matched
             total.done += part.done
             total.refused += part.refused

@@ -61,6 +61,7 @@ class Transport:
         self.patience = patience if at_first is None else at_first
         self._patience_then = patience
         self._on_away = on_away
+        self._timeout = timeout
         self._token = token
         try:
             self._pool = httpx.Client(
@@ -88,6 +89,7 @@ class Transport:
         size: int | None = None,
         idempotent: bool | None = None,
         token: str | None = None,
+        timeout: float | None = None,
     ) -> httpx.Response:
         """The 2xx answer, read whole; every other outcome raises an error of core/errors.py."""
         headers = {"authorization": f"Bearer {token or self._token()}"}
@@ -102,7 +104,14 @@ class Transport:
 
         def once() -> httpx.Response:
             sent = content() if content else None
-            response = self._pool.request(method, path, params=_flat(query), content=sent, headers=headers)
+            response = self._pool.request(
+                method,
+                path,
+                params=_flat(query),
+                content=sent,
+                headers=headers,
+                timeout=timeout or self._timeout,
+            )
             if not response.is_success:
                 raise error_of(response)
             return response
