@@ -63,8 +63,9 @@ stamp() {
 
 find_python() {
     local candidate path
-    for candidate in "${PILOTAGE_PYTHON:-}" python3.13 python3.12 python3.11 python3 python3.14 python; do
-        [ -n "$candidate" ] || continue
+    local candidates=(python3.13 python3.12 python3.11 python3 python3.14 python)
+    if [ -n "${PILOTAGE_PYTHON:-}" ]; then candidates=("$PILOTAGE_PYTHON"); fi
+    for candidate in "${candidates[@]}"; do
         path=$(command -v "$candidate" 2>/dev/null) || continue
         if "$path" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             printf '%s\n' "$path"
