@@ -18,7 +18,10 @@ NAMES = {
 
 def main() -> int:
     if len(sys.argv) < 2 or sys.argv[1] not in (*NAMES, "all"):
-        print("usage: ./bench NAME [options]\n\n" + "\n".join(f"  {name:8} {text}" for name, text in NAMES.items()))
+        print(
+            "usage: ./bench NAME [options]\n\n"
+            + "\n".join(f"  {name:8} {text}" for name, text in NAMES.items())
+        )
         return 2
     names = list(NAMES) if sys.argv[1] == "all" else [sys.argv[1]]
     for name in names:

@@ -19,7 +19,9 @@ class Figure:
     notes: dict[str, str] = field(default_factory=dict)
 
     def print(self) -> None:
-        print(f"{self.name}: {self.ours:,.0f} {self.unit} (runs: {', '.join(f'{run:,.0f}' for run in self.runs)})")
+        print(
+            f"{self.name}: {self.ours:,.0f} {self.unit} (runs: {', '.join(f'{run:,.0f}' for run in self.runs)})"
+        )
         for peer, value in self.peers.items():
             print(f"  {peer}: {value:,.0f} {self.unit}")
         for what, text in self.notes.items():
@@ -27,9 +29,17 @@ class Figure:
 
 
 def figure(
-    name: str, unit: str, runs: Sequence[float], peers: dict[str, float], notes: dict[str, str], *, against: str = ""
+    name: str,
+    unit: str,
+    runs: Sequence[float],
+    peers: dict[str, float],
+    notes: dict[str, str],
+    *,
+    against: str = "",
 ) -> Figure:
     """The median of `runs`; the ratio to the peer `against`, or to the best of all."""
     ours = statistics.median(runs)
     best = peers.get(against) or max(peers.values(), default=0.0)
-    return Figure(name, round(ours, 1), unit, peers, round(ours / best, 3) if best else 0.0, list(runs), notes)
+    return Figure(
+        name, round(ours, 1), unit, peers, round(ours / best, 3) if best else 0.0, list(runs), notes
+    )

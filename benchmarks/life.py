@@ -37,12 +37,16 @@ def run(asked: argparse.Namespace) -> Figure:
             assert counts.states == {"Done": asked.jobs}, counts
     peers: dict[str, float] = {}
     notes = {"jobs": f"{asked.jobs:,}", "pilots": str(os.cpu_count()), "job": NO_OP}
-    systems: dict[str, Callable[[int], float]] = {} if asked.no_peers else {"hyperqueue": _hyperqueue, "dask": _dask}
+    systems: dict[str, Callable[[int], float]] = (
+        {} if asked.no_peers else {"hyperqueue": _hyperqueue, "dask": _dask}
+    )
     for name, measure in systems.items():
         try:
             peers[name] = round(measure(min(asked.jobs, 3_000)), 1)
         except ImportError as error:
-            notes[name] = f"not installed ({error.name}): ./bench installs the optional group `bench` where it can"
+            notes[name] = (
+                f"not installed ({error.name}): ./bench installs the optional group `bench` where it can"
+            )
     notes["limit"] = f"one process of this machine starts and reaps {_spawn(2_000):,.0f} of them per second"
     return figure("life", "jobs/s", rates, peers, notes)
 
@@ -58,7 +62,11 @@ def _hyperqueue(count: int) -> float:
     from hyperqueue import Job, LocalCluster
     from hyperqueue.cluster import WorkerConfig
 
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, contextlib.chdir(folder), LocalCluster() as cluster:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        contextlib.chdir(folder),
+        LocalCluster() as cluster,
+    ):
         cluster.start_worker(WorkerConfig(cores=os.cpu_count() or 1))
         client = cluster.client()
         begun = time.perf_counter()
@@ -73,12 +81,11 @@ def _dask(count: int) -> float:
     from distributed import Client, LocalCluster
 
     cores = os.cpu_count() or 1
-    with LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            begun = time.perf_counter()
-            futures = client.map(_no_op, range(count), pure=False)
-            client.gather(futures)
-            return count / (time.perf_counter() - begun)
+    cluster = LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=None)
+    with cluster, Client(cluster) as client:
+        begun = time.perf_counter()
+        client.gather(client.map(_no_op, range(count), pure=False))
+        return count / (time.perf_counter() - begun)
 
 
 def _no_op(_: int) -> int:

@@ -98,8 +98,15 @@ class Instance:
         command = [python, "-m", "pilotage.main", "up", "--home", str(self.home), "--port", str(self.port)]
         with (self.home / "test.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd="/",
-                user=self.user, group=self.user, extra_groups=None if self.user is None else [],
+                [*command, *options],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                user=self.user,
+                group=self.user,
+                extra_groups=None if self.user is None else [],
             )
         if wait:
             until(self._ready, what="the server's start")
@@ -121,7 +128,9 @@ class Instance:
         """A client of the home's owner, or of another user with a new token."""
         if user not in self._clients:
             url = json.loads((self.home / "server.json").read_text())["url"]
-            token = self.client().create_token(user).token if user else (self.home / "token").read_text().strip()
+            token = (
+                self.client().create_token(user).token if user else (self.home / "token").read_text().strip()
+            )
             self._clients[user] = Client(url, token)
         return self._clients[user]
 
@@ -129,7 +138,13 @@ class Instance:
         command = [sys.executable, "-m", "pilotage.main", *words]
         environment = {**os.environ, "PILOTAGE_HOME": str(self.home), "COLUMNS": "200"}
         return subprocess.run(
-            command, env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, **more
+            command,
+            env=environment,
+            text=True,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+            **more,
         )
 
     def kill_server(self) -> None:
@@ -188,12 +203,22 @@ class Instance:
 def python_for(user: int) -> tuple[str, dict[str, str]]:
     """An interpreter that an unprivileged account can run with our libraries, and its environment."""
     libraries = [str(Path(pilotage.__file__).parents[1]), sysconfig.get_path("purelib")]
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": ":".join(libraries)}
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/nonexistent",
+        "PYTHONPATH": ":".join(libraries),
+    }
     for python in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
         try:
             found = subprocess.run(
-                [python, "-c", "import pilotage.server.run"], env=environment, cwd="/", user=user, group=user,
-                extra_groups=[], capture_output=True, timeout=60,
+                [python, "-c", "import pilotage.server.run"],
+                env=environment,
+                cwd="/",
+                user=user,
+                group=user,
+                extra_groups=[],
+                capture_output=True,
+                timeout=60,
             )
         except OSError:
             continue

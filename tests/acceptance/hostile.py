@@ -9,7 +9,7 @@ import urllib.request
 
 def attempt(read):
     try:
-        return "read %d bytes" % len(read())
+        return f"read {len(read())} bytes"
     except OSError as error:
         return type(error).__name__
 
@@ -18,15 +18,15 @@ def ancestors():
     pid, found = os.getppid(), []
     while pid > 1:
         found.append(pid)
-        with open("/proc/%d/stat" % pid) as stat:
+        with open(f"/proc/{pid}/stat") as stat:
             pid = int(stat.read().rpartition(")")[2].split()[1])
     return found
 
 
 def memory(pid):
-    with open("/proc/%d/maps" % pid) as maps:
+    with open(f"/proc/{pid}/maps") as maps:
         first = maps.readline().split()[0].split("-")
-    with open("/proc/%d/mem" % pid, "rb") as mem:
+    with open(f"/proc/{pid}/mem", "rb") as mem:
         mem.seek(int(first[0], 16))
         return mem.read(100)
 
@@ -38,11 +38,13 @@ def file(path):
 
 def pilots():
     """The guardian and the pilot proper, by their command line."""
-    return [pid for pid in ancestors() if b"--secret-fd" in file("/proc/%d/cmdline" % pid) or b"pilot.pyz" in file("/proc/%d/cmdline" % pid)]
+    return [pid for pid in ancestors() if b"pilot.pyz" in file(f"/proc/{pid}/cmdline")]
 
 
 def fetch(path, token=""):
-    request = urllib.request.Request(os.environ["SERVER"] + path, headers={"Authorization": "Bearer " + token})
+    request = urllib.request.Request(
+        os.environ["SERVER"] + path, headers={"Authorization": "Bearer " + token}
+    )
     try:
         return urllib.request.urlopen(request, timeout=10).status
     except urllib.error.HTTPError as error:
@@ -50,16 +52,20 @@ def fetch(path, token=""):
 
 
 report = {"pilots": {}}
-for pid in pilots():
-    report["pilots"][pid] = {
-        "environ": attempt(lambda: file("/proc/%d/environ" % pid)),
-        "memory": attempt(lambda: memory(pid)),
-        "files": attempt(lambda: os.listdir("/proc/%d/fd" % pid)),
-        "arguments": file("/proc/%d/cmdline" % pid).decode().split("\0"),
+for one in pilots():
+    report["pilots"][one] = {
+        "environ": attempt(lambda pid=one: file(f"/proc/{pid}/environ")),
+        "memory": attempt(lambda pid=one: memory(pid)),
+        "files": attempt(lambda pid=one: os.listdir(f"/proc/{pid}/fd")),
+        "arguments": file(f"/proc/{one}/cmdline").decode().split("\0"),
     }
 report["environment"] = dict(os.environ)
 report["beside"] = sorted(os.listdir(".."))
-report["leftovers"] = [path for path in glob.glob("/tmp/pilotage*/*.pyz") + glob.glob("../*.pyz") + glob.glob("../../*.pyz")]
-report["http"] = {path: fetch(path) for path in ("/v1/jobs", "/v1/pilot.pyz", "/v1/policy", "/v1/uploads/" + "0" * 64)}
+report["leftovers"] = [path for place in ("/tmp/pilotage*", "..", "../..") for path in glob.glob(place + "/*.pyz")]
+    path for path in glob.glob("/tmp/pilotage*/*.pyz") + glob.glob("../*.pyz") + glob.glob("../../*.pyz")
+]
+report["http"] = {
+    path: fetch(path) for path in ("/v1/jobs", "/v1/pilot.pyz", "/v1/policy", "/v1/uploads/0)
+}
 report["http"]["guessed token"] = fetch("/v1/jobs", "x" * 43)
 print(json.dumps(report))

@@ -89,7 +89,9 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_a_policy_with_a_typo_is_refused_with_its_line_and_the_old_one_stays(pool: Instance, tmp_path: Path) -> None:
+def test_a_policy_with_a_typo_is_refused_with_its_line_and_the_old_one_stays(
+    pool: Instance, tmp_path: Path
+) -> None:
     before = pool.client().policy()
     file = tmp_path / "policy.toml"
     file.write_text(pool.policy.replace("heartbeat", "heartbaet"))
@@ -200,7 +202,9 @@ def test_a_full_disk_refuses_submissions_and_loses_nothing(tmp_path: Path) -> No
     """A small file system of its own, if this machine lets us make one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tmpfs", str(disk)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tmpfs", str(disk)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("no right to mount a small file system here")
     try:

@@ -31,7 +31,9 @@ def test_a_job_runs_and_its_output_comes_back(pool: Instance, tmp_path: Path) ->
 
 
 def test_inputs_outputs_environment_and_setup_reach_the_payload(pool: Instance, tmp_path: Path) -> None:
-    (tmp_path / "tool").write_text('#!/bin/sh\ncat data/a.txt > result.txt; echo "$WHO $FROM_SETUP" >> result.txt\n')
+    (tmp_path / "tool").write_text(
+        '#!/bin/sh\ncat data/a.txt > result.txt; echo "$WHO $FROM_SETUP" >> result.txt\n'
+    )
     (tmp_path / "tool").chmod(0o755)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_text("content\n")
@@ -57,7 +59,8 @@ def test_inputs_outputs_environment_and_setup_reach_the_payload(pool: Instance, 
 
 def test_parametric_jobs_each_see_their_value(pool: Instance, tmp_path: Path) -> None:
     answer = pool.client().submit(
-        {"executable": "echo", "arguments": ["%s", "%n", "%j"], "std_output": "out.%n"}, values=["x", "y z", 3]
+        {"executable": "echo", "arguments": ["%s", "%n", "%j"], "std_output": "out.%n"},
+        values=["x", "y z", 3],
     )
     assert answer.count == 3
     for place, value in enumerate(["x", "y z", "3"]):
@@ -75,7 +78,9 @@ def test_a_payload_that_fails_is_failed_with_its_exit_code_and_words(pool: Insta
     assert pool.client().log(answer.first, stream="stderr").data == b"sorry\n"
 
 
-def test_a_payload_with_retries_is_tried_again_and_the_last_word_counts(pool: Instance, tmp_path: Path) -> None:
+def test_a_payload_with_retries_is_tried_again_and_the_last_word_counts(
+    pool: Instance, tmp_path: Path
+) -> None:
     marker = tmp_path / "tries"
     script = f'echo x >> {marker}; [ "$(wc -l < {marker})" -ge 3 ]'
     answer = pool.client().submit({"executable": "sh", "arguments": ["-c", script], "retries": 2})
@@ -130,7 +135,9 @@ def test_delete_removes_outputs_and_keeps_the_history(pool: Instance, tmp_path: 
 def test_requirements_and_impossible_memory_keep_a_job_waiting_with_a_warning(pool: Instance) -> None:
     client = pool.client()
     nowhere = client.submit({"executable": "true", "requirements": 'other.Site == "elsewhere"'})
-    here = client.submit({"executable": "true", "requirements": 'other.Site == "here" && other.Processors >= 1'})
+    here = client.submit(
+        {"executable": "true", "requirements": 'other.Site == "here" && other.Processors >= 1'}
+    )
     huge = client.submit({"executable": "true", "memory": 900_000})
     assert any("memory" in warning for warning in huge.warnings)
     pool.reaches(here.first, "Done")
@@ -186,7 +193,9 @@ def test_pilots_leave_when_nothing_waits(pool: Instance) -> None:
 def test_the_command_line_does_the_same(pool: Instance, tmp_path: Path) -> None:
     made = pool.cli("submit", "--name", "greeting", "--json", "--", "echo", "from the shell")
     assert made.returncode == 0, made.stderr
-    assert pool.cli("wait", "-s", str(json.loads(made.stdout)["submissions"][0]["submission"])).returncode == 0
+    assert (
+        pool.cli("wait", "-s", str(json.loads(made.stdout)["submissions"][0]["submission"])).returncode == 0
+    )
     listed = pool.cli("status", "--json", "--state", "Done")
     job = next(job for job in json.loads(listed.stdout)["jobs"] if job["name"] == "greeting")
     assert pool.cli("output", str(job["id"]), "--dir", str(tmp_path)).returncode == 0

@@ -48,7 +48,12 @@ def test_a_plain_user_neither_sees_nor_touches_what_is_anothers(shared: Instance
 
 def test_a_plain_user_is_no_administrator(shared: Instance) -> None:
     bob = shared.client("bob")
-    for ask in (bob.policy, lambda: bob.apply_policy("x = 1"), lambda: bob.create_token("alice"), bob.shutdown):
+    for ask in (
+        bob.policy,
+        lambda: bob.apply_policy("x = 1"),
+        lambda: bob.create_token("alice"),
+        bob.shutdown,
+    ):
         with pytest.raises(Forbidden):
             ask()
     with pytest.raises(Forbidden):
@@ -146,7 +151,9 @@ def _hostile(folder: Path, user: int | None) -> None:
         script = Path(__file__).with_name("hostile.py")
         sent = client.submit(
             {
-                "executable": "python3", "arguments": ["hostile.py"], "input_sandbox": ["hostile.py"],
+                "executable": "python3",
+                "arguments": ["hostile.py"],
+                "input_sandbox": ["hostile.py"],
                 "environment": {"SERVER": client.url},
             },
             folder=script.parent,
@@ -158,7 +165,11 @@ def _hostile(folder: Path, user: int | None) -> None:
         for found in report["pilots"].values():
             assert found["environ"] == found["memory"] == found["files"] == "PermissionError", found
             assert not [word for word in found["arguments"] if len(word) >= 40], "a secret in the arguments"
-        assert not [value for key, value in report["environment"].items() if key.startswith("PILOTAGE_") and len(value) > 20]
+        assert not [
+            value
+            for key, value in report["environment"].items()
+            if key.startswith("PILOTAGE_") and len(value) > 20
+        ]
         assert report["leftovers"] == []
         http = report["http"]
         assert http["/v1/pilot.pyz"] == 200, "the program is no secret"

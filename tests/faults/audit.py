@@ -47,7 +47,9 @@ def _at_most_one_applied(connection: sqlite3.Connection) -> None:
 def _legal_histories(connection: sqlite3.Connection, states: dict[int, JobState]) -> None:
     """Each job's events lead from its submission to its state by moves of the table, without a gap."""
     moves: dict[int, list[tuple[int, int, str, str, str]]] = {job: [] for job in states}
-    for id_, kind, old, new, jobs in connection.execute("SELECT id, kind, old, new, jobs FROM events ORDER BY id"):
+    for id_, kind, old, new, jobs in connection.execute(
+        "SELECT id, kind, old, new, jobs FROM events ORDER BY id"
+    ):
         listed = json.loads(jobs)
         if kind == "submitted":
             first, count = listed

@@ -58,7 +58,9 @@ class ChaosProxy:
 
     def _answer(self, handler: BaseHTTPRequestHandler, port: int, fault: float) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
-        headers = {key: value for key, value in handler.headers.items() if key.lower() not in ("host", "connection")}
+        headers = {
+            key: value for key, value in handler.headers.items() if key.lower() not in ("host", "connection")
+        }
         message = (handler.path, body, headers)
         kind = self._fault(handler.path, fault)
         if kind == "lose-request":
@@ -92,7 +94,9 @@ class ChaosProxy:
             _forward(port, method, *old)
 
 
-def _forward(port: int, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes] | None:
+def _forward(
+    port: int, method: str, path: str, body: bytes, headers: dict[str, str]
+) -> tuple[int, bytes] | None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, path, body, headers)

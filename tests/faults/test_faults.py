@@ -33,7 +33,9 @@ def _pids(marker: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("victim", ["pilot", "guardian", "both"])
-def test_a_pilot_killed_in_the_middle_of_a_job_costs_a_try_and_nothing_else(tmp_path: Path, victim: str) -> None:
+def test_a_pilot_killed_in_the_middle_of_a_job_costs_a_try_and_nothing_else(
+    tmp_path: Path, victim: str
+) -> None:
     with running(tmp_path, **SHORT) as instance:
         marker = tmp_path / "starts"
         job = _started(instance, f"[ $(wc -l < {marker}) -ge 2 ] || exec sleep 600", marker)
@@ -89,7 +91,9 @@ def test_what_escapes_its_session_ends_with_its_job(tmp_path: Path) -> None:
 
 def test_a_server_killed_again_and_again_during_matches_and_reports_loses_nothing(tmp_path: Path) -> None:
     with running(tmp_path, **SHORT) as instance:
-        answer = instance.client().submit({"executable": "sleep", "arguments": ["0.05"]}, values=list(range(300)))
+        answer = instance.client().submit(
+            {"executable": "sleep", "arguments": ["0.05"]}, values=list(range(300))
+        )
         selection = Selection(submission=answer.submission)
         for part in (40, 120, 200):
             until(lambda part=part: instance.client().counts(selection).final >= part, what="progress")  # type: ignore[misc]
