@@ -115,9 +115,12 @@ def test_bad_tokens_are_refused(shared: Instance) -> None:
         "no token at all": "x",
     }
     for what, token in bad.items():
-        with Client(url, token) as client, pytest.raises(NotAuthenticated):
-            client.whoami()
-            pytest.fail(f"taken although {what}")
+        with Client(url, token) as client:
+            try:
+                client.whoami()
+            except NotAuthenticated:
+                continue
+        pytest.fail(f"taken although {what}")
     gone = jwt.encode({**claims, "sub": "mallory"}, key, "HS256")
     with Client(url, gone) as client, pytest.raises(Forbidden):
         client.whoami()
@@ -165,11 +168,8 @@ def _hostile(folder: Path, user: int | None) -> None:
         for found in report["pilots"].values():
             assert found["environ"] == found["memory"] == found["files"] == "PermissionError", found
             assert not [word for word in found["arguments"] if len(word) >= 40], "a secret in the arguments"
-        assert not [
-            value
-            for key, value in report["environment"].items()
-            if key.startswith("PILOTAGE_") and len(value) > 20
-        ]
+        ours = [value for key, value in report["environment"].items() if key.startswith("PILOTAGE_")]
+        assert not [value for value in ours if len(value) > 20], "a secret in the environment"
         assert report["leftovers"] == []
         http = report["http"]
         assert http["/v1/pilot.pyz"] == 200, "the program is no secret"

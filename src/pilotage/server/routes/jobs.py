@@ -167,8 +167,7 @@ async def action(
         room = REFUSALS_SHOWN - len(answer.refused)
         answer.refused += [people.Refusal(id_, why) for id_, why in outcome.refused[: max(0, room)]]
         if verb == "delete" and not body.dry_run:
-            for id_ in outcome.done:
-                await asyncio.to_thread(context.sandbox.delete_outputs, id_)
+            await asyncio.to_thread(_delete_files, context, outcome.done)
         after = ids[-1]
     context.wake_director.set()
     return answer
@@ -176,6 +175,12 @@ async def action(
 
 def _ids(context: Context, selection: browse.Selection, caller: Caller, after: int) -> list[int]:
     return browse.job_ids(context.readers.connection(), selection, caller.viewer(), after, CHUNK)
+
+
+def _delete_files(context: Context, jobs: list[int]) -> None:
+    for id_ in jobs:
+        context.sandbox.delete_outputs(id_)
+        context.sandbox.delete_tails(id_)
 
 
 def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSummary, dict[str, Any]]:
