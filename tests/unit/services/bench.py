@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import shutil
@@ -79,7 +80,9 @@ NODE = Node(hostname="n1", platform="el9", processors=1, memory=4000, cpu_left=1
 @functools.cache
 def empty_database() -> Path:
     """Made once: migrations take longer than a whole test."""
-    path = Path(tempfile.mkdtemp(prefix="pilotage-bench-")) / "empty.db"
+    folder = Path(tempfile.mkdtemp(prefix="pilotage-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "empty.db"
     engine = sqlite_engine(path)
     upgrade(engine)
     engine.dispose()
