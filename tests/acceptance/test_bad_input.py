@@ -64,7 +64,7 @@ def test_a_detached_start_that_fails_says_why(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         refused = _up(tmp_path / "home", "--detach", "--port", str(taken.getsockname()[1]))
-    assert refused.returncode != 0
+    assert refused.returncode == 5
     assert "cannot be used" in refused.stderr
 
 
@@ -87,6 +87,33 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "no usable database" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_home_keeps_to_its_own_database(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "disk" / "pool.db"
+    instance = Instance(tmp_path)
+    try:
+        instance.start("--database", str(elsewhere))
+        job = instance.client().submit({"executable": "echo", "arguments": ["first"]}).first
+        instance.reaches(job, "Done")
+        instance.stop_server()
+        other = _up(instance.home, "--database", str(tmp_path / "other.db"))
+        assert other.returncode == 5
+        assert str(elsewhere) in other.stderr
+        instance.start()
+        assert instance.client().log(job).data == b"first\n"
+        assert instance.cli("db", "backup", str(tmp_path / "copy.db")).returncode == 0
+    finally:
+        instance.close()
+
+
+def test_pilots_cannot_be_cancelled_without_a_server(tmp_path: Path) -> None:
+    with running(tmp_path) as instance:
+        instance.stop_server()
+        refused = instance.cli("down", "--cancel-pilots")
+        assert refused.returncode == 6
+        assert "pilotage up" in refused.stderr
+        assert instance.cli("down").returncode == 0
 
 
 def test_a_policy_with_a_typo_is_refused_with_its_line_and_the_old_one_stays(

@@ -184,6 +184,15 @@ def test_multi_core_jobs_get_a_pilot_of_their_width(pool: Instance) -> None:
     assert pool.client().log(answer.first).data == b"2\n"
 
 
+def test_a_new_ce_and_new_cores_count_from_the_next_cycle(tmp_path: Path) -> None:
+    with running(tmp_path, processors=1) as instance:
+        wide = instance.client().submit({"executable": "true", "processors": 2})
+        assert any("processors" in warning for warning in wide.warnings)
+        second = '[ces.second]\nsite = "here"\nprocessors = 2\nidle = 1\n'
+        instance.client().apply_policy(instance.policy + second)
+        assert instance.reaches(wide.first, "Done").ce == "second"
+
+
 def test_pilots_leave_when_nothing_waits(pool: Instance) -> None:
     until(lambda: not pool.pilot_pids(), what="the pilots' leaving")
     states = {pilot.state for pilot in pool.client().pilots()}

@@ -46,6 +46,11 @@ def down(
     except Unreachable:
         if not _gone(place):
             raise
+        if pilots == "cancel":
+            raise Unreachable(
+                "the server is not running, so nobody can end its pilots",
+                hint="`pilotage up --detach` first: the new server knows them",
+            ) from None
         _tell(session, "the server was not running", pilots)
         return None
     _wait(session, place, limit)

@@ -390,11 +390,16 @@ def reference_markdown() -> str:
 
 
 def _shown(value: Any) -> str:
+    """A default as one writes it in TOML."""
     if isinstance(value, tuple):
         return "[" + ", ".join(_shown(item) for item in value) + "]"
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else "absent" if value is None else f"{value:g}"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if value is None:
+        return "absent"
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _type_name(kind: Any) -> str:

@@ -12,7 +12,7 @@ HomeOption = Annotated[
     Path, typer.Option(envvar="PILOTAGE_HOME", help="Folder of the instance.", show_default="~/.pilotage")
 ]
 DatabaseOption = Annotated[
-    Path | None, typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file; default: in the home.")
+    Path | None, typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file; default: the home's own.")
 ]
 DEFAULT_HOME = Path("~/.pilotage")
 
@@ -23,9 +23,10 @@ def backup(
     database: DatabaseOption = None,
 ) -> int:
     """Copy the database, as of one instant, also while the server runs. Sandboxes are files: copy them besides."""
+    from pilotage.server.home import Home
     from pilotage.store.copies import take
 
-    size = take(_database(home, database), file.expanduser().absolute())
+    size = take(Home.at(home, database).database, file.expanduser().absolute())
     print(f"{file}: {size:,} bytes")
     return 0
 
@@ -39,8 +40,8 @@ def restore(
     from pilotage.server.home import Home, HomeLock
     from pilotage.store.copies import restore as put_back
 
-    place = _database(home, database)
-    owned = Home(home.expanduser().absolute(), place)
+    owned = Home.at(home, database)
+    place = owned.database
     owned.make()
     lock = HomeLock(owned)
     lock.acquire()
@@ -52,7 +53,3 @@ def restore(
     print(f"restored {file} as incarnation {found.incarnation}; new ids begin above {found.id_floor:,}")
     print("Jobs that were given out since the backup run again; what their pilots report is refused.")
     return 0
-
-
-def _database(home: Path, database: Path | None) -> Path:
-    return database.expanduser().absolute() if database else home.expanduser().absolute() / "pilotage.db"

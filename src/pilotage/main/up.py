@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.core.errors import Conflict, PilotageError
+from pilotage.core.errors import Conflict
+
+if TYPE_CHECKING:
+    from pilotage.server.home import Home
 
 READY_WITHIN = 60.0
 LOOPBACK = "127.0.0.1"
@@ -33,7 +36,9 @@ def up(
     ] = 0,
     database: Annotated[
         Path | None,
-        typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: in the home."),
+        typer.Option(
+            envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: the home's own."
+        ),
     ] = None,
     pilot_server: Annotated[
         str,
@@ -42,17 +47,17 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
-    folder = home.expanduser().absolute()
-    file = database.expanduser().absolute() if database else folder / "pilotage.db"
+    from pilotage.server.home import Home
+
+    place = Home.at(home, database)
     if detach:
-        return _detached(folder, file, port, pilot_server, verbose)
-    _serve(folder, file, port, pilot_server, verbose)
+        return _detached(place, port, pilot_server, verbose)
+    _serve(place, port, pilot_server, verbose)
     return 0
 
 
-def _serve(folder: Path, file: Path, port: int, pilot_server: str, verbose: bool) -> None:
+def _serve(home: Home, port: int, pilot_server: str, verbose: bool) -> None:
     from pilotage.pilot.node import find_node
-    from pilotage.server.home import Home
     from pilotage.server.run import Settings, serve
 
     logging.basicConfig(
@@ -62,13 +67,13 @@ def _serve(folder: Path, file: Path, port: int, pilot_server: str, verbose: bool
     )
     os.umask(0o077)
     settings = Settings(
-        home=Home(folder, file),
+        home=home,
         host=LOOPBACK,
         port=port,
         pilot_server=pilot_server,
         owner=_account(),
         node=find_node(os.environ).node,
-        announce=lambda url: _announce(folder, url),
+        announce=lambda url: _announce(home.folder, url),
     )
     serve(settings)
 
@@ -88,14 +93,18 @@ def _announce(folder: Path, url: str) -> None:
     )
 
 
-def _detached(folder: Path, file: Path, port: int, pilot_server: str, verbose: bool) -> int:
+def _detached(home: Home, port: int, pilot_server: str, verbose: bool) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
-    from pilotage.server.home import Home
-
-    home = Home(folder, file)
+    os.umask(0o077)
     home.make()
-    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(folder), "--port", str(port)]
-    command += ["--pilot-server", pilot_server, "--database", str(file), *(["--verbose"] if verbose else [])]
+    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
+    command += [
+        "--pilot-server",
+        pilot_server,
+        "--database",
+        str(home.database),
+        *(["--verbose"] if verbose else []),
+    ]
     before = home.log.stat().st_size if home.log.exists() else 0
     with home.log.open("ab") as log:
         process = subprocess.Popen(
@@ -105,14 +114,14 @@ def _detached(folder: Path, file: Path, port: int, pilot_server: str, verbose: b
     while time.monotonic() < deadline:
         facts = home.known_facts()
         if facts is not None and facts.pid == process.pid and _answers(facts.url):
-            print(f"Pilotage serves {folder} at {facts.url} (process {process.pid}).")
+            print(f"Pilotage serves {home.folder} at {facts.url} (process {process.pid}).")
             return 0
         try:
             process.wait(0.05)
         except subprocess.TimeoutExpired:
             continue
-        words = _last_words(home.log, before)
-        raise PilotageError(f"the server did not start: {words}", hint=f"its log is {home.log}")
+        print(f"pilotage: the server did not start: {_last_words(home.log, before)}", file=sys.stderr)
+        return process.returncode or 1
     raise Conflict(f"the server is not ready after {READY_WITHIN:.0f} s", hint=f"its log is {home.log}")
 
 

@@ -64,16 +64,17 @@ class LeaseDuty:
 
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        # One instant for the whole cycle: a pause between credit and expiry must not expire anything.
         now = clock()
         if not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
-            credit = await writer.acall(lambda tx: leases.sign_of_life(pool, tx, clock()))
-            self._alive_at = clock()
+            credit = await writer.acall(lambda tx: leases.sign_of_life(pool, tx, now))
+            self._alive_at = now
             if credit:
                 log.warning("after an outage or a step of the clock all leases were moved by %.0f s", credit)
-        lost = await writer.acall(lambda tx: leases.expire(pool, tx, clock()))
-        lost += await writer.acall(lambda tx: leases.lapse_offers(pool, tx, clock()))
-        due = await writer.acall(lambda tx: leases.requeue_due(pool, tx, clock()))
-        await writer.acall(lambda tx: leases.note_stalled(pool, tx, clock()))
+        lost = await writer.acall(lambda tx: leases.expire(pool, tx, now))
+        lost += await writer.acall(lambda tx: leases.lapse_offers(pool, tx, now))
+        due = await writer.acall(lambda tx: leases.requeue_due(pool, tx, now))
+        await writer.acall(lambda tx: leases.note_stalled(pool, tx, now))
         pool.followed = {job: until for job, until in pool.followed.items() if until > now}
         if lost or due:
             self._context.wake_director.set()
@@ -89,9 +90,8 @@ class QueueDuty:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await writer.acall(lambda tx: submissions.mark_empty_queues(tx.connection, clock()))
         gone = await writer.acall(lambda tx: submissions.forget_queues(tx.connection, clock() - QUEUE_KEPT))
-        for queue in gone:
-            pool.identities.pop(queue, None)
-            await writer.acall(lambda tx, queue=queue: pool.index.remove(queue))  # type: ignore[misc]
+        if gone:
+            await writer.acall(lambda _: pool.forget_queues(gone))
 
 
 class LocalCeDuty:
@@ -176,6 +176,35 @@ class LocalCeDuty:
         except FileNotFoundError:
             return ""
         return text[-LAST_WORDS:].replace("\n", " | ")
+
+
+class LocalCesDuty:
+    """All local CEs of the policy in force; those of a new policy are taken up in the next cycle.
+
+    A CE that has gone from the policy gets no more pilots; those that it has are watched to their end.
+    """
+
+    def __init__(self, context: Context, make: Callable[[str], LocalCeDuty]) -> None:
+        self._context = context
+        self._make = make
+        self._duties: dict[str, LocalCeDuty] = {}
+
+    def period(self) -> float:
+        return min((duty.period() for duty in self._duties.values()), default=IDLE_DIRECTOR_PERIOD)
+
+    async def cycle(self) -> None:
+        for name, ce in self._context.pool.policy.ces.items():
+            if ce.type == "local" and name not in self._duties:
+                self._duties[name] = self._make(name)
+        for duty in self._duties.values():
+            await duty.cycle()
+
+    async def cancel_all(self) -> None:
+        for duty in self._duties.values():
+            await duty.cancel_all()
+
+    def anybody(self) -> bool:
+        return any(duty.anybody() for duty in self._duties.values())
 
 
 async def finish_submissions(context: Context) -> None:

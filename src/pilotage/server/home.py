@@ -1,6 +1,7 @@
 """The home folder of an instance: who owns it, where things lie, what kind of disk it is on.
 
 lock            held by the one server of this home; names host and process
+instance.json   which database belongs to this home
 server.json     where the server is: address, process, host
 token           the home owner's token (mode 600)
 pilotage.db     the database (local disk only)
@@ -26,33 +27,29 @@ from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.tokens import write_private
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    [
-        *(
-            "nfs",
-            "nfs4",
-            "lustre",
-            "gpfs",
-            "beegfs",
-            "cifs",
-            "smb3",
-            "smbfs",
-            "afs",
-            "ceph",
-            "glusterfs",
-            "9p",
-        ),
-        *(
-            "fuse.sshfs",
-            "fuse.glusterfs",
-            "fuse.ceph",
-            "panfs",
-            "orangefs",
-            "pvfs2",
-            "fhgfs",
-            "wekafs",
-            "virtiofs",
-        ),
-    ]
+    {
+        "nfs",
+        "nfs4",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "9p",
+        "panfs",
+        "orangefs",
+        "pvfs2",
+        "fhgfs",
+        "wekafs",
+        "virtiofs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph",
+    }
 )
 
 
@@ -65,12 +62,52 @@ class ServerFacts(msgspec.Struct, frozen=True):
     fingerprint: str | None = None
 
 
+class InstanceFacts(msgspec.Struct, frozen=True):
+    """instance.json: which database belongs to the home."""
+
+    uuid: str
+    database: str
+
+
+def _known_instance(folder: Path) -> InstanceFacts | None:
+    try:
+        return msgspec.json.decode((folder / "instance.json").read_bytes(), type=InstanceFacts)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The paths of one instance. The database may lie elsewhere, on a local disk."""
 
     folder: Path
     database: Path
+
+    @classmethod
+    def at(cls, folder: Path, database: Path | None = None) -> Home:
+        """The home `folder` with the database given, else that of its last start, else the one inside."""
+        folder = folder.expanduser().absolute()
+        if database is None:
+            known = _known_instance(folder)
+            database = Path(known.database) if known else folder / "pilotage.db"
+        return cls(folder, database.expanduser().absolute())
+
+    def bind(self, uuid: str) -> None:
+        """Remember which database belongs to this home, or refuse one of another instance.
+
+        The sandboxes of the home are those of its jobs: another database would give the same ids to other jobs.
+        """
+        known = _known_instance(self.folder)
+        if known is not None and known.uuid != uuid:
+            raise Conflict(
+                f"the database {self.database} is of another instance than the home {self.folder}",
+                hint=f"the home's own is {known.database}; for a new instance choose another --home",
+            )
+        facts = InstanceFacts(uuid, str(self.database))
+        if facts != known:
+            write_private(self.folder / "instance.json", msgspec.json.encode(facts).decode())
 
     @property
     def facts(self) -> Path:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 
 import uvicorn
+import uvloop
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
@@ -30,6 +31,7 @@ from pilotage.server.duties import (
     QUEUE_PERIOD,
     LeaseDuty,
     LocalCeDuty,
+    LocalCesDuty,
     QueueDuty,
     every,
     finish_submissions,
@@ -37,7 +39,7 @@ from pilotage.server.duties import (
 from pilotage.server.home import Home, HomeLock
 from pilotage.server.tokens import Issuer, signing_key, write_private
 from pilotage.services.pool import Pool, fill, new_index
-from pilotage.services.provisioning import Capacity, LocalDirector
+from pilotage.services.provisioning import LocalDirector, capacity
 from pilotage.store import instance, submissions
 from pilotage.store.events import EventIds
 from pilotage.store.sqlite import Connection, Readers
@@ -79,7 +81,8 @@ def serve(settings: Settings) -> None:
         listener = _listen(settings)
         connection = open_database(home.database, home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:
-            asyncio.run(_Server(settings, connection, listener).run())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_Server(settings, connection, listener).run())
         finally:
             connection.close()
     finally:
@@ -117,7 +120,7 @@ class _Server:
         self._listener = listener
         self._writer = Writer(connection)
         self._readers = Readers(settings.home.database)
-        self._local: list[LocalCeDuty] = []
+        self._local: LocalCesDuty | None = None
 
     async def run(self) -> None:
         self._writer.start()
@@ -131,6 +134,7 @@ class _Server:
     def _context(self) -> Context:
         settings, home = self._settings, self._settings.home
         found, pool = self._writer.call(self._load)
+        home.bind(found.uuid)
         host, port = self._listener.getsockname()
         url = f"http://{host}:{port}"
         issuer = Issuer(signing_key(home.folder / "secrets" / "signing.key"), found.uuid)
@@ -145,7 +149,7 @@ class _Server:
             program=pilot_program(),
             url=url,
             pilot_url=settings.pilot_server or url,
-            capacity=self._capacity_of,
+            capacity=lambda name: capacity(pool.policy.ces[name], settings.node),
         )
         if settings.owner in pool.policy.users:
             user = pool.policy.users[settings.owner]
@@ -216,43 +220,25 @@ class _Server:
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: QUEUE_PERIOD, queues.cycle),
         ]
-        for name, ce in context.pool.policy.ces.items():
-            if ce.type == "local":
-                duty = self._local_ce(context, name)
-                self._local.append(duty)
-                running.append(every(context, duty.period, duty.cycle, context.wake_director))
+        self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))
+        running.append(every(context, self._local.period, self._local.cycle, context.wake_director))
         return running
 
     def _local_ce(self, context: Context, name: str) -> LocalCeDuty:
-        processors, memory = self._capacity_of(name)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
-        director = LocalDirector(name, Capacity(processors, memory, self._settings.node))
+        director = LocalDirector(name, self._settings.node)
         logs = self._settings.home.folder / "pilots"
         return LocalCeDuty(context, director, LocalBatch(environment), logs, sys.executable)
 
-    def _capacity_of(self, ce: str) -> tuple[int, int]:
-        """(cores, MB) of a local CE: what its policy says, else what this machine has."""
-        found, node = self._policy_ce(ce), self._settings.node
-        return (found.processors or node.processors, found.memory or node.memory)
-
-    def _policy_ce(self, ce: str) -> policies.Ce:
-        current = instance.current_policy(self._readers.connection())
-        assert current is not None
-        return policies.parse(current.text).ces[ce]
-
     async def _part_from_pilots(self, context: Context) -> None:
         """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""
-        if context.stopping not in ("drain", "cancel"):
+        if context.stopping not in ("drain", "cancel") or self._local is None:
             return
         context.pool.draining = True
         context.stop.clear()
         if context.stopping == "cancel":
-            for duty in self._local:
-                await duty.cancel_all()
-        while not context.stop.is_set():
-            busy = [await asyncio.to_thread(duty.anybody) for duty in self._local]
-            if not any(busy):
-                break
+            await self._local.cancel_all()
+        while not context.stop.is_set() and await asyncio.to_thread(self._local.anybody):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)
 

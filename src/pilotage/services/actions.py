@@ -73,6 +73,9 @@ def _refuse_kill(job: JobRow) -> str:
 
 def _kill(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
     moves.cut_attempt(job, "killed")
+    if job.epoch:
+        # What this try still reports is not taken, even if the job is rescheduled before it is heard.
+        moves.finish_taken(job.id, job.epoch, "killed")
     moves.end(job, "killed", JobState.KILLED, reason or "killed", place)
 
 

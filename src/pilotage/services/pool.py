@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -105,6 +105,12 @@ class Pool:
     def entry(self, queue: QueueId, identity: QueueIdentity) -> Entry:
         priority = self.policy.priority(identity.group)
         return Entry(queue, identity, priority, self.policy.entity(identity.owner, identity.group))
+
+    def forget_queues(self, queues: Iterable[QueueId]) -> None:
+        """Their rows have gone."""
+        for queue in queues:
+            self.identities.pop(queue, None)
+            self.index.remove(queue)
 
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
         """Before the index changes for `queue`: have it read again from the store if this transaction fails."""

@@ -30,13 +30,9 @@ PATIENCE = 30.0
 """Seconds for which a wide queue may wait before narrow pilots are told to leave for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """What pilots of a CE may use together, and what a pilot there finds."""
-
-    processors: int
-    memory: int
-    node: Node
+def capacity(ce: Ce, node: Node) -> tuple[int, int]:
+    """(cores, MB) that pilots of a local CE may use together: what its policy says, else what the machine has."""
+    return (ce.processors or node.processors, ce.memory or node.memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,8 @@ class LocalDirector:
     """The director of one local CE. What it remembers is no state of the pool: it may be forgotten."""
 
     ce: str
-    capacity: Capacity
+    node: Node
+    """What a pilot there finds."""
     starved: dict[QueueId, float] = field(default_factory=dict)
     aborted_in_a_row: int = 0
     not_before: float = 0.0
@@ -67,12 +64,13 @@ class LocalDirector:
         if ce is None or pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before:
             return []
         live = pilots.live(tx.connection, self.ce)
+        cores, all_memory = capacity(ce, self.node)
         widths = self._wanted(pool, tx, ce, live, now)
         only_owner = pool.home_owner if ce.owners == "home" else None
         ordered = []
         for place, processors in enumerate(widths):
             stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-            memory = self.capacity.memory * processors // max(1, self.capacity.processors)
+            memory = all_memory * processors // max(1, cores)
             pilot = pilots.insert(
                 tx.connection,
                 stamp=stamp,
@@ -92,7 +90,7 @@ class LocalDirector:
     def _wanted(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> list[int]:
         """The widths (processors) of the pilots to start."""
         staying = [pilot for pilot in live if not pilot.leave]
-        free = self.capacity.processors - sum(pilot.processors for pilot in live)
+        free = capacity(ce, self.node)[0] - sum(pilot.processors for pilot in live)
         holding = {pilot.id for pilot in staying if jobs.has_any(tx.connection, pilot.id)}
         idle = Counter(pilot.processors for pilot in staying if pilot.id not in holding)
         widths: list[int] = []
@@ -108,7 +106,7 @@ class LocalDirector:
                 left -= 1
             if left and not any(pilot.processors >= need for pilot in staying) and need not in widths:
                 hungry.add(entry.id)
-                self._make_room(pool, tx, entry, staying, now)
+                self._make_room(pool, tx, entry, staying, now, free)
         self.starved = {queue: since for queue, since in self.starved.items() if queue in hungry}
         return widths
 
@@ -116,7 +114,7 @@ class LocalDirector:
         """The queues that a pilot with all of the CE's capacity could serve, in any order."""
         offer = self.hypothetical(pool, ce)
         closed = pool.limiter.closed(offer.site, offer.ce, now)
-        holds = Requirements(pool, offer, self.capacity.node, now)
+        holds = Requirements(pool, offer, self.node, now)
         entries = pool.index.candidates(offer, holds, closed)
         pool.rng.shuffle(entries)
         return entries
@@ -124,6 +122,7 @@ class LocalDirector:
     def hypothetical(self, pool: Pool, ce: Ce) -> Offer:
         """What a pilot there would offer."""
         only_owner = pool.home_owner if ce.owners == "home" else None
+        processors, memory = capacity(ce, self.node)
         pilot = PilotRow(
             id=PilotId(0),
             stamp="",
@@ -141,8 +140,8 @@ class LocalDirector:
             batch_id="",
             hostname="",
             version="",
-            processors=self.capacity.processors,
-            memory=self.capacity.memory,
+            processors=processors,
+            memory=memory,
             lease_until=None,
             take_number=0,
             submitted=0.0,
@@ -151,15 +150,14 @@ class LocalDirector:
             leave="",
             reason="",
         )
-        return offer_of(pool, pilot, replace(self.capacity.node, cpu_left=ce.wall * ce.cpu_power))
+        return offer_of(pool, pilot, replace(self.node, cpu_left=ce.wall * ce.cpu_power))
 
     def _make_room(
-        self, pool: Pool, tx: Transaction, entry: Entry, staying: Sequence[PilotRow], now: float
+        self, pool: Pool, tx: Transaction, entry: Entry, staying: Sequence[PilotRow], now: float, room: int
     ) -> None:
         """Have narrow pilots end for a queue that needs a wide one and has waited for long enough."""
         if now - self.starved.setdefault(entry.id, now) < PATIENCE:
             return
-        room = self.capacity.processors - sum(pilot.processors for pilot in staying)
         for pilot in staying:
             if room >= entry.identity.processors:
                 break

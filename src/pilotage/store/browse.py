@@ -34,7 +34,8 @@ class Selection:
 _FROM = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch"
-    " LEFT JOIN pilots p ON p.id = coalesce(j.pilot_id, a.pilot_id)"
+    " LEFT JOIN pilots p ON p.id = coalesce(j.pilot_id,"
+    " CASE WHEN j.state NOT IN ('Waiting', 'Rescheduled') THEN a.pilot_id END)"
 )
 _JOB_COLUMNS = (
     "j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS 'group', s.job_name AS name,"

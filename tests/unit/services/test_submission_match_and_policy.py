@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from bench import HEARTBEAT, HOME_OWNER, NODE, POLICY, Bench
@@ -14,7 +15,7 @@ from pilotage.core.jobs.description import InputFile
 from pilotage.core.queues.fit import Condition
 from pilotage.services import submission as submission_module
 from pilotage.services.governing import apply_policy
-from pilotage.services.provisioning import Capacity, LocalDirector
+from pilotage.services.provisioning import LocalDirector
 from pilotage.services.submission import Making, accept
 from pilotage.store import submissions
 from pilotage.wire.pilot import Input
@@ -258,7 +259,7 @@ def test_a_pilot_offers_no_more_than_its_batch_job_was_given(bench: Bench) -> No
 
 def test_the_local_ce_of_the_home_owner_serves_nobody_else(bench: Bench) -> None:
     assert bench.pool.policy.ces["home"].owners == "home"
-    director = LocalDirector("home", Capacity(2, 4000, NODE))
+    director = LocalDirector("home", replace(NODE, processors=2))
     bench.submit(owner="bob")
     assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
     bench.submit(owner=HOME_OWNER)

@@ -15,8 +15,8 @@ MAX_STRING: Final = 1024 * 1024
 # What `re` may be given: it backtracks, and a pattern comes from whoever submits a job. A group repeated
 # without bound can take exponential time, and each open repetition one more power of the subject's length.
 MAX_PATTERN: Final = 1024
-MAX_SUBJECT: Final = 1024
-MAX_OPEN_REPETITIONS: Final = 4
+MAX_SUBJECT: Final = 256
+MAX_OPEN_REPETITIONS: Final = 2
 _OPEN_REPETITION = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+]|\{\d*,\})")
 _REPEATED_GROUP = re.compile(r"(?<!\\)(?:\\\\)*\)(?:[*+]|\{\d*,\d*\})")
 

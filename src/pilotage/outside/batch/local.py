@@ -79,7 +79,7 @@ class LocalBatch:
         for batch_id in batch_ids:
             if self._alive(batch_id):
                 try:
-                    os.killpg(int(batch_id.partition(":")[0]), signal.SIGTERM)
+                    os.kill(int(batch_id.partition(":")[0]), signal.SIGTERM)
                 except (ProcessLookupError, PermissionError):
                     continue
 
