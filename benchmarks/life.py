@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import subprocess
 import tempfile
@@ -80,6 +81,7 @@ def _hyperqueue(count: int) -> float:
 def _dask(count: int) -> float:
     from distributed import Client, LocalCluster
 
+    logging.disable(logging.CRITICAL)  # its workers complain when they are closed
     cores = os.cpu_count() or 1
     cluster = LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=None)
     with cluster, Client(cluster) as client:

@@ -155,6 +155,19 @@ def test_a_kill_before_the_finish_wins(bench: Bench) -> None:
     assert bench.outcomes(job) == ["killed"]
 
 
+def test_what_a_killed_try_still_reports_is_not_taken_for_the_rescheduled_job(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    bench.act("kill", job)
+    assert bench.act("reschedule", job).done == [job]
+    assert pilot.finish(offer) == "superseded"
+    assert bench.state(job) == "Waiting"
+    again = pilot.hold()
+    assert pilot.finish(again) == "accepted"
+    assert bench.outcomes(job) == ["killed", "applied"]
+
+
 def test_a_finish_before_the_kill_wins(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
