@@ -90,7 +90,7 @@ most one result of it is applied; two tries at it may overlap only where a pilot
 def the_policy() -> str:
     policy.parse(EXAMPLE)
     return f"""\
-{MADE.format(source="core/policy.py")}
+{MADE.format(source="core/policy/reference.py")}
 
 # The policy
 

@@ -1,0 +1,46 @@
+"""The policy: who may do what, where, with which share. One TOML document, applied whole or refused.
+
+`parse` reads it; unknown keys are refused with their line and the nearest right name. What each key means stands
+in `reference.KEYS`.
+"""
+
+from pilotage.core.policy.facts import (
+    ADMINISTRATOR,
+    GENERIC_PILOT,
+    JOB_ADMINISTRATOR,
+    JOB_SHARING,
+    NORMAL_USER,
+    PROPERTIES,
+    Ce,
+    Group,
+    Jobs,
+    LimitEntry,
+    Matching,
+    Policy,
+    Site,
+    User,
+)
+from pilotage.core.policy.reading import initial, parse, warnings
+from pilotage.core.policy.reference import KEYS, reference_markdown
+
+__all__ = [
+    "ADMINISTRATOR",
+    "GENERIC_PILOT",
+    "JOB_ADMINISTRATOR",
+    "JOB_SHARING",
+    "KEYS",
+    "NORMAL_USER",
+    "PROPERTIES",
+    "Ce",
+    "Group",
+    "Jobs",
+    "LimitEntry",
+    "Matching",
+    "Policy",
+    "Site",
+    "User",
+    "initial",
+    "parse",
+    "reference_markdown",
+    "warnings",
+]

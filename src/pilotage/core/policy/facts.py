@@ -1,0 +1,122 @@
+"""The tables of the policy, and what the use cases ask of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.limits import Limit
+
+ADMINISTRATOR = "ADMINISTRATOR"
+JOB_ADMINISTRATOR = "JOB_ADMINISTRATOR"
+JOB_SHARING = "JOB_SHARING"
+GENERIC_PILOT = "GENERIC_PILOT"
+NORMAL_USER = "NORMAL_USER"
+PROPERTIES = (NORMAL_USER, JOB_SHARING, JOB_ADMINISTRATOR, ADMINISTRATOR, GENERIC_PILOT)
+
+Owners = Literal["home", "any"]
+CeType = Literal["local"]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One table of the document."""
+
+
+class Group(_Table, frozen=True):
+    share: float = 1000.0
+    properties: tuple[str, ...] = (NORMAL_USER,)
+    vo: str = ""
+
+
+class User(_Table, frozen=True):
+    groups: tuple[str, ...]
+    subject: str = ""
+
+
+class Site(_Table, frozen=True):
+    banned: bool = False
+    job_types: tuple[str, ...] | None = None
+
+
+class Ce(_Table, frozen=True):
+    site: str
+    type: CeType = "local"
+    owners: Owners = "home"
+    setup: str = ""
+    processors: int = 0
+    memory: int = 0
+    tags: tuple[str, ...] = ()
+    required_tags: tuple[str, ...] = ()
+    cpu_power: float = 1.0
+    wall: float = 604800.0
+    idle: float = 5.0
+    lease: float = 3600.0
+    heartbeat: float = 5.0
+
+
+class Matching(_Table, frozen=True):
+    rule: Rule = "document"
+    cpu_buckets: tuple[int, ...] = (500, 5000, 50000, 300000)
+    memory_buckets: tuple[int, ...] = (
+        *(512, 1000, 2000, 3000, 4000, 6000, 8000, 12000, 16000, 24000, 32000),
+        *(48000, 64000, 96000, 128000, 192000, 256000, 512000, 1024000),
+    )
+
+
+class Jobs(_Table, frozen=True):
+    max_reschedules: int = 3
+    retry_delay: float = 10.0
+    offer_timeout: float = 300.0
+    max_input_file: int = 1_000_000_000
+    max_input_sandbox: int = 2_000_000_000
+    max_output_file: int = 10_000_000_000
+    max_waiting_per_owner: int = 2_000_000
+
+
+class LimitEntry(_Table, frozen=True):
+    attribute: str
+    value: str
+    site: str = ""
+    ce: str = ""
+    running: int | None = None
+    delay: float = 0.0
+    burst: int = 1
+
+
+class Policy(_Table, frozen=True):
+    """The whole document. All references between its tables hold: `parse` has checked them."""
+
+    groups: dict[str, Group]
+    users: dict[str, User]
+    sites: dict[str, Site] = {}
+    ces: dict[str, Ce] = {}
+    matching: Matching = Matching()
+    jobs: Jobs = Jobs()
+    limits: tuple[LimitEntry, ...] = ()
+    platforms: dict[str, tuple[str, ...]] = {}
+
+    def properties(self, user: str, group: str) -> frozenset[str]:
+        """What `user` may do in `group`; empty if the policy has no such membership."""
+        known = self.users.get(user)
+        if known is None or group not in known.groups or group not in self.groups:
+            return frozenset()
+        return frozenset(self.groups[group].properties)
+
+    def priority(self, group: str) -> float:
+        """Of a queue of this group, until shares are computed: the group's share; 0 for a vanished group."""
+        known = self.groups.get(group)
+        return known.share if known else 0.0
+
+    def entity(self, owner: str, group: str) -> tuple[str, str]:
+        known = self.groups.get(group)
+        sharing = known is not None and JOB_SHARING in known.properties
+        return ("", group) if sharing else (owner, group)
+
+    def compatible(self, platform: str) -> frozenset[str]:
+        """The platforms whose jobs a node of `platform` can run, itself included."""
+        return frozenset({platform, *self.platforms.get(platform, ())})
+
+    def limit_list(self) -> tuple[Limit, ...]:
+        return tuple(Limit(**msgspec.structs.asdict(entry)) for entry in self.limits)
