@@ -436,7 +436,7 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     offer(connection, 1, 1, 2.0, 1, 2, 3)
     offer(connection, 2, 1, 2.0, 4)
     jobs.save_held(connection, [jobs.Held(3.0, 8, JobId(2))])
-    ended = jobs.Ended(JobState.DONE, 0, "", 0, 4.0, 9, JobId(3))
+    ended = jobs.Ended(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
     jobs.save_ended(connection, [ended])
     assert sorted(jobs.held_counts(connection)) == [
         (queue, "here", "ce here", 2),
@@ -447,14 +447,14 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
 def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
     fill(connection)
     later = [
-        jobs.Freed(JobState.RESCHEDULED, at, 1, "why", 8, JobId(job)) for job, at in ((1, 10.0), (2, 20.0))
+        jobs.Freed(JobState.RESCHEDULED, at, 1, 0, "why", 8, JobId(job)) for job, at in ((1, 10.0), (2, 20.0))
     ]
     jobs.save_freed(connection, later)
     assert [row.id for row in jobs.due(connection, 9.9, 9)] == []
     assert [row.id for row in jobs.due(connection, 10.0, 9)] == [1]
     assert {row.id for row in jobs.due(connection, 50.0, 9)} == {1, 2}
     assert len(jobs.due(connection, 50.0, 1)) == 1
-    jobs.save_freed(connection, [jobs.Freed(JobState.WAITING, None, 1, "", 9, JobId(1))])
+    jobs.save_freed(connection, [jobs.Freed(JobState.WAITING, None, 1, 0, "", 9, JobId(1))])
     assert [row.id for row in jobs.due(connection, 50.0, 9)] == [2]
     offer(connection, 1, 1, 100.0, 3)
     offer(connection, 1, 2, 101.0, 4)

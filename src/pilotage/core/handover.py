@@ -187,7 +187,8 @@ THE_PAYLOADS_OWN = frozenset({"payload", "limit-wall", "limit-cpu", "limit-memor
 
 
 def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -> Retry:
-    """The retry rule. `failures` counts this one too; `most` is the policy's, `own_retries` the job's.
+    """The retry rule. `failures` counts the tries that failed like this one, the payload's own failures apart from
+    all others, and this one too; `most` is the policy's, `own_retries` the job's.
 
     Every finish with a failure counts, and every lease that runs out on a held job. Lost offers, give-backs and
     releases are no failures.

@@ -91,7 +91,7 @@ def _reschedule(moves: Moves, job: JobRow, reason: str, _place: PilotRow | None)
     moves.write()
     _find_queue(moves, job)
     [again] = jobs.by_ids(moves.tx.connection, [job.id]).values()
-    moves.requeue(again._replace(failures=0))
+    moves.requeue(again._replace(failures=0, own_failures=0))
 
 
 def _find_queue(moves: Moves, job: JobRow) -> None:

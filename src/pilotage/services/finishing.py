@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 
-from pilotage.core.handover import Retry, after_failure
+from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
-from pilotage.services.moves import Moves
+from pilotage.services.moves import Moves, counted
 from pilotage.services.pool import Pool
 from pilotage.store import attempts
 from pilotage.store.jobs import JobRow
@@ -29,23 +29,27 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         moves.end(job, "finished", JobState.DONE, reason, place, exit_code=finish.exit_code)
         _close(finish, "applied", failure, moves)
         return JobState.DONE
-    # A try whose lease ran out has been counted then.
     with_pilot = job.state in HELD or job.state is JobState.MATCHED
-    failures = job.failures + (1 if with_pilot else 0)
+    if with_pilot or failure in THE_PAYLOADS_OWN:
+        # Otherwise it was counted when its lease ran out.
+        job = counted(job, failure)
+    own = failure in THE_PAYLOADS_OWN
     description = pool.submission(moves.tx, job.submission).description
     verdict = after_failure(
-        failure, failures, most=pool.policy.jobs.max_reschedules, own_retries=description.retries
+        failure,
+        job.own_failures if own else job.failures,
+        most=pool.policy.jobs.max_reschedules,
+        own_retries=description.retries,
     )
     if verdict is Retry.GIVE_UP:
-        moves.end(
-            job, "finished", JobState.FAILED, reason, place, failures=failures, exit_code=finish.exit_code
-        )
+        moves.end(job, "finished", JobState.FAILED, reason, place, exit_code=finish.exit_code)
         _close(finish, "applied", failure, moves)
         return JobState.FAILED
     _close(finish, "retried", failure, moves)
     if with_pilot:
-        moves.retry(job, "failed-try", reason, place, failures)
+        moves.retry(job, "failed-try", reason, place)
         return JobState.RESCHEDULED
+    moves.count(job)
     return job.state
 
 

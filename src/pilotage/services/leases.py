@@ -5,7 +5,7 @@ from __future__ import annotations
 from pilotage.core.handover import Retry, after_failure, outage_credit
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
-from pilotage.services.moves import Moves
+from pilotage.services.moves import Moves, counted
 from pilotage.services.pool import Pool
 from pilotage.store import instance, jobs, pilots
 from pilotage.store.events import record
@@ -76,15 +76,13 @@ def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str = "its pil
     if job.state is JobState.MATCHED:
         moves.free(job, "offer-lost", reason, pilot)
         return
-    failures = job.failures + 1
+    job = counted(job, "lease-over")
     most = moves.pool.policy.jobs.max_reschedules
     moves.cut_attempt(job, "lease over")
-    if after_failure("lease-over", failures, most=most, own_retries=0) is Retry.AGAIN:
-        moves.retry(job, "lease-over", reason, pilot, failures)
+    if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
+        moves.retry(job, "lease-over", reason, pilot)
     else:
-        moves.end(
-            job, "lease-over", JobState.FAILED, f"{reason} ({failures} times)", pilot, failures=failures
-        )
+        moves.end(job, "lease-over", JobState.FAILED, f"{reason} ({job.failures} times)", pilot)
 
 
 def lapse_offers(pool: Pool, tx: Transaction, now: float) -> int:

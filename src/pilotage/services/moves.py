@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pilotage.core.handover import THE_PAYLOADS_OWN
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.services.pool import Pool
@@ -14,6 +15,14 @@ from pilotage.store.events import EventBatch
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
+
+
+def counted(job: JobRow, failure: str) -> JobRow:
+    """The job with one more failed try."""
+    if failure in THE_PAYLOADS_OWN:
+        return job._replace(own_failures=job.own_failures + 1)
+    return job._replace(failures=job.failures + 1)
+
 
 _WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
 
@@ -31,6 +40,7 @@ class Moves:
     _freed: list[jobs.Freed] = field(default_factory=list)
     _ended: list[jobs.Ended] = field(default_factory=list)
     _moved: list[jobs.Moved] = field(default_factory=list)
+    _counted: list[jobs.Counted] = field(default_factory=list)
     _finishes: list[jobs.FinishTaken] = field(default_factory=list)
     _begun: list[attempts.Begun] = field(default_factory=list)
     _closed: list[attempts.Closed] = field(default_factory=list)
@@ -45,6 +55,7 @@ class Moves:
             (jobs.save_ended, self._ended),
             (jobs.save_freed, self._freed),
             (jobs.save_moved, self._moved),
+            (jobs.save_counted, self._counted),
             (jobs.save_held, self._held),
             (jobs.save_offered, self._offered),
             (attempts.save_begun, self._begun),
@@ -83,20 +94,26 @@ class Moves:
             previous = job._replace(state=JobState.RESCHEDULED, last_event=event)
             kind, reason = "requeued", ""
         event = self._event(kind, previous, JobState.WAITING, job.epoch, reason)
-        self._freed.append(jobs.Freed(JobState.WAITING, None, job.failures, "", event, job.id))
+        self._freed.append(
+            jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+        )
         self._returned(job)
 
-    def retry(self, job: JobRow, kind: str, reason: str, place: PilotRow | None, failures: int) -> None:
+    def retry(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
         """To Rescheduled, until the delay of the policy is over."""
         self._left(job, place)
         event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
         later = self.now + self.pool.policy.jobs.retry_delay
-        self._freed.append(jobs.Freed(JobState.RESCHEDULED, later, failures, reason, event, job.id))
+        self._freed.append(
+            jobs.Freed(JobState.RESCHEDULED, later, job.failures, job.own_failures, reason, event, job.id)
+        )
 
     def requeue(self, job: JobRow) -> None:
         """Rescheduled → Waiting."""
         event = self._event("requeued", job, JobState.WAITING, job.epoch)
-        self._freed.append(jobs.Freed(JobState.WAITING, None, job.failures, "", event, job.id))
+        self._freed.append(
+            jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+        )
         self._returned(job)
 
     def end(
@@ -107,20 +124,24 @@ class Moves:
         reason: str,
         place: PilotRow | None,
         *,
-        failures: int | None = None,
         exit_code: int | None = None,
     ) -> None:
         """To a final state."""
         assert new in FINAL
         self._left(job, place)
         event = self._event(kind, job, new, job.epoch, reason)
-        failures = job.failures if failures is None else failures
-        self._ended.append(jobs.Ended(new, failures, reason, exit_code, self.now, event, job.id))
+        self._ended.append(
+            jobs.Ended(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
+        )
 
     def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> None:
         """A move that changes nothing but the state."""
         event = self._event(kind, job, new, job.epoch, reason)
         self._moved.append(jobs.Moved(new, reason, event, job.id))
+
+    def count(self, job: JobRow) -> None:
+        """Remember how many tries have failed, of a job that stays where it is."""
+        self._counted.append(jobs.Counted(job.failures, job.own_failures, job.id))
 
     def finish_taken(self, job: JobId, epoch: int, digest: str) -> None:
         self._finishes.append(jobs.FinishTaken(epoch, digest, job))

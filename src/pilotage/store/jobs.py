@@ -22,6 +22,7 @@ class JobRow(NamedTuple):
     epoch: int
     attempt: int
     failures: int
+    own_failures: int
     pilot: PilotId | None
     finished_epoch: int
     finished_digest: str
@@ -30,8 +31,8 @@ class JobRow(NamedTuple):
 
 
 _COLUMNS = (
-    "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, pilot_id,"
-    " finished_epoch, finished_digest, last_event, parameters"
+    "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, own_failures,"
+    " pilot_id, finished_epoch, finished_digest, last_event, parameters"
 )
 _STATES = {str(state): state for state in JobState}
 
@@ -135,6 +136,7 @@ class Freed(NamedTuple):
     state: JobState
     not_before: float | None
     failures: int
+    own_failures: int
     reason: str
     event: int
     job: JobId
@@ -142,8 +144,8 @@ class Freed(NamedTuple):
 
 def save_freed(connection: sqlite3.Connection, moves: Iterable[Freed]) -> None:
     sql = (
-        "UPDATE jobs SET state = ?, not_before = ?, failures = ?, reason = ?, last_event = ?, pilot_id = NULL,"
-        " take_number = NULL, started = NULL, ended = NULL, exit_code = NULL WHERE id = ?"
+        "UPDATE jobs SET state = ?, not_before = ?, failures = ?, own_failures = ?, reason = ?, last_event = ?,"
+        " pilot_id = NULL, take_number = NULL, started = NULL, ended = NULL, exit_code = NULL WHERE id = ?"
     )
     connection.executemany(sql, moves)
 
@@ -151,6 +153,7 @@ def save_freed(connection: sqlite3.Connection, moves: Iterable[Freed]) -> None:
 class Ended(NamedTuple):
     state: JobState
     failures: int
+    own_failures: int
     reason: str
     exit_code: int | None
     at: float
@@ -160,8 +163,8 @@ class Ended(NamedTuple):
 
 def save_ended(connection: sqlite3.Connection, moves: Iterable[Ended]) -> None:
     sql = (
-        "UPDATE jobs SET state = ?, failures = ?, reason = ?, exit_code = ?, ended = ?, last_event = ?,"
-        " pilot_id = NULL, take_number = NULL, not_before = NULL WHERE id = ?"
+        "UPDATE jobs SET state = ?, failures = ?, own_failures = ?, reason = ?, exit_code = ?, ended = ?,"
+        " last_event = ?, pilot_id = NULL, take_number = NULL, not_before = NULL WHERE id = ?"
     )
     connection.executemany(sql, moves)
 
@@ -175,6 +178,16 @@ class FinishTaken(NamedTuple):
 def save_finish_taken(connection: sqlite3.Connection, moves: Iterable[FinishTaken]) -> None:
     """Remember what the finish of an epoch said, so that the same one again gets the same answer."""
     connection.executemany("UPDATE jobs SET finished_epoch = ?, finished_digest = ? WHERE id = ?", moves)
+
+
+class Counted(NamedTuple):
+    failures: int
+    own_failures: int
+    job: JobId
+
+
+def save_counted(connection: sqlite3.Connection, counts: Iterable[Counted]) -> None:
+    connection.executemany("UPDATE jobs SET failures = ?, own_failures = ? WHERE id = ?", counts)
 
 
 class Moved(NamedTuple):

@@ -95,7 +95,9 @@ jobs = sa.Table(
     sa.Column("parameters", sa.Text),
     sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    # Failed tries, those of the payload's own making apart: each kind has its own limit.
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("own_failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("pilot_id", Id),
     sa.Column("take_number", sa.Integer),
     sa.Column("finished_epoch", sa.Integer, nullable=False, server_default="0"),

@@ -261,6 +261,30 @@ def test_the_payloads_own_failures_are_tried_again_only_as_the_job_asks(
     assert bench.outcomes(job)[-1] == "applied"
 
 
+def test_a_failure_of_the_node_uses_up_none_of_the_payloads_own_retries(bench: Bench) -> None:
+    [job] = bench.submit(retries=1)
+    pilot = bench.pilot()
+    for content in ({"exit_code": None, "failure": "node"}, {"exit_code": 3}):
+        pilot.finish(pilot.hold(), **content)
+        assert bench.state(job) == "Rescheduled"
+        bench.later(RETRY_DELAY)
+    pilot.finish(pilot.hold(), exit_code=3)
+    assert bench.state(job) == "Failed"
+
+
+def test_a_late_failure_of_the_payload_counts_as_its_own(bench: Bench) -> None:
+    [job] = bench.submit(retries=1)
+    lost = bench.pilot()
+    offer = lost.hold()
+    bench.later(LEASE + 1)
+    assert lost.finish(offer, exit_code=3) == "accepted"
+    assert bench.state(job) in ("Rescheduled", "Waiting")
+    bench.later(RETRY_DELAY)
+    pilot = bench.pilot()
+    pilot.finish(pilot.hold(), exit_code=3)
+    assert bench.state(job) == "Failed"
+
+
 def test_offers_lapse(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()

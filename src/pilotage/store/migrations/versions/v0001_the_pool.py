@@ -62,6 +62,7 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer(), server_default="0", nullable=False),
         sa.Column("attempt", sa.Integer(), server_default="0", nullable=False),
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("own_failures", sa.Integer(), server_default="0", nullable=False),
         sa.Column("pilot_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
         sa.Column("take_number", sa.Integer(), nullable=True),
         sa.Column("finished_epoch", sa.Integer(), server_default="0", nullable=False),
