@@ -17,27 +17,35 @@ def make_work_folder(parent: str, label: str) -> str:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder and all below it, also where modes were taken away. What can't be removed is said, not raised."""
+    """Remove a folder and all below it, also where modes were taken away. What can't be removed is said, not raised.
+
+    Nothing outside the folder is touched, whatever is wrong with it: its parent belongs to the node.
+    """
     try:
         os.rmdir(folder)
         return
+    except FileNotFoundError:
+        return
     except OSError:
         pass
-    shutil.rmtree(folder, onerror=_open_up_and_retry)
+    inside = folder.rstrip("/") + "/"
+
+    def open_up_and_retry(function: Any, path: str, error: Any) -> None:
+        try:
+            if path.startswith(inside):
+                os.chmod(os.path.dirname(path), stat.S_IRWXU)
+                if function in (os.unlink, os.rmdir):
+                    function(path)
+                    return
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.chmod(path, stat.S_IRWXU)
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
+
+    shutil.rmtree(folder, onerror=open_up_and_retry)
     if os.path.lexists(folder):
         print(f"could not remove {folder}", file=sys.stderr, flush=True)
-
-
-def _open_up_and_retry(function: Any, path: str, error: Any) -> None:
-    try:
-        os.chmod(os.path.dirname(path), stat.S_IRWXU)
-        if function in (os.unlink, os.rmdir):
-            function(path)
-        elif os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, stat.S_IRWXU)
-            shutil.rmtree(path, ignore_errors=True)
-    except OSError:
-        pass
 
 
 def within(name: str) -> bool:
