@@ -100,6 +100,7 @@ def test_a_home_keeps_to_its_own_database(tmp_path: Path) -> None:
         other = _up(instance.home, "--database", str(tmp_path / "other.db"))
         assert other.returncode == 5
         assert str(elsewhere) in other.stderr
+        assert not (tmp_path / "other.db").exists()
         instance.start()
         assert instance.client().log(job).data == b"first\n"
         assert instance.cli("db", "backup", str(tmp_path / "copy.db")).returncode == 0

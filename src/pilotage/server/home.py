@@ -94,6 +94,15 @@ class Home:
             database = Path(known.database) if known else folder / "pilotage.db"
         return cls(folder, database.expanduser().absolute())
 
+    def check_database(self) -> None:
+        """Refuse to begin a second, empty database in a home that has one: it would give its ids again."""
+        known = _known_instance(self.folder)
+        if known is not None and not self.database.exists():
+            raise Conflict(
+                f"the database {self.database} is not there, and the home {self.folder} has jobs in one",
+                hint=f"the home's own was {known.database}: name its place with --database, or `pilotage db restore FILE`",
+            )
+
     def bind(self, uuid: str) -> None:
         """Remember which database belongs to this home, or refuse one of another instance.
 

@@ -78,6 +78,7 @@ def serve(settings: Settings) -> None:
     lock.acquire()
     listener = None
     try:
+        home.check_database()
         listener = _listen(settings)
         connection = open_database(home.database, home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:

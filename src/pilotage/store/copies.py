@@ -49,7 +49,8 @@ def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
         partial.unlink()
         raise InvalidInput(f"{backup} is no Pilotage database")
     lost, lost_highest = _facts(database)
-    floor = max(highest + (BLIND_MARGIN if lost is None else MARGIN), lost_highest + MARGIN)
+    same = lost is not None and lost.uuid == known.uuid
+    floor = max(highest + (MARGIN if same else BLIND_MARGIN), lost_highest + MARGIN)
     incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1
     with closing(sqlite3.connect(partial)) as connection, connection:
         instance.begin_incarnation(connection, incarnation, floor)
