@@ -100,7 +100,7 @@ class Home:
         if known is not None and not self.database.exists():
             raise Conflict(
                 f"the database {self.database} is not there, and the home {self.folder} has jobs in one",
-                hint=f"the home's own was {known.database}: name its place with --database, or `pilotage db restore FILE`",
+                hint=f"the home's own was {known.database}: give its place with --database, or restore a backup",
             )
 
     def bind(self, uuid: str) -> None:
