@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,20 @@ def test_the_same_key_makes_no_second_submission(pool: Instance) -> None:
     assert (first.submission, first.first) == (again.submission, again.first)
     with pytest.raises(Conflict):
         client.submit({"executable": "false"}, key="once")
+
+
+def test_a_submission_sent_again_before_its_answer_is_one(pool: Instance) -> None:
+    description = {"executable": "true", "requirements": "false", "cpu_time": 5000}
+    with ThreadPoolExecutor(4) as threads:
+        sent = [
+            threads.submit(pool.client().submit, description, values=range(20_000), key="in parallel")
+            for _ in range(4)
+        ]
+        answers = [one.result() for one in sent]
+    assert len({(answer.submission, answer.first, answer.last) for answer in answers}) == 1
+    selection = Selection(submission=answers[0].submission)
+    assert pool.client().counts(selection).states == {"Waiting": 20_000}
+    pool.client().kill(selection)
 
 
 def test_unknown_sites_and_attributes_are_refused_with_the_right_name(pool: Instance) -> None:

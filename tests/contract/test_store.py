@@ -391,7 +391,7 @@ def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:
     assert submissions.by_key(connection, "bob", "key") is None
     assert submissions.pending_rows(connection, found.id) == [[n] for n in range(10)]
     assert submissions.unfinished(connection) == [found.id]
-    assert submissions.jobs_made(connection, found.id) == 10
+    assert submissions.jobs_made(connection, found) == 10
     assert submissions.last_ids(connection) == (1, 10)
     submissions.all_made(connection, found.id)
     assert submissions.pending_rows(connection, found.id) is None

@@ -98,8 +98,10 @@ def _listen(settings: Settings) -> socket.socket:
     port = settings.port
     if not port and known is not None:
         port = int(known.url.rpartition(":")[2])
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by its connections: head and body of an answer are two writes, and must not wait for each other.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((settings.host, port))
     except OSError as error:

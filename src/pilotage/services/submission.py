@@ -220,35 +220,33 @@ def _same_or_conflict(known: rows.Submission, prepared: Prepared) -> rows.Submis
 
 @dataclass(slots=True)
 class Making:
-    """Makes the jobs of one accepted submission, a chunk for each transaction."""
+    """Makes the jobs of one accepted submission, a chunk for each transaction.
+
+    How far it is stands in the store alone: the same submission may be in the making twice, when a client sends it
+    again before the first answer.
+    """
 
     submission: SubmissionId
     _rows: list[list[Any]] | None = None
-    _made: int = -1
 
     def step(self, pool: Pool, tx: Transaction) -> bool:
         """Make the next chunk; whether all jobs are made."""
         facts = pool.submission(tx, self.submission)
-        if self._made < 0:
-            self._rows = rows.pending_rows(tx.connection, self.submission)
-            self._made = rows.jobs_made(tx.connection, self.submission)
-        if self._rows is None:
-            return True
-        made, row = self._made, facts.row
-        count = min(CHUNK, row.count - made)
-        if count:
-            self._insert(pool, tx, row, count, facts.description.user_priority)
-        if made + count == row.count:
-            rows.all_made(tx.connection, self.submission)
-            return True
-        return False
+        row, made = facts.row, rows.jobs_made(tx.connection, facts.row)
+        if made < row.count:
+            if self._rows is None:
+                self._rows = rows.pending_rows(tx.connection, self.submission) or []
+            count = min(CHUNK, row.count - made)
+            self._insert(pool, tx, row, made, count, facts.description.user_priority)
+            made += count
+        if made < row.count:
+            return False
+        rows.all_made(tx.connection, self.submission)
+        return True
 
     def _insert(
-        self, pool: Pool, tx: Transaction, row: rows.Submission, count: int, user_priority: int
+        self, pool: Pool, tx: Transaction, row: rows.Submission, made: int, count: int, user_priority: int
     ) -> None:
-        assert self._rows is not None
-        made = self._made
-        tx.on_rollback(self._again)
         parameters: list[str | None] = [None] * count
         if self._rows:
             chunk = self._rows[made : made + count]
@@ -267,10 +265,6 @@ class Making:
         rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event)
         pool.touch_queue(tx, row.queue)
         pool.index.jobs_added(row.queue, user_priority, first, count)
-        self._made += count
-
-    def _again(self) -> None:
-        self._made = -1
 
 
 def response(submission: rows.Submission) -> SubmitResponse:

@@ -88,9 +88,11 @@ def all_made(connection: sqlite3.Connection, submission: SubmissionId) -> None:
     connection.execute("UPDATE submissions SET pending = NULL WHERE id = ?", (submission,))
 
 
-def jobs_made(connection: sqlite3.Connection, submission: SubmissionId) -> int:
-    sql = "SELECT count(*) FROM jobs WHERE submission_id = ?"
-    return int(connection.execute(sql, (submission,)).fetchone()[0])
+def jobs_made(connection: sqlite3.Connection, submission: Submission) -> int:
+    """How many of its jobs there are; they are made in the order of their ids."""
+    sql = "SELECT max(id) FROM jobs WHERE submission_id = ?"
+    last = connection.execute(sql, (submission.id,)).fetchone()[0]
+    return 0 if last is None else int(last) - submission.first_job + 1
 
 
 def insert_jobs(

@@ -94,6 +94,17 @@ def test_a_chunk_whose_group_failed_is_made_once(bench: Bench) -> None:
     assert bench.pool.index.entries[submission.queue].waiting == 7
 
 
+def test_a_submission_in_the_making_twice_is_made_once(bench: Bench) -> None:
+    submission = bench.accept(bench.prepared(1300))
+    first, again = Making(submission.id), Making(submission.id)
+    ended = [False, False]
+    while not all(ended):
+        for place, making in enumerate((first, again)):
+            ended[place] = bench.do(lambda tx, making=making: making.step(bench.pool, tx))
+        bench.check()
+    assert bench.pool.index.entries[submission.queue].waiting == 1300
+
+
 def test_a_take_whose_group_failed_gives_the_same_jobs_back(bench: Bench) -> None:
     bench.submit(3)
     pilot = bench.pilot()
