@@ -7,6 +7,7 @@ imported when the command is called or its help is asked for, so `pilotage --hel
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -92,6 +93,12 @@ def run(root: Root, argv: Sequence[str]) -> int:
         if isinstance(leaving.__context__, BrokenPipeError):  # Typer makes it this
             return _reader_left()
         return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else USAGE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return _explain(error, debug)
+        _complain(f"cannot write: {error.strerror}")
+        _reader_left()
+        return USAGE
     except Exception as error:  # the one place where every error becomes an exit code
         if debug:
             traceback.print_exc()

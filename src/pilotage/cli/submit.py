@@ -119,6 +119,10 @@ def submit(
 def read_words(words: list[str], options: Options) -> list[Described]:
     """Files if the first word is one (or "-"), else a command."""
     if words[0] != "-" and Path(words[0]).suffix.lower() not in SUFFIXES:
+        if Path(words[0]).is_dir():
+            raise InvalidInput(
+                f"{words[0]} is a folder", hint="give a job file, or a command: -- COMMAND ..."
+            )
         return [described(options)]
     if options != Options(words):
         raise InvalidInput(
@@ -147,14 +151,20 @@ def _send(session: Session, prepared: list[Prepared], wait: bool) -> int | None:
     sent, screen = Sent(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         for one in prepared:
-            with screen.progress("uploading") as advance:
-                response = client.send(one, _in_bytes(advance))
+            try:
+                with screen.progress("uploading") as advance:
+                    response = client.send(one, _in_bytes(advance))
+            except KeyboardInterrupt:
+                again = f"with --key {one.request.key} the same again makes no second one"
+                screen.note(f"the server may have accepted the submission: {again}")
+                raise
             sent.submissions.append(response)
             for warning in response.warnings:
                 screen.note(f"warning: {warning}")
             ids = str(response.first) if response.count == 1 else f"{response.first}-{response.last}"
             noun = "job" if response.count == 1 else "jobs"
             screen.line(f"submission {response.submission}: {response.count:,} {noun}, {ids}")
+            sys.stdout.flush()
         code = 0
         if wait:
             for response in sent.submissions:
