@@ -143,9 +143,7 @@ class _Conversation:
         old, pilot.state, pilot.ended = pilot.state, PilotState.DONE, self.now
         PILOT_STATES.check(old, PilotState.DONE)
         pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=self.now, reason=reason)
-        finished = self.pool.finished.pop(pilot.id, 0)
-        self.tx.on_rollback(lambda: self.pool.finished.update({pilot.id: finished}))
-        pilots.count_finished(self.tx.connection, pilot.id, finished)
+        self.pool.pilot_ended(self.tx, pilot.id)
         self._pilot_event("pilot-left", old, PilotState.DONE, reason)
 
     def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:

@@ -67,7 +67,7 @@ def expire(pool: Pool, tx: Transaction, now: float) -> int:
             old=pilot.state,
             new=PilotState.FAILED,
         )
-        pool.stalled.discard(pilot.id)
+        pool.pilot_ended(tx, pilot.id)
     return len(gone)
 
 

@@ -21,6 +21,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry, QueueIndex
 from pilotage.core.queues.limits import Limiter
 from pilotage.store import jobs as job_rows
+from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
 from pilotage.store.events import EventBatch, EventIds
 from pilotage.store.pilots import PilotRow
@@ -142,6 +143,22 @@ class Pool:
         """Its row is read again at its next message."""
         if pilot.token_hash is not None:
             self.pilots.pop(pilot.token_hash, None)
+
+    def pilot_ended(self, tx: Transaction, pilot: PilotId) -> None:
+        """Write down what memory alone knew of a pilot, and forget it."""
+        finished, seen = self.finished.pop(pilot, 0), self.seen.pop(pilot, None)
+        stalled = pilot in self.stalled
+        self.stalled.discard(pilot)
+
+        def undo() -> None:
+            self.finished[pilot] = finished
+            if seen is not None:
+                self.seen[pilot] = seen
+            if stalled:
+                self.stalled.add(pilot)
+
+        tx.on_rollback(undo)
+        pilot_rows.count_finished(tx.connection, pilot, finished)
 
     def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
         """Before a pilot's facts change in memory."""

@@ -201,6 +201,7 @@ class LocalDirector:
             old=current.state,
             new=new,
         )
+        pool.pilot_ended(tx, current.id)
         self._count_aborted(never_called, now)
 
     def _count_aborted(self, never_called: bool, now: float) -> None:

@@ -261,6 +261,19 @@ def test_the_payloads_own_failures_are_tried_again_only_as_the_job_asks(
     assert bench.outcomes(job)[-1] == "applied"
 
 
+def test_what_a_lost_pilot_had_finished_is_counted_and_it_is_forgotten(bench: Bench) -> None:
+    bench.submit(3)
+    pilot = bench.pilot()
+    for _ in range(3):
+        pilot.finish(pilot.hold())
+    bench.later(LEASE + 1)
+    assert bench.pilot_row(pilot.id).state == "Failed"
+    [finished] = bench.do(lambda tx: tx.connection.execute("SELECT finished FROM pilots").fetchone())
+    assert finished == 3
+    assert pilot.id not in bench.pool.seen
+    assert pilot.id not in bench.pool.finished
+
+
 def test_a_failure_of_the_node_uses_up_none_of_the_payloads_own_retries(bench: Bench) -> None:
     [job] = bench.submit(retries=1)
     pilot = bench.pilot()
