@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -124,6 +125,43 @@ def test_bad_tokens_are_refused(shared: Instance) -> None:
     gone = jwt.encode({**claims, "sub": "mallory"}, key, "HS256")
     with Client(url, gone) as client, pytest.raises(Forbidden):
         client.whoami()
+
+
+OPEN = {"/live", "/ready", "/metrics", "/v1/pilot.pyz"}
+"""What anybody may ask: signs of life, counts without names, and the program of the pilot."""
+
+
+def test_every_route_asks_for_a_token(shared: Instance) -> None:
+    with httpx.Client(base_url=shared.client().url) as raw:
+        paths = raw.get("/openapi.json").json()["paths"]
+        assert len(paths) > 20
+        asked = 0
+        for path, verbs in paths.items():
+            place = re.sub(
+                r"\{(\w+)\}", lambda name: {"stream": "stdout", "verb": "kill"}.get(name[1], "1"), path
+            )
+            for verb in verbs:
+                for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic x"}):
+                    answer = raw.request(verb, place, headers=headers, json={})
+                    if path in OPEN:
+                        assert answer.status_code == 200, path
+                    else:
+                        assert answer.status_code == 401, (verb, path, answer.status_code, answer.text)
+                    asked += 1
+        assert asked > 60
+        for hot in ("/v1/pilot/exchange", "/v1/pilot/enrol"):
+            body = {"incarnation": 1, "secret": "guess", "index": 0, "nonce": "n"}
+            assert raw.post(hot, json=body).status_code == 401
+            assert raw.post(hot, json=body, headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_a_persons_token_is_no_pilots_and_the_other_way_round(shared: Instance) -> None:
+    token = (shared.home / "token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=shared.client().url, headers=headers) as raw:
+        assert raw.post("/v1/pilot/exchange", json={"incarnation": 1}).status_code == 401
+        assert raw.get(f"/v1/pilot/jobs/1/inputs/{'0' * 64}").status_code == 401
+        assert raw.put("/v1/pilot/jobs/1/1/outputs/x", content=b"x").status_code == 401
 
 
 def test_private_files_are_private(shared: Instance) -> None:
