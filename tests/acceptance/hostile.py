@@ -60,7 +60,14 @@ for one in pilots():
         "arguments": file(f"/proc/{one}/cmdline").decode().split("\0"),
     }
 report["environment"] = dict(os.environ)
-report["beside"] = sorted(os.listdir(".."))
+report["server"] = {
+    name: attempt(lambda name=name: file(os.path.join(os.environ["SERVER_HOME"], name)))
+    for name in ("secrets/signing.key", "token", "pilotage.db")
+}
+report["others"] = {
+    folder: attempt(lambda folder=folder: os.listdir(folder))
+    for folder in (os.environ["OTHER_ACCOUNT"], os.environ["OTHER_PAYLOAD"])
+}
 places = ("/tmp/pilotage*", "..", "../..")
 report["leftovers"] = [path for place in places for path in glob.glob(place + "/*.pyz")]
 report["http"] = {path: fetch(path) for path in ("/v1/jobs", "/v1/pilot.pyz", "/v1/policy")}

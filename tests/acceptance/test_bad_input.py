@@ -280,3 +280,16 @@ def test_json_output_is_one_document_and_errors_stay_off_it(pool: Instance) -> N
         done = pool.cli(*words, "--json")
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)
+
+
+def test_an_input_sandbox_that_is_too_large_as_a_whole_is_refused(pool: Instance, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode() * 600)
+    description = {"executable": "true", "input_sandbox": ["a", "b"]}
+    pool.client().apply_policy(pool.policy + "max_input_sandbox = 1000\n")
+    try:
+        with pytest.raises(InvalidInput, match="1200 bytes, more than 1000"):
+            pool.client().submit(description, folder=tmp_path)
+    finally:
+        pool.client().apply_policy(pool.policy)
+    assert pool.client().submit(description, folder=tmp_path).count == 1

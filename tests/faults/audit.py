@@ -21,6 +21,7 @@ def audit(home: Path, *, expect: set[str] | None = None) -> dict[str, int]:
         assert not unfinished, f"lost jobs: {unfinished}"
         _at_most_one_applied(connection)
         _legal_histories(connection, states)
+        _overlaps_in_the_log(connection)
         found = {str(state): list(states.values()).count(state) for state in set(states.values())}
         assert expect is None or set(found) <= expect, found
         return found
@@ -68,3 +69,18 @@ def _legal_histories(connection: sqlite3.Connection, states: dict[int, JobState]
                 JOB_STATES.check(JobState(old), JobState(new))
             before, state = id_, new
         assert (before, state) == (last[job], states[job]), f"job {job}: the log ends in {state}"
+
+
+def _overlaps_in_the_log(connection: sqlite3.Connection) -> None:
+    """Where a try was followed by another, the log says that and why the first was no longer waited for."""
+    tries: dict[int, list[int]] = {}
+    for job, epoch in connection.execute("SELECT job_id, epoch FROM attempts ORDER BY job_id, epoch"):
+        tries.setdefault(job, []).append(epoch)
+    ended: set[tuple[int, int]] = set()
+    for kind, jobs in connection.execute("SELECT kind, jobs FROM events WHERE kind <> 'submitted'"):
+        if kind in TOOK_AWAY:
+            ended |= {(entry[0], entry[1]) for entry in json.loads(jobs)}
+    silent = [
+        (job, epoch) for job, epochs in tries.items() for epoch in epochs[:-1] if (job, epoch) not in ended
+    ]
+    assert not silent, f"tries followed by another without a word: {silent}"

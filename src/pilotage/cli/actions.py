@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -29,64 +30,26 @@ YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask")]
 PAST = {"kill": "killed", "reschedule": "rescheduled", "delete": "deleted"}
 
 
-@connected
-def kill(
-    session: Session,
-    ids: IdsArgument = None,
-    submission: SubmissionOption = None,
-    state: StateOption = None,
-    owner: OwnerOption = "",
-    group: GroupOption = "",
-    job_group: JobGroupOption = "",
-    site: SiteOption = "",
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = "",
-    yes: YesOption = False,
-) -> int | None:
-    """End jobs, waiting or running."""
-    selection = chosen(ids, submission, state, owner, group, job_group, site)
-    _act(session, "kill", selection, dry_run, reason, yes)
-    return None
+def _command(verb: str, text: str) -> Callable[..., int | None]:
+    def command(
+        session: Session,
+        ids: IdsArgument = None,
+        submission: SubmissionOption = None,
+        state: StateOption = None,
+        owner: OwnerOption = "",
+        group: GroupOption = "",
+        job_group: JobGroupOption = "",
+        site: SiteOption = "",
+        dry_run: DryRunOption = False,
+        reason: ReasonOption = "",
+        yes: YesOption = False,
+    ) -> int | None:
+        selection = chosen(ids, submission, state, owner, group, job_group, site)
+        _act(session, verb, selection, dry_run, reason, yes)
+        return None
 
-
-@connected
-def reschedule(
-    session: Session,
-    ids: IdsArgument = None,
-    submission: SubmissionOption = None,
-    state: StateOption = None,
-    owner: OwnerOption = "",
-    group: GroupOption = "",
-    job_group: JobGroupOption = "",
-    site: SiteOption = "",
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = "",
-    yes: YesOption = False,
-) -> int | None:
-    """Send failed or killed jobs back to their queue."""
-    selection = chosen(ids, submission, state, owner, group, job_group, site)
-    _act(session, "reschedule", selection, dry_run, reason, yes)
-    return None
-
-
-@connected
-def delete(
-    session: Session,
-    ids: IdsArgument = None,
-    submission: SubmissionOption = None,
-    state: StateOption = None,
-    owner: OwnerOption = "",
-    group: GroupOption = "",
-    job_group: JobGroupOption = "",
-    site: SiteOption = "",
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = "",
-    yes: YesOption = False,
-) -> int | None:
-    """Remove jobs that have ended or wait, and their outputs; the history stays."""
-    selection = chosen(ids, submission, state, owner, group, job_group, site)
-    _act(session, "delete", selection, dry_run, reason, yes)
-    return None
+    command.__name__, command.__doc__ = verb, text
+    return connected(command)
 
 
 def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reason: str, yes: bool) -> None:
@@ -114,3 +77,8 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
         raise NotFound("no job of yours fits the selection")
     if not answer.done and not dry_run:
         raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")
+
+
+kill = _command("kill", "End jobs, waiting or running.")
+reschedule = _command("reschedule", "Send failed or killed jobs back to their queue.")
+delete = _command("delete", "Remove jobs that have ended or wait, and their outputs; the history stays.")

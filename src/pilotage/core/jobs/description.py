@@ -12,7 +12,7 @@ Scalar: TypeAlias = int | float | str | bool
 
 MAX_JOBS: Final = 100_000
 COPY, SHARED, URL = "copy", "shared", "url"
-GENERIC, PRIVATE = "generic", "private"
+PRIVATE: Final = "private"
 WHOLE_NODE_TAG: Final = "WholeNode"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from pilotage.core.jobs.description import JobDescription
@@ -214,7 +214,3 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "owner": "is not a matter of the job: it is who submits",
     "ownergroup": "is not a matter of the job: it is chosen when logging in",
 }
-
-
-def is_required(field: Field) -> bool:
-    return field.default is MISSING

@@ -96,6 +96,15 @@ def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
     return None
 
 
+def site_allowed(queue: QueueIdentity, site: str) -> bool:
+    """Whether the site lists of a queue let it run there: conditions SITE and BANNED_SITE alone."""
+    return _site_listed(queue, site) and site not in queue.banned_sites
+
+
+def _site_listed(queue: QueueIdentity, site: str) -> bool:
+    return not queue.sites or site in queue.sites
+
+
 def _owner_served(queue: QueueIdentity, offer: Offer) -> bool:
     if offer.only_owner is not None and offer.only_owner != queue.owner:
         return False
@@ -115,7 +124,7 @@ _CONDITIONS: Mapping[Condition, Callable[[QueueIdentity, Offer], bool]] = {
     Condition.SETUP: lambda queue, offer: queue.setup == offer.setup,
     Condition.CPU_TIME: lambda queue, offer: queue.cpu_time <= offer.cpu_time,
     Condition.PILOT_TYPE: _pilot_type_accepted,
-    Condition.SITE: lambda queue, offer: not queue.sites or offer.site in queue.sites,
+    Condition.SITE: lambda queue, offer: _site_listed(queue, offer.site),
     Condition.BANNED_SITE: lambda queue, offer: offer.site not in queue.banned_sites,
     Condition.GRID_CE: lambda queue, offer: not queue.grid_ces or offer.ce in queue.grid_ces,
     Condition.PLATFORM: lambda queue, offer: not queue.platforms or bool(queue.platforms & offer.platforms),

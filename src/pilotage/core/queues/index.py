@@ -17,7 +17,7 @@ from random import Random
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
-from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, static_failure
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure, static_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.members import Members
@@ -198,9 +198,7 @@ class QueueIndex:
         for entry in self.entries.values():
             if not entry.waiting:
                 continue
-            failed = static_failure(entry.identity, offer)
-            if failed is None and not self._requirements_hold(entry, holds):
-                failed = Condition.REQUIREMENTS
+            failed = first_failure(entry.identity, offer, holds)
             if failed is None:
                 blocked = any(limit.concerns(entry.identity) for limit in closed)
                 failed = Condition.LIMIT if blocked else Condition.BACKGROUND

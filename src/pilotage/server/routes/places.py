@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Query
 
+from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.index import Entry
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
@@ -97,12 +98,7 @@ def sites(
             ces=sorted(ce for ce, facts in policy.ces.items() if facts.site == name),
             pilots=pilots_there.get(name, {}),
             running=running.get(name, 0),
-            waiting=sum(entry.waiting for entry in entries if _open_to(entry, name)),
+            waiting=sum(entry.waiting for entry in entries if site_allowed(entry.identity, name)),
         )
         for name in sorted(policy.sites)
     ]
-
-
-def _open_to(entry: Entry, site: str) -> bool:
-    identity = entry.identity
-    return (not identity.sites or site in identity.sites) and site not in identity.banned_sites
