@@ -74,3 +74,4 @@ PILOT_STATES: StateTable[PilotState] = StateTable(
 )
 
 FINAL = frozenset({S.DONE, S.FAILED, S.ABORTED, S.DELETED})
+LIVE = frozenset(PilotState) - FINAL
