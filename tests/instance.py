@@ -7,12 +7,13 @@ import os
 import pwd
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ import pytest
 
 import pilotage
 from pilotage.client import Client
+from pilotage.outside.batch.local import LocalBatch, Seen
 from pilotage.wire.people import JobSummary
 
 Found = TypeVar("Found")
@@ -179,25 +181,34 @@ class Instance:
         return [event.kind for event in self.client().events(job)]
 
     def close(self) -> None:
-        """End the server, the pilots and whatever they have left."""
-        pids: list[int] = []
+        """End the server, then every pilot that it has started, until its last cycle, and what they have left."""
         if self.process is not None and self.process.poll() is None:
-            pids = self.pilot_pids()
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        pids = [pid for pid in self._pilots_in_store() if alive(pid)]
         for pid in pids:
-            if alive(pid):
-                os.kill(pid, signal.SIGCONT)
-                os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
         for pid in pids:
             until(lambda pid=pid: not alive(pid), what=f"the end of pilot {pid}")  # type: ignore[misc]
         for client in self._clients.values():
             client.close()
         self._clients.clear()
+
+    def _pilots_in_store(self) -> list[int]:
+        """Asked of the database: the server has ended. Only batch ids whose process is still the same one count."""
+        for database in (self.home / "pilotage.db", *self.home.parent.glob("*/pool.db")):
+            if database.exists():
+                with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+                    rows = connection.execute("SELECT batch_id FROM pilots WHERE batch_id <> ''").fetchall()
+                batch = LocalBatch({})
+                seen = batch.status([row[0] for row in rows])
+                return [int(one.partition(":")[0]) for one, state in seen.items() if state is Seen.SEEN]
+        return []
 
 
 def python_for(user: int) -> tuple[str, dict[str, str]]:
