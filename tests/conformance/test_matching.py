@@ -26,6 +26,7 @@ from pilotage.core.policy import Matching
 from pilotage.core.queues.fit import Identity, Offer, fits
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import Entry, QueueIndex
+from pilotage.core.shares.priorities import Priorities
 
 SUITE = "match/integration"
 HOUR, DAY = 3600, 86400
@@ -34,6 +35,7 @@ CPU_BUCKETS = (
     *(6 * DAY, 8 * DAY, 10 * DAY, 25 * DAY // 2),
 )
 SHARE = 1000.0
+GROUPS = ("myGroup", "group00", "group03")
 NOBODYS = "mentioned by nobody"
 
 
@@ -77,6 +79,7 @@ class Dirac:
             rule="proportional",
             cpu_buckets=CPU_BUCKETS,
             memory_buckets=Matching().memory_buckets,
+            priorities=Priorities(dict.fromkeys(GROUPS, SHARE), frozenset()),
         )
 
     def _heads(self, queue: QueueId, weight: int, after: int, most: int) -> Sequence[JobId]:
@@ -97,7 +100,7 @@ class Dirac:
             tags=frozenset(wanted.get("Tags", ())),
         )
         queue = self.ids.setdefault(identity, QueueId(len(self.ids) + 1))
-        self.index.add(Entry(queue, identity, SHARE, (identity.owner, identity.group)))
+        self.index.add(Entry(queue, identity, (identity.owner, identity.group)))
         self.jobs[job] = (queue, priority)
         self.index.jobs_added(queue, priority, JobId(job), 1)
         return sorted(one for one, place in self.jobs.items() if place[0] == queue)

@@ -510,7 +510,9 @@ def test_alike_moves_with_different_details_are_events_of_their_own(connection: 
 
 
 def test_tries_and_results(connection: Any) -> None:
-    attempts.save_begun(connection, [attempts.Begun(JobId(1), 2, 1, PilotId(7), 3.0, 4)])
+    attempts.save_begun(
+        connection, [attempts.Begun(JobId(1), 2, 1, PilotId(7), 3.0, 4, "alice", "physics", "here", 1.5)]
+    )
     assert attempts.pilot_of(connection, JobId(1), 2) == 7
     assert attempts.pilot_of(connection, JobId(1), 1) is None
     closed = attempts.Closed(9.0, "applied", 0, "", "m", 5.0, 4.0, 30, JobId(1), 2)

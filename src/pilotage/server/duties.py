@@ -13,6 +13,7 @@ from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
 from pilotage.services import leases
 from pilotage.services.provisioning import LocalDirector, Ordered
+from pilotage.services.sharing import settle_some
 from pilotage.services.submission import Making
 from pilotage.store import pilots, submissions
 from pilotage.store.pilots import PilotRow
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 LEASE_PERIOD = 1.0
 DIRECTOR_PERIOD = 1.0
 IDLE_DIRECTOR_PERIOD = 5.0
+PRIORITY_PERIOD = 1.0
 QUEUE_PERIOD = 3600.0
 QUEUE_KEPT = 86400.0
 LAST_WORDS = 500
@@ -92,6 +94,20 @@ class QueueDuty:
         gone = await writer.acall(lambda tx: submissions.forget_queues(tx.connection, clock() - QUEUE_KEPT))
         if gone:
             await writer.acall(lambda _: pool.forget_queues(gone))
+
+
+class PriorityDuty:
+    """Takes up the priorities of what has changed, a few queues in each turn of the writer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def cycle(self) -> None:
+        pool, writer = self._context.pool, self._context.writer
+        if pool.settling is None and not pool.index.priorities.unsettled:
+            return
+        while not await writer.acall(lambda _: settle_some(pool)):
+            pass
 
 
 class LocalCeDuty:

@@ -28,10 +28,12 @@ from pilotage.server.app import build
 from pilotage.server.context import Context
 from pilotage.server.duties import (
     LEASE_PERIOD,
+    PRIORITY_PERIOD,
     QUEUE_PERIOD,
     LeaseDuty,
     LocalCeDuty,
     LocalCesDuty,
+    PriorityDuty,
     QueueDuty,
     every,
     finish_submissions,
@@ -221,6 +223,7 @@ class _Server:
         queues = QueueDuty(context)
         running = [
             every(context, lambda: LEASE_PERIOD, leases.cycle),
+            every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, lambda: QUEUE_PERIOD, queues.cycle),
         ]
         self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))

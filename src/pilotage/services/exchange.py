@@ -191,8 +191,7 @@ class _Conversation:
 
     def _confirmed_by_finish(self, job: JobRow, moves: Moves) -> JobRow:
         """Its confirm was lost, or comes behind: without a try on record the finish could not be known again."""
-        identity = self.pool.queue_identity(self.tx, job.queue)
-        moves.hold(job, self.pilot.id, identity.processors)
+        moves.hold(job, self.pilot)
         moves.write()
         return jobs.by_ids(self.tx.connection, [job.id])[job.id]
 
@@ -214,8 +213,7 @@ class _Conversation:
         job = rows.get(confirm.job)
         decision = self._decide(job, confirm, Message.CONFIRM)
         if job is not None and decision.effect is Effect.HOLD:
-            identity = self.pool.queue_identity(self.tx, job.queue)
-            moves.hold(job, self.pilot.id, identity.processors)
+            moves.hold(job, self.pilot)
             rows[job.id] = job._replace(state=JobState.RUNNING, attempt=job.attempt + 1)
         return _verdict(confirm, job, decision)
 

@@ -27,6 +27,6 @@ def apply_policy(
     detail = f"version {version}: {reason}" if reason else f"version {version}"
     record(tx.connection, pool.events, at=now, kind="policy", actor=f"user:{by}", detail=detail)
     pool.policy, pool.policy_version = policy, version
-    pool.index = new_index(policy, tx)
+    pool.index, pool.settling = new_index(policy, tx), None
     fill(pool, tx)
     return version

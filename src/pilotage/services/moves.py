@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pilotage.core.handover import THE_PAYLOADS_OWN
-from pilotage.core.ids import JobId, PilotId
+from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.services.pool import Pool
 from pilotage.store import attempts, jobs
@@ -77,12 +77,26 @@ class Moves:
         identity = self.pool.queue_identity(self.tx, job.queue)
         self.pool.limiter.started(identity, pilot.site, pilot.ce, self.now)
 
-    def hold(self, job: JobRow, pilot: PilotId, processors: int) -> None:
+    def hold(self, job: JobRow, pilot: PilotRow) -> None:
         """Matched → Running."""
         event = self._event("confirmed", job, JobState.RUNNING, job.epoch)
         self._held.append(jobs.Held(self.now, event, job.id))
-        begun = attempts.Begun(job.id, job.epoch, job.attempt + 1, pilot, self.now, processors)
-        self._begun.append(begun)
+        queue = self.pool.queue_identity(self.tx, job.queue)
+        ce = self.pool.policy.ces.get(pilot.ce)
+        self._begun.append(
+            attempts.Begun(
+                job.id,
+                job.epoch,
+                job.attempt + 1,
+                pilot.id,
+                self.now,
+                queue.processors,
+                queue.owner,
+                queue.group,
+                pilot.site,
+                ce.cpu_power if ce else 1.0,
+            )
+        )
 
     def free(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
         """Back to the queue at once; counts as nothing. `place` is where it was."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -20,6 +20,7 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry, QueueIndex
 from pilotage.core.queues.limits import Limiter
+from pilotage.core.shares.priorities import Priorities
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
@@ -68,6 +69,8 @@ class Pool:
     followed: dict[JobId, float] = field(default_factory=dict)
     """Jobs whose output somebody watches, until when."""
     requirements: dict[str, Expression] = field(default_factory=dict)
+    settling: Iterator[None] | None = None
+    """Priorities that have been computed and are being taken up by the index, some in each transaction."""
     draining: bool = False
     """No new work is given out: the server is about to stop."""
     _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
@@ -104,8 +107,8 @@ class Pool:
             self.index.add(self.entry(queue, self.queue_identity(tx, queue)))
 
     def entry(self, queue: QueueId, identity: QueueIdentity) -> Entry:
-        priority = self.policy.priority(identity.group)
-        return Entry(queue, identity, priority, self.policy.entity(identity.owner, identity.group))
+        owner, group = identity.owner, identity.group
+        return Entry(queue, identity, self.policy.entity(owner, group), self.policy.admits(owner, group))
 
     def forget_queues(self, queues: Iterable[QueueId]) -> None:
         """Their rows have gone."""
@@ -188,6 +191,11 @@ def new_index(policy: Policy, tx: Transaction) -> QueueIndex:
         return job_rows.heads(tx.connection, queue, weight, after, most)
 
     matching = policy.matching
+    sharing = frozenset(group for group in policy.groups if policy.sharing(group))
     return QueueIndex(
-        heads, rule=matching.rule, cpu_buckets=matching.cpu_buckets, memory_buckets=matching.memory_buckets
+        heads,
+        rule=matching.rule,
+        cpu_buckets=matching.cpu_buckets,
+        memory_buckets=matching.memory_buckets,
+        priorities=Priorities(policy.shares(), sharing),
     )

@@ -18,10 +18,17 @@ class Begun(NamedTuple):
     pilot: PilotId
     at: float
     processors: int
+    owner: str
+    group: str
+    site: str
+    cpu_power: float
 
 
 def save_begun(connection: sqlite3.Connection, begun: Iterable[Begun]) -> None:
-    sql = "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, processors) VALUES (?, ?, ?, ?, ?, ?)"
+    sql = (
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, processors, owner, grp, site, cpu_power)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
     connection.executemany(sql, begun)
 
 
@@ -41,9 +48,10 @@ class Closed(NamedTuple):
 
 
 def save_closed(connection: sqlite3.Connection, closed: Iterable[Closed]) -> None:
+    """A try that was cut before keeps its end: its use was charged up to there."""
     sql = (
-        "UPDATE attempts SET ended = ?, outcome = ?, exit_code = ?, failure = ?, message = ?, wall = ?, cpu = ?,"
-        " max_rss = ? WHERE job_id = ? AND epoch = ?"
+        "UPDATE attempts SET ended = coalesce(ended, ?), outcome = ?, exit_code = ?, failure = ?, message = ?, wall = ?,"
+        " cpu = ?, max_rss = ? WHERE job_id = ? AND epoch = ?"
     )
     connection.executemany(sql, closed)
 

@@ -23,6 +23,8 @@ instance = sa.Table(
     sa.Column("alive_at", sa.Float, nullable=False),
     # No id at or below it is given again: raised by restore above all that were given after the backup.
     sa.Column("id_floor", sa.BigInteger, nullable=False, server_default="0"),
+    # Until when the use of attempts stands in use_buckets; NULL: they are to be made anew.
+    sa.Column("use_as_of", sa.Float),
 )
 
 policies = sa.Table(
@@ -152,6 +154,13 @@ attempts = sa.Table(
     sa.Column("cpu", sa.Float, nullable=False, server_default="0"),
     sa.Column("max_rss", sa.Integer, nullable=False, server_default="0"),
     sa.Column("processors", sa.Integer, nullable=False, server_default="1"),
+    # Whose use it is, and where: jobs, pilots and the policy's CEs go, the use of a try stays.
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("grp", sa.Text, nullable=False, server_default=""),
+    sa.Column("site", sa.Text, nullable=False, server_default=""),
+    # Reference cores per core.
+    sa.Column("cpu_power", sa.Float, nullable=False, server_default="1"),
+    sa.Index("ix_attempts_ended", "ended"),
 )
 
 results = sa.Table(
@@ -222,4 +231,56 @@ events = sa.Table(
     # What it is about: JSON [[job, epoch, the job's previous event] ...]. A new submission is [first, count];
     # an event of a pilot or of the policy has none.
     sa.Column("jobs", sa.Text, nullable=False),
+)
+
+# Times in which the server was down, or its clock stepped (then "up" may lie before "down").
+outages = sa.Table(
+    "outages",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("down", sa.Float, nullable=False),
+    sa.Column("up", sa.Float, nullable=False),
+)
+
+# A cache of the attempts' intervals (core/shares/use.py).
+use_entities = sa.Table(
+    "use_entities",
+    metadata,
+    sa.Column("place", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("grp", sa.Text, nullable=False),
+)
+
+use_buckets = sa.Table(
+    "use_buckets",
+    metadata,
+    # Seconds: a minute, an hour or a day; from when.
+    sa.Column("span", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("start", sa.BigInteger, primary_key=True, autoincrement=False),
+    # Arrays of one length, little-endian: places of entities (int64), seconds of jobs and of cores (float64).
+    sa.Column("places", sa.LargeBinary, nullable=False),
+    sa.Column("jobs", sa.LargeBinary, nullable=False),
+    sa.Column("cores", sa.LargeBinary, nullable=False),
+)
+
+# What the correctors carry from one correction to the next, and when the last one was: one row.
+corrections = sa.Table(
+    "corrections",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Float, nullable=False),
+    # JSON list of [instance, slice, entity, correction].
+    sa.Column("memory", sa.Text, nullable=False),
+)
+
+# What each queue waited for, from when on; "" when nothing waited in it any more.
+queue_reasons = sa.Table(
+    "queue_reasons",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("queue_id", Id, nullable=False),
+    sa.Column("since", sa.Float, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False, server_default=""),
+    sa.Index("ix_queue_reasons_queue", "queue_id", "id"),
 )

@@ -75,8 +75,11 @@ def test_what_a_user_may_do() -> None:
     assert policy.properties("nobody", "home") == frozenset()
     assert policy.entity("alice", "physics") == ("", "physics")
     assert policy.entity("alice", "home") == ("alice", "home")
-    assert policy.priority("physics") == 3000
-    assert policy.priority("vanished") == 0
+    assert policy.shares() == {"physics": 3000, "home": 1000}
+    assert policy.admits("alice", "physics")
+    assert policy.admits("nobody", "physics"), "the jobs of a shared group are the group's"
+    assert not policy.admits("nobody", "home")
+    assert not policy.admits("alice", "vanished")
     assert policy.compatible("el9") == {"el9", "el8"}
     assert policy.compatible("el8") == {"el8"}
 
@@ -267,9 +270,10 @@ def test_every_user_on_this_machine_is_warned_of() -> None:
     assert "account of the server" in said
 
 
-def test_shares_that_are_all_nothing_are_warned_of() -> None:
+def test_shares_that_are_all_nothing_are_refused() -> None:
     text = GOOD.replace("share = 3000", "share = 0").replace("[groups.home]", "[groups.home]\nshare = 0")
-    assert any("all shares are 0" in said for said in warnings(parse(text)))
+    with pytest.raises(InvalidInput, match="all shares are 0"):
+        parse(text)
 
 
 def test_every_key_has_a_meaning_and_every_meaning_a_key() -> None:

@@ -11,7 +11,9 @@ from pilotage.core.policy.facts import (
     JOB_SHARING,
     NORMAL_USER,
     PROPERTIES,
+    Accounting,
     Ce,
+    Correction,
     Group,
     Jobs,
     LimitEntry,
@@ -20,7 +22,7 @@ from pilotage.core.policy.facts import (
     Site,
     User,
 )
-from pilotage.core.policy.reading import initial, parse, warnings
+from pilotage.core.policy.reading import initial, known_properties, parse, warnings
 from pilotage.core.policy.reference import KEYS, reference_markdown
 
 __all__ = [
@@ -31,7 +33,9 @@ __all__ = [
     "KEYS",
     "NORMAL_USER",
     "PROPERTIES",
+    "Accounting",
     "Ce",
+    "Correction",
     "Group",
     "Jobs",
     "LimitEntry",
@@ -40,6 +44,7 @@ __all__ = [
     "Site",
     "User",
     "initial",
+    "known_properties",
     "parse",
     "reference_markdown",
     "warnings",

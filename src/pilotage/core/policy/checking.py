@@ -9,6 +9,9 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.facts import PROPERTIES, Jobs, Policy
 from pilotage.core.policy.places import line_of
 from pilotage.core.queues.limits import ATTRIBUTES
+from pilotage.core.shares.correction import CORRECTORS
+from pilotage.core.shares.settings import SHORTEST_SPAN, HistoryInstance
+from pilotage.core.shares.use import HOURS_KEPT
 
 
 def check(policy: Policy, text: str) -> None:
@@ -18,6 +21,7 @@ def check(policy: Policy, text: str) -> None:
     _check_places(policy, refuse)
     _check_limits(policy, refuse)
     _check_jobs(policy.jobs, refuse)
+    _check_correction(policy, refuse)
     for buckets in ("cpu_buckets", "memory_buckets"):
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
@@ -35,6 +39,9 @@ class _Refuser:
 
 
 def _check_people(policy: Policy, refuse: _Refuser) -> None:
+    if policy.groups and not any(group.share for group in policy.groups.values()):
+        hint = "give at least one group a share above 0"
+        refuse("all shares are 0, so that every task queue would be equally likely", "groups", hint=hint)
     for name, group in policy.groups.items():
         if not 0 <= group.share < float("inf"):
             refuse(f"the share of group {name} must be a number of at least 0", "groups", name, "share")
@@ -90,6 +97,62 @@ def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:
             refuse(f"jobs.{key} must be a number of at least 0", "jobs", key)
     if not jobs.offer_timeout:
         refuse("jobs.offer_timeout must be above 0", "jobs", "offer_timeout")
+
+
+def _check_correction(policy: Policy, refuse: _Refuser) -> None:
+    correction = policy.correction
+    for name in correction.correctors:
+        if name not in CORRECTORS:
+            known = f"known: {', '.join(CORRECTORS)}"
+            refuse(f"there is no corrector {name}", "correction", "correctors", hint=known)
+    if len(set(correction.correctors)) < len(correction.correctors):
+        refuse("correction.correctors names one twice", "correction", "correctors")
+    if not 1 <= correction.period < math.inf:
+        refuse("correction.period must be a number of at least 1", "correction", "period")
+    if not HOURS_KEPT <= policy.accounting.history < math.inf:
+        message = f"accounting.history must be at least {HOURS_KEPT} (8 days)"
+        refuse(message, "accounting", "history")
+    if correction.wms_history and "WMSHistory" not in correction.correctors:
+        hint = 'add correctors = ["WMSHistory"] to [correction]'
+        refuse("WMSHistory has instances, but nothing starts it", "correction", "WMSHistory", hint=hint)
+    if "WMSHistory" in correction.correctors and not correction.wms_history:
+        hint = "add [correction.WMSHistory.NAME] with slices, or start no corrector"
+        refuse("WMSHistory is started, but has no instance", "correction", "correctors", hint=hint)
+    corrected: dict[str, str] = {}
+    for name, instance in correction.wms_history.items():
+        _check_instance(name, instance, policy, refuse)
+        if instance.group in corrected:
+            whom = f"the owners of {instance.group}" if instance.group else "the groups"
+            message = f"{name} and {corrected[instance.group]} both correct between {whom}"
+            refuse(message, "correction", "WMSHistory", name)
+        corrected[instance.group] = name
+
+
+def _check_instance(name: str, instance: HistoryInstance, policy: Policy, refuse: _Refuser) -> None:
+    here = ("correction", "WMSHistory", name)
+    if instance.group and instance.group not in policy.groups:
+        refuse(f"{name}: there is no group {instance.group}", *here, "group", hint=_known(policy.groups))
+    if instance.group and policy.sharing(instance.group):
+        hint = "its share belongs to the group as a whole; leave the instance out"
+        refuse(f"{name}: {instance.group} has JOB_SHARING, so its owners have no shares", *here, hint=hint)
+    if not 1 <= instance.max_global_correction_factor < math.inf:
+        message = f"{name}: max_global_correction_factor must be at least 1"
+        refuse(message, *here, "max_global_correction_factor")
+    if not 0 < instance.gain < math.inf:
+        refuse(f"{name}: gain must be a number above 0", *here, "gain")
+    if not sum(part.weight for part in instance.slices.values()) > 0:
+        hint = "give at least one slice a weight above 0"
+        refuse(f"{name}: the weights of its slices add up to 0, so nothing is corrected", *here, hint=hint)
+    for label, part in instance.slices.items():
+        there = (*here, "slices", label)
+        if not 0 <= part.weight < math.inf:
+            refuse(f"{name}, {label}: weight must be a number of at least 0", *there, "weight")
+        if not 1 <= part.max_correction < math.inf:
+            refuse(f"{name}, {label}: max_correction must be at least 1", *there, "max_correction")
+        if not SHORTEST_SPAN <= part.time_span <= policy.accounting.history:
+            hint = "raise accounting.history, or shorten the slice"
+            message = f"{name}, {label}: time_span must be between 60 and accounting.history"
+            refuse(f"{message} ({policy.accounting.history:g})", *there, "time_span", hint=hint)
 
 
 def _known(names: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.limits import Limit
+from pilotage.core.shares.settings import HistoryInstance
 
 ADMINISTRATOR = "ADMINISTRATOR"
 JOB_ADMINISTRATOR = "JOB_ADMINISTRATOR"
@@ -85,6 +86,16 @@ class LimitEntry(_Table, frozen=True):
     burst: int = 1
 
 
+class Correction(_Table, frozen=True, rename={"wms_history": "WMSHistory"}):
+    correctors: tuple[str, ...] = ()
+    period: float = 60.0
+    wms_history: dict[str, HistoryInstance] = {}
+
+
+class Accounting(_Table, frozen=True):
+    history: float = 34560000.0
+
+
 class Policy(_Table, frozen=True):
     """The whole document. All references between its tables hold: `parse` has checked them."""
 
@@ -95,6 +106,8 @@ class Policy(_Table, frozen=True):
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
     limits: tuple[LimitEntry, ...] = ()
+    correction: Correction = Correction()
+    accounting: Accounting = Accounting()
     platforms: dict[str, tuple[str, ...]] = {}
 
     def properties(self, user: str, group: str) -> frozenset[str]:
@@ -104,15 +117,23 @@ class Policy(_Table, frozen=True):
             return frozenset()
         return frozenset(self.groups[group].properties)
 
-    def priority(self, group: str) -> float:
-        """Of a queue of this group, until shares are computed: the group's share; 0 for a vanished group."""
+    def shares(self) -> dict[str, float]:
+        return {name: group.share for name, group in self.groups.items()}
+
+    def sharing(self, group: str) -> bool:
+        """Whether the members of a group draw on its share together."""
         known = self.groups.get(group)
-        return known.share if known else 0.0
+        return known is not None and JOB_SHARING in known.properties
 
     def entity(self, owner: str, group: str) -> tuple[str, str]:
-        known = self.groups.get(group)
-        sharing = known is not None and JOB_SHARING in known.properties
-        return ("", group) if sharing else (owner, group)
+        return ("", group) if self.sharing(group) else (owner, group)
+
+    def admits(self, owner: str, group: str) -> bool:
+        """Whether jobs of this owner and group may start. A shared group's jobs are the group's, not the owner's."""
+        if group not in self.groups:
+            return False
+        known = self.users.get(owner)
+        return self.sharing(group) or (known is not None and group in known.groups)
 
     def compatible(self, platform: str) -> frozenset[str]:
         """The platforms whose jobs a node of `platform` can run, itself included."""

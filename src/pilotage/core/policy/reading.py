@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -43,9 +44,41 @@ def warnings(policy: Policy) -> list[str]:
                 " account of the server: they can read and change all that this account can, this server's own"
                 " files and keys included. Use it only among people who trust each other."
             )
-    if all(group.share == 0 for group in policy.groups.values()):
-        said.append("all shares are 0: every task queue is equally likely")
+    said += [f"WMSHistory {text}" for text in _never_binding(policy)]
     return said
+
+
+def known_properties(policy: Policy) -> list[str]:
+    """What the rule of the draw makes of shares, whatever their values (RULES 3): not a fault, but to be known."""
+    if policy.matching.rule == "proportional":
+        said = ["rule proportional: each queue that fits is drawn by its priority's part of the whole"]
+        forms = {instance.form for instance in policy.correction.wms_history.values()}
+        if "integral" not in forms:
+            said.append(
+                "without a correction of form integral, shares hold of what is started: groups with longer jobs get"
+                " more than their share of the running ones"
+            )
+        return said
+    return [
+        "rule document: the draw is not proportional to priority (of 1 and 3 the second gets .833, not .75), and a"
+        " group with many queues gets more than one with few",
+        "rule document: of the queues that fit a node those of the highest CPU bucket go first: shares hold within a"
+        " bucket only, and short jobs wait for as long as longer ones keep coming",
+        'matching.rule = "proportional" has neither property',
+    ]
+
+
+def _never_binding(policy: Policy) -> Iterator[str]:
+    for name, instance in policy.correction.wms_history.items():
+        most = instance.max_global_correction_factor
+        whole = sum(part.weight for part in instance.slices.values())
+        highest = sum(part.weight * part.max_correction for part in instance.slices.values()) / whole
+        lowest = sum(part.weight / part.max_correction for part in instance.slices.values()) / whole
+        if highest <= most and lowest >= 1 / most:
+            yield (
+                f"{name}: max_global_correction_factor = {most:g} never binds, since its slices keep the"
+                f" correction between {lowest:.3g} and {highest:.3g}"
+            )
 
 
 def initial(owner: str, site: str) -> str:
@@ -77,9 +110,7 @@ def _quoted(text: str) -> str:
 def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
     """The words of msgspec with the line, and the nearest right name for an unknown key."""
     reason, _, path = message.partition(" - at `")
-    keys = re.findall(r"[^.\[\]`$]+|\.{3}", path)
-    if "..." in keys[1:2]:
-        keys[1] = _refused_entry(keys[0], plain[keys[0]])
+    keys = _named(re.findall(r"[^.\[\]`$]+|\.{3}", path), plain)
     unknown = re.search(r"unknown field `(\w+)`", reason)
     if unknown:
         line = line_of(text, [*keys, unknown[1]])
@@ -91,11 +122,33 @@ def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
     return InvalidInput(f"{where or 'the policy'}: {reason}", line=line_of(text, keys), field=where or None)
 
 
-def _refused_entry(table: str, entries: dict[str, Any]) -> str:
-    """Which entry msgspec means, that tells the key of a structure, but not that of a dictionary."""
-    for name, entry in entries.items():
-        try:
-            msgspec.convert({"groups": {}, "users": {}, table: {name: entry}}, Policy)
-        except msgspec.ValidationError:
-            return name
-    return "..."
+def _named(keys: list[str], plain: dict[str, Any]) -> list[str]:
+    """`keys` with the names of entries: msgspec tells the key of a structure, but "..." for that of a dictionary."""
+    while "..." in keys:
+        place = keys.index("...")
+        entries: dict[str, Any] = plain
+        for key in keys[:place]:
+            entries = entries[key]
+        plain, keys = next(
+            (
+                (alone, [*keys[:place], name, *keys[place + 1 :]])
+                for name, entry in entries.items()
+                if not _converts(alone := _nested(keys[:place], {name: entry}))
+            ),
+            (plain, keys[:place]),
+        )
+    return keys
+
+
+def _nested(keys: list[str], value: dict[str, Any]) -> dict[str, Any]:
+    for key in reversed(keys):
+        value = {key: value}
+    return {"groups": {}, "users": {}, **value}
+
+
+def _converts(plain: dict[str, Any]) -> bool:
+    try:
+        msgspec.convert(plain, Policy)
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -6,8 +6,20 @@ from typing import Any, get_args
 
 import msgspec
 
-from pilotage.core.policy.facts import PROPERTIES, Ce, Group, Jobs, LimitEntry, Matching, Site, User
+from pilotage.core.policy.facts import (
+    PROPERTIES,
+    Accounting,
+    Ce,
+    Correction,
+    Group,
+    Jobs,
+    LimitEntry,
+    Matching,
+    Site,
+    User,
+)
 from pilotage.core.queues.limits import ATTRIBUTES
+from pilotage.core.shares.settings import HistoryInstance, Slice
 
 KEYS: dict[str, str] = {
     "groups.*.share": "what fraction of the whole the group is entitled to, relative to the other shares",
@@ -47,6 +59,19 @@ KEYS: dict[str, str] = {
     "limits.*.running": "at most so many such jobs at a time",
     "limits.*.delay": "seconds between two starts of such jobs",
     "limits.*.burst": "starts that may be saved up",
+    "correction.correctors": "the correctors to run, in this order: WMSHistory; none: shares are not corrected",
+    "correction.period": "seconds between two corrections",
+    "correction.WMSHistory.*.group": "correct between the owners of this group; empty: between the groups",
+    "correction.WMSHistory.*.max_global_correction_factor": "the weighted sum stays between 1/this and this",
+    "correction.WMSHistory.*.form": (
+        "ratio: the document's, expected/used; integral: the last correction times (expected/used)^gain"
+    ),
+    "correction.WMSHistory.*.unit": "jobs: running jobs are counted; cores: the cores that they hold",
+    "correction.WMSHistory.*.gain": "of the integral form, for each time_span that passes",
+    "correction.WMSHistory.*.slices.*.time_span": "seconds to look back",
+    "correction.WMSHistory.*.slices.*.weight": "part of this slice in the correction, relative to the other slices",
+    "correction.WMSHistory.*.slices.*.max_correction": "the slice's correction stays between 1/this and this",
+    "accounting.history": "seconds for which the use of each day is kept, at least the longest time_span",
     "platforms.*": "platforms whose jobs a node of this platform can run as well",
 }
 """Meaning and unit of every key; the reference in the docs is made of it."""
@@ -62,11 +87,17 @@ def reference_markdown() -> str:
         "matching": Matching,
         "jobs": Jobs,
         "limits.*": LimitEntry,
+        "correction": Correction,
+        "correction.WMSHistory.*": HistoryInstance,
+        "correction.WMSHistory.*.slices.*": Slice,
+        "accounting": Accounting,
     }
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for prefix, table in tables.items():
         for field in msgspec.structs.fields(table):
-            key = f"{prefix}.{field.name}"
+            key = f"{prefix}.{field.encode_name}"
+            if key not in KEYS:
+                continue
             default = "(needed)" if field.required else f"`{_shown(field.default)}`"
             lines.append(f"| `{key}` | {_type_name(field.type)} | {default} | {KEYS[key]} |")
     lines.append(f"| `platforms.*` | list of texts | `[]` | {KEYS['platforms.*']} |")

@@ -15,6 +15,8 @@ from pilotage.core.queues.identity import NONE, QueueIdentity
 class Condition(StrEnum):
     """The conditions in the order in which they are tried; each value is what `NoMatch` counts."""
 
+    MEMBERSHIP = "membership"
+    """The policy no longer knows its group, or its owner as a member of it: asked before all others."""
     OWNER = "owner"
     SETUP = "setup"
     CPU_TIME = "cpu-time"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -21,6 +21,7 @@ from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_f
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.members import Members
+from pilotage.core.shares.priorities import Priorities
 
 PREFETCH = 256
 """So many heads are read from the store at once."""
@@ -50,19 +51,27 @@ class Entry:
 
     id: QueueId
     identity: QueueIdentity
-    priority: float
     entity: Entity
     """Whose share it draws on: (owner, group), or ("", group) where the group has JOB_SHARING."""
+    admitted: bool = True
+    """Whether the policy still knows its group and owner: if not, its jobs stay, and none of them starts."""
+    priority: float = 0.0
+    """As of the last `settle`, or of when it began to wait."""
+    waiting: int = 0
+    weight: int = 0
+    """Sum of UserPriority of the waiting jobs."""
     classes: dict[int, _Class] = field(default_factory=dict)
-
-    @property
-    def waiting(self) -> int:
-        return sum(part.count for part in self.classes.values())
 
     @property
     def background(self) -> bool:
         """Only UserPriority 0 waits here."""
-        return not any(part.count for weight, part in self.classes.items() if weight > 0)
+        return not self.weight
+
+    def count(self, user_priority: int, part: _Class, change: int) -> None:
+        """So many more jobs wait in `part`."""
+        part.count += change
+        self.waiting += change
+        self.weight += change * user_priority
 
 
 @dataclass(slots=True)
@@ -89,13 +98,30 @@ class NoMatch:
     fallen: dict[Condition, int]
 
 
+def refusal(entry: Entry, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> Condition | None:
+    """Why a queue with waiting jobs gets nothing of `offer` at any draw; None if it takes part."""
+    if not entry.admitted:
+        return Condition.MEMBERSHIP
+    failed = first_failure(entry.identity, offer, holds)
+    if failed is None and any(limit.concerns(entry.identity) for limit in closed):
+        return Condition.LIMIT
+    return failed
+
+
 class QueueIndex:
     """All task queues with waiting jobs, and the draw among them."""
 
     def __init__(
-        self, heads: Heads, *, rule: Rule, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]
+        self,
+        heads: Heads,
+        *,
+        rule: Rule,
+        cpu_buckets: Sequence[int],
+        memory_buckets: Sequence[int],
+        priorities: Priorities[QueueId],
     ) -> None:
         self.entries: dict[QueueId, Entry] = {}
+        self.priorities = priorities
         self._heads = heads
         self.rule = rule
         self._cpu_buckets = list(cpu_buckets)
@@ -117,7 +143,7 @@ class QueueIndex:
         entry = self.entries[queue]
         before = self._standing(entry)
         part = entry.classes.setdefault(user_priority, _Class())
-        part.count += count
+        entry.count(user_priority, part, count)
         if first <= part.read_to:
             del part.heads[bisect_left(part.heads, first) :]
             part.read_to = JobId(first - 1)
@@ -132,7 +158,7 @@ class QueueIndex:
             if job in part.heads:
                 return
             insort(part.heads, job)
-        part.count += 1
+        entry.count(user_priority, part, 1)
         self._moved(entry, before)
 
     def job_gone(self, queue: QueueId, user_priority: int, job: JobId) -> None:
@@ -147,22 +173,38 @@ class QueueIndex:
             if place == len(part.heads) or part.heads[place] != job:
                 return
             del part.heads[place]
-        part.count = max(0, part.count - 1)
+        entry.count(user_priority, part, -min(1, part.count))
         self._moved(entry, before)
 
     def reset(self, queue: QueueId, counts: dict[int, int]) -> None:
         """Start again with one queue, from the store: how many jobs wait with each UserPriority."""
         entry = self.entries[queue]
         before = self._standing(entry)
-        entry.classes = {weight: _Class(count) for weight, count in counts.items()}
+        entry.classes, entry.waiting, entry.weight = {}, 0, 0
+        for weight, count in counts.items():
+            entry.count(weight, entry.classes.setdefault(weight, _Class()), count)
         self._moved(entry, before)
 
+    def settle(self) -> Iterator[None]:
+        """Take up the priorities of all entities in which something has changed; may be paused after each queue."""
+        for queue, priority in list(self.priorities.settle()):
+            entry = self.entries.get(queue)
+            if entry is not None and entry.waiting:
+                self.set_priority(queue, priority)
+                yield
+
     def set_priority(self, queue: QueueId, priority: float) -> None:
+        """Move a queue to another priority in the kinds that it fits, without asking again which these are."""
         entry = self.entries[queue]
-        if entry.priority != priority:
-            before = self._standing(entry)
-            entry.priority = priority
-            self._moved(entry, before)
+        if priority == entry.priority:
+            return
+        before = self._standing(entry)
+        entry.priority = priority
+        if before is None or before[0]:
+            return
+        for kind in self._kinds.values():
+            if self._displace(kind, entry, before):
+                self._insert(kind, entry)
 
     def remove(self, queue: QueueId) -> None:
         """Forget a queue without jobs."""
@@ -196,13 +238,9 @@ class QueueIndex:
         """Why `offer` finds nothing, by the same conditions as the match. Cost: the number of queues."""
         fallen: dict[Condition, int] = {}
         for entry in self.entries.values():
-            if not entry.waiting:
-                continue
-            failed = first_failure(entry.identity, offer, holds)
-            if failed is None:
-                blocked = any(limit.concerns(entry.identity) for limit in closed)
-                failed = Condition.LIMIT if blocked else Condition.BACKGROUND
-            fallen[failed] = fallen.get(failed, 0) + 1
+            if entry.waiting:
+                failed = refusal(entry, offer, holds, closed) or Condition.BACKGROUND
+                fallen[failed] = fallen.get(failed, 0) + 1
         return NoMatch(fallen)
 
     def candidates(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
@@ -271,7 +309,7 @@ class QueueIndex:
             self._moved(entry, before)
             return None
         job = part.heads.pop(rng.randrange(min(FIRST, len(part.heads))))
-        part.count -= 1
+        entry.count(weight, part, -1)
         self._moved(entry, before)
         return Proposal(job, entry.id, weight)
 
@@ -281,7 +319,7 @@ class QueueIndex:
         if more:
             part.read_to = more[-1]
         if len(more) < PREFETCH:
-            part.count = len(part.heads)
+            entry.count(weight, part, len(part.heads) - part.count)
 
     # --- kinds of offer
 
@@ -326,11 +364,16 @@ class QueueIndex:
     @staticmethod
     def _standing(entry: Entry) -> tuple[bool, float] | None:
         """How a queue stands in the kinds: (must be looked at one by one, priority); None without jobs."""
-        if not entry.waiting:
+        if not entry.waiting or not entry.admitted:
             return None
         return (bool(entry.identity.requirements) or entry.background, entry.priority)
 
     def _moved(self, entry: Entry, before: tuple[bool, float] | None) -> None:
+        if entry.admitted:
+            identity = entry.identity
+            self.priorities.set(entry.id, identity.owner, identity.group, entry.weight, entry.waiting)
+            if before is None and entry.waiting:
+                entry.priority = self.priorities.of(entry.id, identity.owner, identity.group)
         after = self._standing(entry)
         if before == after:
             return
@@ -344,26 +387,33 @@ class QueueIndex:
     def _place(kind: _Kind, entry: Entry, standing: tuple[bool, float]) -> None:
         if static_failure(entry.identity, kind.offer) is not None:
             return
-        special, priority = standing
-        if special:
+        if standing[0]:
             kind.special.add(entry.id)
-            return
-        by_priority = kind.plain.setdefault(entry.identity.cpu_time, {})
-        by_priority.setdefault(priority, Members()).add(entry.id)
+        else:
+            QueueIndex._insert(kind, entry)
 
     @staticmethod
-    def _displace(kind: _Kind, entry: Entry, standing: tuple[bool, float]) -> None:
+    def _insert(kind: _Kind, entry: Entry) -> None:
+        by_priority = kind.plain.setdefault(entry.identity.cpu_time, {})
+        by_priority.setdefault(entry.priority, Members()).add(entry.id)
+
+    @staticmethod
+    def _displace(kind: _Kind, entry: Entry, standing: tuple[bool, float]) -> bool:
+        """Whether it was there."""
         special, priority = standing
         if special:
+            found = entry.id in kind.special
             kind.special.discard(entry.id)
-            return
+            return found
         by_priority = kind.plain.get(entry.identity.cpu_time, {})
         members = by_priority.get(priority)
-        if members is None or not members.discard(entry.id) or members:
-            return
-        del by_priority[priority]
-        if not by_priority:
-            del kind.plain[entry.identity.cpu_time]
+        if members is None or not members.discard(entry.id):
+            return False
+        if not members:
+            del by_priority[priority]
+            if not by_priority:
+                del kind.plain[entry.identity.cpu_time]
+        return True
 
 
 def load(index: QueueIndex, entries: Iterable[tuple[Entry, dict[int, int]]]) -> None:

@@ -93,7 +93,7 @@ def test_requirements_refuse_last_and_are_only_asked_where_there_are_some() -> N
 
 def test_the_first_condition_in_order_is_the_one_named() -> None:
     order = list(REFUSALS)
-    assert order == list(Condition)[: len(order)]
+    assert order == list(Condition)[1 : len(order) + 1], "after the membership, which is the policy's"
     queue, offer = QUEUE, OFFER
     for condition in reversed(order):
         of_queue, of_offer = REFUSALS[condition]

@@ -22,6 +22,7 @@ from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry, Proposal, QueueIndex, load
 from pilotage.core.queues.limits import Limit
+from pilotage.core.shares.priorities import Priorities
 
 OFFER = Offer("here", "ce1", 300000.0, processors=8)
 
@@ -50,12 +51,21 @@ class Shelf:
 
 def entry(number: int, identity: QueueIdentity | None = None, priority: float = 1.0) -> Entry:
     identity = identity or QueueIdentity("alice", "physics", tags=frozenset())
-    return Entry(QueueId(number), identity, priority, (identity.owner, identity.group))
+    return Entry(QueueId(number), identity, (identity.owner, identity.group), priority=priority)
 
 
 def index_of(shelf: Shelf, rule: Rule = "document", *entries: Entry) -> QueueIndex:
-    index = QueueIndex(shelf.heads, rule=rule, cpu_buckets=CPU_BUCKETS, memory_buckets=MEMORY_BUCKETS)
+    wanted = {one.id: one.priority for one in entries}
+    index = QueueIndex(
+        shelf.heads,
+        rule=rule,
+        cpu_buckets=CPU_BUCKETS,
+        memory_buckets=MEMORY_BUCKETS,
+        priorities=Priorities({}, frozenset()),
+    )
     load(index, [(one, dict(shelf.counts(one.id))) for one in entries])
+    for queue, priority in wanted.items():
+        index.set_priority(queue, priority)
     return index
 
 

@@ -1,0 +1,169 @@
+"""The priorities of task queues (document 001, RULES 4), kept up to date by change.
+
+Entity = a JOB_SHARING group, or (owner, group) otherwise. E = the group's corrected share, or the owner's part of
+it: share · correction / Σ corrections of the owners with waiting jobs, which is share / U without corrections.
+Priority of a queue = E · J, J = its sum of UserPriority / the same sum over the entity's queues; where that sum is
+0, its jobs / all jobs of the entity.
+
+A change costs a few dictionary operations and computes no other queue: `settle` does that later, for the entities
+that changed since, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pilotage.core.shares.use import Entity
+
+Queue = TypeVar("Queue", bound=Hashable)
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[Queue]):
+    """What one entity has waiting: (sum of UserPriority, jobs) by queue, and their sums."""
+
+    queues: dict[Queue, tuple[int, int]] = field(default_factory=dict)
+    weight: int = 0
+    jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entitled:
+    """What an entity is entitled to now. `owner` is empty for a JOB_SHARING group.
+
+    `share` is E; `correction` its own factor after scaling (the group's, or the owner's among the owners); `waiting`
+    its waiting jobs in `queues` queues.
+    """
+
+    owner: str
+    group: str
+    share: float
+    correction: float
+    waiting: int
+    queues: int
+
+
+class Priorities(Generic[Queue]):
+    """Owned by one thread. `shares` by group; `sharing` are the JOB_SHARING groups."""
+
+    def __init__(self, shares: Mapping[str, float], sharing: frozenset[str]) -> None:
+        self._shares = dict(shares)
+        self._sharing = sharing
+        self._group_factors: Mapping[str, float] = {}
+        self._owner_factors: Mapping[Entity, float] = {}
+        self._waiting: dict[Entity, _Waiting[Queue]] = {}
+        self._owners: dict[str, dict[str, float]] = {}
+        """Of each group that is not shared: its owners with waiting jobs, and their factors."""
+        self._scales: dict[str, float] = {}
+        """Σ of those factors."""
+        self._changed: set[Entity] = set()
+        self._divided_anew: set[str] = set()
+        """Groups whose owners have come or gone."""
+
+    def entity(self, owner: str, group: str) -> Entity:
+        return ("", group) if group in self._sharing else (owner, group)
+
+    def entitled(self, entity: Entity) -> float:
+        """E, for an entity with waiting jobs."""
+        owner, group = entity
+        share = self._shares.get(group, 0.0) * self._group_factors.get(group, 1.0)
+        if not owner:
+            return share
+        return share * self._owners[group][owner] / self._scales[group]
+
+    def set(self, queue: Queue, owner: str, group: str, weight: int, jobs: int) -> None:
+        """In `queue` wait so many jobs, with that sum of UserPriority; 0 jobs: none waits there any more."""
+        entity = self.entity(owner, group)
+        waiting = self._waiting.get(entity)
+        if waiting is None:
+            if not jobs:
+                return
+            waiting = self._waiting[entity] = _Waiting()
+            self._came(entity)
+        old_weight, old_jobs = waiting.queues.pop(queue, (0, 0))
+        waiting.weight += weight - old_weight
+        waiting.jobs += jobs - old_jobs
+        self._changed.add(entity)
+        if jobs:
+            waiting.queues[queue] = (weight, jobs)
+        elif not waiting.queues:
+            del self._waiting[entity]
+            self._went(entity)
+
+    def of(self, queue: Queue, owner: str, group: str) -> float:
+        """The priority of one queue with waiting jobs, as of now."""
+        entity = self.entity(owner, group)
+        waiting = self._waiting[entity]
+        weight, jobs = waiting.queues[queue]
+        part = weight / waiting.weight if waiting.weight else jobs / waiting.jobs
+        return self.entitled(entity) * part
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether anything has changed since the last `settle`."""
+        return bool(self._changed or self._divided_anew)
+
+    def settle(self) -> Iterator[tuple[Queue, float]]:
+        """The priorities of all queues whose entity has changed since the last time."""
+        for group in self._divided_anew:
+            present = self._owners.get(group)
+            if present is None:
+                continue
+            # Summed anew: what comes and goes leaves rounding behind.
+            self._scales[group] = sum(present.values())
+            self._changed.update((owner, group) for owner in present)
+        self._divided_anew.clear()
+        changed, self._changed = self._changed, set()
+        for entity in changed:
+            waiting = self._waiting.get(entity)
+            if waiting is None:
+                continue
+            share = self.entitled(entity)
+            whole = waiting.weight or waiting.jobs
+            for queue, (weight, jobs) in waiting.queues.items():
+                yield queue, share * (weight if waiting.weight else jobs) / whole
+
+    def correct(self, groups: Mapping[str, float], owners: Mapping[Entity, float]) -> None:
+        """New correction factors: by group, and by (owner, group); 1 where none is named."""
+        self._group_factors, self._owner_factors = groups, owners
+        for group, present in self._owners.items():
+            for owner in present:
+                present[owner] = owners.get((owner, group), 1.0)
+            self._scales[group] = sum(present.values())
+        self._changed.update(self._waiting)
+
+    def waiting_owners(self) -> frozenset[Entity]:
+        """The entities with waiting jobs."""
+        return frozenset(self._waiting)
+
+    def table(self) -> list[Entitled]:
+        """Every entity with waiting jobs, by group and owner."""
+        rows = []
+        for (owner, group), waiting in sorted(self._waiting.items()):
+            factor = self._group_factors.get(group, 1.0)
+            if owner:
+                present = self._owners[group]
+                factor = present[owner] * len(present) / self._scales[group]
+            share = self.entitled((owner, group))
+            rows.append(Entitled(owner, group, share, factor, waiting.jobs, len(waiting.queues)))
+        return rows
+
+    def _came(self, entity: Entity) -> None:
+        owner, group = entity
+        if owner:
+            factor = self._owner_factors.get(entity, 1.0)
+            self._owners.setdefault(group, {})[owner] = factor
+            self._scales[group] = self._scales.get(group, 0.0) + factor
+            self._divided_anew.add(group)
+
+    def _went(self, entity: Entity) -> None:
+        owner, group = entity
+        self._changed.discard(entity)
+        if owner:
+            present = self._owners[group]
+            self._scales[group] -= present.pop(owner)
+            self._divided_anew.add(group)
+            if not present:
+                del self._owners[group], self._scales[group]

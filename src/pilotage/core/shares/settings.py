@@ -1,0 +1,32 @@
+"""What the policy says about share corrections (document 001, RULES 5)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Form = Literal["ratio", "integral"]
+Unit = Literal["jobs", "cores"]
+
+SHORTEST_SPAN = 60.0
+"""Use is known by the minute."""
+
+
+class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One span of time that an instance looks back upon."""
+
+    time_span: float = 604800.0
+    weight: float = 1.0
+    max_correction: float = 3.0
+
+
+class HistoryInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One instance of the corrector WMSHistory: between the groups, or between the owners of one group."""
+
+    group: str = ""
+    max_global_correction_factor: float = 5.0
+    form: Form = "ratio"
+    unit: Unit = "jobs"
+    gain: float = 1.0
+    slices: dict[str, Slice] = {}

@@ -1,0 +1,259 @@
+"""What was used: the intervals of attempts, added up in buckets of a minute, an hour and a day (RULES 5).
+
+The buckets are a cache of the attempts: `Ledger.charge` fills them from intervals, whether of the last minute or of
+all time. Time in which the system was down (`outages`) is charged to nobody and is not looked back upon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pilotage.core.shares.settings import Unit
+
+Entity = tuple[str, str]
+"""(owner, group)."""
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+MINUTES_KEPT = 3 * HOUR
+HOURS_KEPT = 8 * DAY
+"""Seconds for which the finer buckets are kept; those of a day as the policy says (`accounting.history`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The average number of running jobs, and of the cores that they held, of each entity over some time."""
+
+    jobs: Mapping[Entity, float]
+    cores: Mapping[Entity, float]
+
+    def of_groups(self, unit: Unit) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for (_, group), amount in self._in(unit).items():
+            found[group] = found.get(group, 0.0) + amount
+        return found
+
+    def of_owners(self, group: str, unit: Unit) -> dict[str, float]:
+        return {owner: amount for (owner, theirs), amount in self._in(unit).items() if theirs == group}
+
+    def _in(self, unit: Unit) -> Mapping[Entity, float]:
+        return self.jobs if unit == "jobs" else self.cores
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Attempts as columns: whose, from when, until when (seconds since 1970), on how many cores."""
+
+    entities: Places
+    starts: Floats
+    ends: Floats
+    cores: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Use in one span of time: seconds of jobs and of cores, of the entities at `places` of the ledger's list."""
+
+    places: Places
+    jobs: Floats
+    cores: Floats
+
+    def plus(self, other: Bucket) -> Bucket:
+        places, columns = np.unique(np.concatenate((self.places, other.places)), return_inverse=True)
+
+        def added(ours: Floats, theirs: Floats) -> Floats:
+            return np.bincount(columns, np.concatenate((ours, theirs)), len(places)).astype(np.float64)
+
+        return Bucket(places, added(self.jobs, other.jobs), added(self.cores, other.cores))
+
+
+Outage = tuple[float, float]
+"""From when until when the system was down, or its clock stepped."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Use up to `as_of`, by entity. `levels` maps the span of a bucket to its buckets by start."""
+
+    as_of: float
+    history: float
+    outages: list[Outage] = field(default_factory=list)
+    """Ascending, without overlap."""
+    entities: list[Entity] = field(default_factory=list)
+    levels: dict[int, dict[int, Bucket]] = field(default_factory=lambda: {MINUTE: {}, HOUR: {}, DAY: {}})
+    _places: dict[Entity, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._places = {entity: place for place, entity in enumerate(self.entities)}
+
+    def place(self, entity: Entity) -> int:
+        """The place of `entity` in `entities`; new ones come at the end."""
+        place = self._places.get(entity)
+        if place is None:
+            place = self._places[entity] = len(self.entities)
+            self.entities.append(entity)
+        return place
+
+    def kept(self, span: int) -> float:
+        return {MINUTE: MINUTES_KEPT, HOUR: HOURS_KEPT, DAY: max(self.history, HOURS_KEPT)}[span]
+
+    # --- what is charged
+
+    def charge(self, chunks: Iterable[Intervals], until: float) -> list[tuple[int, int]]:
+        """Add what intervals used between `as_of` and `until`; the (span, start) of the buckets that changed."""
+        changed: set[tuple[int, int]] = set()
+        pieces = list(self._up_time(self.as_of, until))
+        for intervals in chunks:
+            for span, buckets in self.levels.items():
+                # A whole bucket more than is kept: the one that the far edge is in.
+                oldest = (until - self.kept(span)) // span * span
+                for begin, end in pieces:
+                    for start, bucket in spread(intervals, max(begin, oldest), end, span):
+                        known = buckets.get(start)
+                        buckets[start] = bucket if known is None else known.plus(bucket)
+                        changed.add((span, start))
+        self.as_of = max(self.as_of, until)
+        return sorted(changed)
+
+    def _up_time(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
+        """What of [begin, end) was no outage."""
+        for down, up in self.outages:
+            if up <= begin:
+                continue
+            if down >= end:
+                break
+            if down > begin:
+                yield begin, down
+            begin = up
+        if begin < end:
+            yield begin, end
+
+    def note_outage(self, down: float, up: float) -> None:
+        """The system was down, or its clock stepped; after a step back what lies ahead is forgotten."""
+        if up >= down:
+            self.outages.append((down, up))
+            return
+        self.outages = [outage for outage in self.outages if outage[1] <= up]
+        for span, buckets in self.levels.items():
+            for start in [start for start in buckets if start + span > up]:
+                del buckets[start]
+        self.as_of = min(self.as_of, up)
+
+    def forget_old(self) -> list[tuple[int, int]]:
+        """Drop the buckets that are older than is kept; their (span, start)."""
+        gone = []
+        for span, buckets in self.levels.items():
+            first = self._first(span)
+            for start in [start for start in buckets if start < first]:
+                del buckets[start]
+                gone.append((span, start))
+        return gone
+
+    def _first(self, span: int) -> float:
+        return (self.as_of - self.kept(span)) // span * span
+
+    # --- what is asked
+
+    def over(self, span: float) -> Use:
+        """Average use over the last `span` seconds of up-time before `as_of`."""
+        return self.between(self.look_back(span), self.as_of)
+
+    def look_back(self, span: float) -> float:
+        """The instant `span` seconds of up-time before `as_of`."""
+        end, left = self.as_of, span
+        for down, up in reversed(self.outages):
+            if up > end:
+                end = min(end, down)
+                continue
+            if end - up >= left:
+                break
+            left -= end - up
+            end = down
+        return end - left
+
+    def between(self, begin: float, end: float) -> Use:
+        """Average use between two instants; at the edges a bucket counts by the part that is covered."""
+        jobs, cores = np.zeros(len(self.entities)), np.zeros(len(self.entities))
+        for bucket, fraction in self._cover(begin, end):
+            jobs[bucket.places] += bucket.jobs * fraction
+            cores[bucket.places] += bucket.cores * fraction
+        length = max(end - begin, 1.0)
+        return Use(self._named(jobs / length), self._named(cores / length))
+
+    def _named(self, amounts: Floats) -> dict[Entity, float]:
+        return {self.entities[place]: float(amounts[place]) for place in np.flatnonzero(amounts > 0)}
+
+    def _cover(self, begin: float, end: float) -> Iterator[tuple[Bucket, float]]:
+        """The fewest buckets that cover [begin, end), each with the part of it that counts."""
+        at = begin
+        while at < end:
+            span = self._span_at(at, end)
+            start = int(at // span * span)
+            till = min(start + span, end)
+            bucket = self.levels[span].get(start)
+            if bucket is not None:
+                filled = min(start + span, self.as_of) - start
+                yield bucket, min(1.0, (till - at) / filled) if filled > 0 else 0.0
+            at = till
+
+    def _span_at(self, at: float, end: float) -> int:
+        for span in (DAY, HOUR, MINUTE):
+            if at % span == 0 and at + span <= end and at >= self._first(span):
+                return span
+        return next((span for span in (MINUTE, HOUR) if at >= self._first(span)), DAY)
+
+
+def spread(intervals: Intervals, begin: float, end: float, span: int) -> Iterator[tuple[int, Bucket]]:
+    """What `intervals` use between two instants, in buckets of `span` seconds: (start, bucket), ascending."""
+    origin = int(begin // span * span)
+    count = int(-((origin - end) // span))
+    if begin >= end or not len(intervals.starts):
+        return
+    starts, ends = np.clip(intervals.starts, begin, end), np.clip(intervals.ends, begin, end)
+    used = ends > starts
+    if not used.any():
+        return
+    # Few entities of many are concerned as a rule: columns for those only.
+    places, columns = np.unique(intervals.entities[used], return_inverse=True)
+    low, high = (starts[used] - origin) / span, (ends[used] - origin) / span
+    jobs = _spread(low, high, np.ones(len(low)), columns, len(places), count) * span
+    cores = _spread(low, high, intervals.cores[used], columns, len(places), count) * span
+    for row in range(count):
+        present = jobs[row] > 0
+        if present.any():
+            yield origin + row * span, Bucket(places[present], jobs[row][present], cores[row][present])
+
+
+def _spread(low: Floats, high: Floats, weight: Floats, columns: Places, width: int, count: int) -> Floats:
+    """Σ weight · |[low, high) ∩ [row, row + 1)| for each row < count and column."""
+    first, last = np.floor(low).astype(np.int64), np.floor(high).astype(np.int64)
+    size = (count + 1) * width
+
+    def added(rows: Places, amounts: Floats) -> Floats:
+        flat = np.bincount(rows * width + columns, amounts, size).astype(np.float64)
+        return flat.reshape(count + 1, width)
+
+    # As steps at the edges: each interval's full rows by a running sum, its first and last corrected.
+    steps = added(np.minimum(first, count), weight) - added(np.minimum(last, count), weight)
+    whole = np.cumsum(steps, axis=0)
+    whole -= added(np.minimum(first, count), weight * (low - first))
+    whole += added(np.minimum(last, count), weight * (high - last))
+    return np.asarray(np.maximum(whole[:count], 0.0))
+
+
+def columns_of(ledger: Ledger, rows: Iterable[Sequence[object]]) -> Intervals:
+    """Rows (owner, group, started, ended or None, processors) as columns; those that run end never."""
+    places, starts, ends, cores = [], [], [], []
+    for owner, group, started, ended, processors in rows:
+        places.append(ledger.place((str(owner), str(group))))
+        starts.append(float(started))  # type: ignore[arg-type]
+        ends.append(np.inf if ended is None else float(ended))  # type: ignore[arg-type]
+        cores.append(float(processors))  # type: ignore[arg-type]
+    return Intervals(np.array(places, np.int64), np.array(starts), np.array(ends), np.array(cores))
