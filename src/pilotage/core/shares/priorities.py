@@ -28,6 +28,12 @@ class _Waiting(Generic[Queue]):
     weight: int = 0
     jobs: int = 0
 
+    def priority(self, share: float, weight: int, jobs: int) -> float:
+        """Of a queue with that sum of UserPriority and so many jobs. One formula for all who ask: queues of one
+        priority are one class of the draw, and would be two if their last digits differed.
+        """
+        return share * weight / self.weight if self.weight else share * jobs / self.jobs
+
 
 @dataclass(frozen=True, slots=True)
 class Entitled:
@@ -96,9 +102,7 @@ class Priorities(Generic[Queue]):
         """The priority of one queue with waiting jobs, as of now."""
         entity = self.entity(owner, group)
         waiting = self._waiting[entity]
-        weight, jobs = waiting.queues[queue]
-        part = weight / waiting.weight if waiting.weight else jobs / waiting.jobs
-        return self.entitled(entity) * part
+        return waiting.priority(self.entitled(entity), *waiting.queues[queue])
 
     @property
     def unsettled(self) -> bool:
@@ -117,13 +121,14 @@ class Priorities(Generic[Queue]):
         self._divided_anew.clear()
         changed, self._changed = self._changed, set()
         for entity in changed:
+            # Looked at only now: between two queues the caller may let other changes in.
             waiting = self._waiting.get(entity)
-            if waiting is None:
-                continue
-            share = self.entitled(entity)
-            whole = waiting.weight or waiting.jobs
-            for queue, (weight, jobs) in waiting.queues.items():
-                yield queue, share * (weight if waiting.weight else jobs) / whole
+            if waiting is not None:
+                yield from self._of_entity(entity, waiting)
+
+    def _of_entity(self, entity: Entity, waiting: _Waiting[Queue]) -> list[tuple[Queue, float]]:
+        share = self.entitled(entity)
+        return [(queue, waiting.priority(share, *amounts)) for queue, amounts in waiting.queues.items()]
 
     def correct(self, groups: Mapping[str, float], owners: Mapping[Entity, float]) -> None:
         """New correction factors: by group, and by (owner, group); 1 where none is named."""

@@ -135,16 +135,9 @@ class Ledger:
         if begin < end:
             yield begin, end
 
-    def note_outage(self, down: float, up: float) -> None:
-        """The system was down, or its clock stepped; after a step back what lies ahead is forgotten."""
-        if up >= down:
-            self.outages.append((down, up))
-            return
-        self.outages = [outage for outage in self.outages if outage[1] <= up]
-        for span, buckets in self.levels.items():
-            for start in [start for start in buckets if start + span > up]:
-                del buckets[start]
-        self.as_of = min(self.as_of, up)
+    def up_time(self, begin: float, end: float) -> float:
+        """Seconds of [begin, end) that were no outage."""
+        return sum(up - down for down, up in self._up_time(begin, end))
 
     def forget_old(self) -> list[tuple[int, int]]:
         """Drop the buckets that are older than is kept; their (span, start)."""
@@ -179,12 +172,12 @@ class Ledger:
         return end - left
 
     def between(self, begin: float, end: float) -> Use:
-        """Average use between two instants; at the edges a bucket counts by the part that is covered."""
+        """Average use over the up-time between two instants; at the edges a bucket counts by the part covered."""
         jobs, cores = np.zeros(len(self.entities)), np.zeros(len(self.entities))
         for bucket, fraction in self._cover(begin, end):
             jobs[bucket.places] += bucket.jobs * fraction
             cores[bucket.places] += bucket.cores * fraction
-        length = max(end - begin, 1.0)
+        length = max(self.up_time(begin, end), 1.0)
         return Use(self._named(jobs / length), self._named(cores / length))
 
     def _named(self, amounts: Floats) -> dict[Entity, float]:
