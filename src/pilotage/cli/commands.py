@@ -33,6 +33,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal needs"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
     "site list": _here("lists", "sites", "List the sites"),
+    "share list": _here(
+        "shares", "share_list", "Show who is entitled to what, what was used, and the corrections"
+    ),
+    "accounting export": _here("shares", "export", "Export use by month, site, group and owner"),
     "policy show": _here("policy", "show", "Print the policy in force"),
     "policy check": _here("policy", "check", "Check a policy file without applying it"),
     "policy apply": _here("policy", "apply", "Make a policy file the policy in force"),
@@ -48,6 +52,8 @@ GROUPS: dict[str, str] = {
     "queue": "Task queues",
     "pilot": "Pilots",
     "site": "Sites",
+    "share": "Shares of groups and owners",
+    "accounting": "What was used",
     "policy": "Users, groups, shares, sites and limits: one document, applied whole",
     "token": "Tokens: who you are to the server",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -41,8 +41,11 @@ from pilotage.wire.people import (
     TokenRequest,
     TokenResponse,
 )
+from pilotage.wire.shares import AccountRow, ShareTable
 
 T = TypeVar("T")
+
+Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 
 BULK_TIMEOUT = 600.0
 """A verb on a hundred thousand jobs is answered when all of them are done."""
@@ -245,6 +248,15 @@ class Client(Submitting):
         answer = self._transport.request("PUT", "/v1/policy", json=PolicyChange(text, dry_run, reason))
         return decode(answer.content, PolicyDocument)
 
+    def shares(self) -> ShareTable:
+        """Entitled, used and corrected, of every group and owner."""
+        return self._get("/v1/shares", ShareTable)
+
+    def accounting(self, begin: float | None = None, end: float | None = None) -> list[AccountRow]:
+        """Use by month, site, group and owner, of attempts that ended in [begin, end)."""
+        asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
+        return self._get("/v1/accounting", list[AccountRow], asked)
+
     def shutdown(self, pilots: str = "keep") -> None:
         """Ask the server to stop; returns when it has taken the wish. `pilots`: drain, keep or cancel."""
         self._transport.request("POST", "/v1/shutdown", json=Shutdown(pilots))
@@ -255,9 +267,7 @@ class Client(Submitting):
         answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, idempotent=True)
         return decode(answer.content, TokenResponse)
 
-    def _get(
-        self, path: str, kind: type[T], query: dict[str, str | int | list[str] | list[int]] | None = None
-    ) -> T:
+    def _get(self, path: str, kind: type[T], query: Query | None = None) -> T:
         return decode(self._transport.request("GET", quote(path), query=query).content, kind)
 
     def _post(self, path: str, body: object, kind: type[T]) -> T:
@@ -269,7 +279,7 @@ class Client(Submitting):
         kind: type[P],
         rows: Callable[[P], list[T]],
         page: int = MAX_PAGE,
-        query: dict[str, str | int | list[str] | list[int]] | None = None,
+        query: Query | None = None,
     ) -> Iterator[T]:
         asked = {"limit": page, **(query or {})}
         while True:

@@ -17,7 +17,7 @@ from pilotage.core.errors import Overloaded, PilotageError, Unreachable
 if TYPE_CHECKING:
     import httpx
 
-Query = Mapping[str, str | int | Sequence[str] | Sequence[int]]
+Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 LONG_MOMENT = 3.0
 
 Body = Callable[[], bytes | Iterator[bytes]]
@@ -184,6 +184,6 @@ def _flat(query: Query | None) -> list[tuple[str, str | int | float | bool | Non
     """Lists become repeated keys: ids=1&ids=2."""
     pairs: list[tuple[str, str | int | float | bool | None]] = []
     for key, value in (query or {}).items():
-        values = [value] if isinstance(value, (str, int)) else value
+        values = [value] if isinstance(value, (str, int, float)) else value
         pairs.extend((key, str(one)) for one in values)
     return pairs

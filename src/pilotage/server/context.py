@@ -13,6 +13,7 @@ from pilotage.core.errors import NotAuthenticated
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pool import Pool
+from pilotage.services.sharing import UseBook
 from pilotage.store.sqlite import Readers
 from pilotage.store.writer import Writer
 
@@ -38,8 +39,12 @@ class Context:
     """The address that pilots are told."""
     capacity: Callable[[str], tuple[int, int]]
     """(cores, MB) of a CE, 0 for not known."""
+    book: UseBook
+    """What was used."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be a need for pilots, or for fewer."""
+    wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when shares or corrections are to be computed anew."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end."""
     stopping: str = ""

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pilotage.core.errors import PilotageError
+from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.local import LocalBatch, Seen
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
-from pilotage.services import leases
+from pilotage.services import leases, sharing
 from pilotage.services.provisioning import LocalDirector, Ordered
-from pilotage.services.sharing import settle_some
 from pilotage.services.submission import Making
-from pilotage.store import pilots, submissions
+from pilotage.store import pilots, submissions, use
 from pilotage.store.pilots import PilotRow
 
 log = logging.getLogger(__name__)
@@ -106,8 +106,32 @@ class PriorityDuty:
         pool, writer = self._context.pool, self._context.writer
         if pool.settling is None and not pool.index.priorities.unsettled:
             return
-        while not await writer.acall(lambda _: settle_some(pool)):
+        while not await writer.acall(lambda _: sharing.settle_some(pool)):
             pass
+
+
+class ShareDuty:
+    """Charges what was used, and draws the share corrections from it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def period(self) -> float:
+        return self._context.pool.policy.correction.period
+
+    async def cycle(self) -> None:
+        pool, writer, book = self._context.pool, self._context.writer, self._context.book
+        book.history = pool.policy.accounting.history
+        charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
+        for part in book.saving(charged):
+            await writer.acall(lambda tx, part=part: sharing.save_use(tx, part))  # type: ignore[misc]
+        who = await writer.acall(lambda _: sharing.waiting(pool))
+        found = await asyncio.to_thread(self._corrections, who)
+        await writer.acall(lambda tx: sharing.take_up(pool, tx, found, charged.as_of))
+
+    def _corrections(self, who: sharing.Waiting) -> Corrections:
+        last, memory = use.memory(self._context.readers.connection())
+        return sharing.corrections(self._context.book, who, last, memory)
 
 
 class LocalCeDuty:

@@ -35,6 +35,7 @@ from pilotage.server.duties import (
     LocalCesDuty,
     PriorityDuty,
     QueueDuty,
+    ShareDuty,
     every,
     finish_submissions,
 )
@@ -42,6 +43,7 @@ from pilotage.server.home import Home, HomeLock
 from pilotage.server.tokens import Issuer, signing_key, write_private
 from pilotage.services.pool import Pool, fill, new_index
 from pilotage.services.provisioning import LocalDirector, capacity
+from pilotage.services.sharing import UseBook
 from pilotage.store import instance, submissions
 from pilotage.store.events import EventIds
 from pilotage.store.sqlite import Connection, Readers
@@ -154,6 +156,7 @@ class _Server:
             program=pilot_program(),
             url=url,
             pilot_url=settings.pilot_server or url,
+            book=UseBook(pool.policy.accounting.history),
             capacity=lambda name: capacity(pool.policy.ces[name], settings.node),
         )
         if settings.owner in pool.policy.users:
@@ -220,10 +223,11 @@ class _Server:
         await serving
 
     def _duties(self, context: Context, leases: LeaseDuty) -> list[Coroutine[None, None, None]]:
-        queues = QueueDuty(context)
+        queues, shares = QueueDuty(context), ShareDuty(context)
         running = [
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
+            every(context, shares.period, shares.cycle, context.wake_shares),
             every(context, lambda: QUEUE_PERIOD, queues.cycle),
         ]
         self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))

@@ -29,4 +29,5 @@ def apply_policy(
     pool.policy, pool.policy_version = policy, version
     pool.index, pool.settling = new_index(policy, tx), None
     fill(pool, tx)
+    pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     return version

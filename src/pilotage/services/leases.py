@@ -7,7 +7,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.moves import Moves, counted
 from pilotage.services.pool import Pool
-from pilotage.store import instance, jobs, pilots
+from pilotage.store import instance, jobs, pilots, use
 from pilotage.store.events import record
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
@@ -39,6 +39,8 @@ def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
         pool.seen = {pilot: seen + credit for pilot, seen in pool.seen.items()}
         detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
+        kept_since = now - pool.policy.accounting.history
+        use.note_outage(tx.connection, known.alive_at, now, kept_since)
     instance.alive(tx.connection, now)
     return credit
 

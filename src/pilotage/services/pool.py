@@ -20,6 +20,7 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry, QueueIndex
 from pilotage.core.queues.limits import Limiter
+from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Priorities
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
@@ -69,6 +70,9 @@ class Pool:
     followed: dict[JobId, float] = field(default_factory=dict)
     """Jobs whose output somebody watches, until when."""
     requirements: dict[str, Expression] = field(default_factory=dict)
+    corrections: Corrections = field(default_factory=Corrections)
+    """The share corrections in force, and what they were made of."""
+    corrected_at: float | None = None
     settling: Iterator[None] | None = None
     """Priorities that have been computed and are being taken up by the index, some in each transaction."""
     draining: bool = False

@@ -50,8 +50,8 @@ class Closed(NamedTuple):
 def save_closed(connection: sqlite3.Connection, closed: Iterable[Closed]) -> None:
     """A try that was cut before keeps its end: its use was charged up to there."""
     sql = (
-        "UPDATE attempts SET ended = coalesce(ended, ?), outcome = ?, exit_code = ?, failure = ?, message = ?, wall = ?,"
-        " cpu = ?, max_rss = ? WHERE job_id = ? AND epoch = ?"
+        "UPDATE attempts SET ended = coalesce(ended, ?), outcome = ?, exit_code = ?, failure = ?, message = ?,"
+        " wall = ?, cpu = ?, max_rss = ? WHERE job_id = ? AND epoch = ?"
     )
     connection.executemany(sql, closed)
 

@@ -233,7 +233,7 @@ events = sa.Table(
     sa.Column("jobs", sa.Text, nullable=False),
 )
 
-# Times in which the server was down, or its clock stepped (then "up" may lie before "down").
+# Times in which the server was down, or by which its clock stepped forward.
 outages = sa.Table(
     "outages",
     metadata,

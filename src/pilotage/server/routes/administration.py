@@ -89,6 +89,7 @@ async def change_policy(
         lambda tx: apply_policy(pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now)
     )
     context.wake_director.set()
+    context.wake_shares.set()
     return await asyncio.to_thread(_document, context)
 
 

@@ -1,0 +1,179 @@
+"""`pilotage share list` and `accounting export`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.moments import moment, span
+from pilotage.cli.screen import Column
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.shares import AccountRow, ShareRow, ShareSlice, ShareTable
+
+
+@connected
+def share_list(
+    session: Session,
+    group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Only this group")] = "",
+) -> int | None:
+    """Show what each group and owner is entitled to, what they used, and what the corrections make of it."""
+    with session.client() as client:
+        table = client.shares()
+    table.rows = [row for row in table.rows if not group or row.group == group]
+    if group and not table.rows:
+        raise InvalidInput(f"there is no group {group}", hint="`pilotage share list` names them")
+    if session.as_json:
+        session.screen.json(table)
+        return None
+    spans = _spans(table)
+    session.screen.table(_columns(spans), (_cells(row, spans) for row in table.rows))
+    session.screen.note(_state(table, exact=not session.screen.terminal))
+    return None
+
+
+def _spans(table: ShareTable) -> list[float]:
+    """The time spans that any row looks back upon, ascending."""
+    return sorted({part.time_span for row in table.rows for part in row.slices})
+
+
+def _columns(spans: Sequence[float]) -> Sequence[Column]:
+    middle = [Column(f"used {span(one)}", right=True) for one in spans]
+    return (
+        Column("group"),
+        Column("owner"),
+        Column("share", right=True),
+        Column("entitled", right=True),
+        *middle,
+        Column("correction", right=True),
+        Column("scaled", right=True),
+        Column("priority", right=True),
+        Column("waiting", right=True),
+        Column("note"),
+    )
+
+
+def _cells(row: ShareRow, spans: Sequence[float]) -> Sequence[object]:
+    slices = {part.time_span: part for part in row.slices}
+    return (
+        row.group,
+        row.owner,
+        f"{row.share:.6g}" if row.share else "-" if row.owner else "0",
+        _part(row.entitled),
+        *(_used(slices.get(one)) for one in spans),
+        f"{row.correction:.3f}",
+        f"{row.scaled:.3f}",
+        f"{row.priority:.6g}",
+        row.waiting,
+        row.note,
+    )
+
+
+def _used(part: ShareSlice | None) -> str:
+    if part is None or part.expected is None:
+        return "-"
+    return "none" if part.used is None else _part(part.used)
+
+
+def _part(part: float | None) -> str:
+    return "-" if part is None else f"{part:.1%}"
+
+
+def _state(table: ShareTable, *, exact: bool) -> str:
+    correctors = ", ".join(table.correctors) or "no correction"
+    if table.as_of is None:
+        return f"# rule {table.rule}, {correctors}; use is not charged yet"
+    charged = moment(table.as_of, time.time(), exact=exact)
+    return f"# rule {table.rule}, {correctors}; use until {charged}; owners are parts of their group"
+
+
+class Format(StrEnum):
+    CSV = "csv"
+    JSON = "json"
+
+
+@connected
+def export(
+    session: Session,
+    format: Annotated[Format, typer.Option("--format", help="csv or json")] = Format.CSV,
+    begin: Annotated[
+        str,
+        typer.Option("--from", metavar="DATE", help="From this month or day on (UTC): 2026-11, 2026-11-05"),
+    ] = "",
+    end: Annotated[
+        str, typer.Option("--until", metavar="DATE", help="Until the end of this month or day")
+    ] = "",
+    file: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE")] = "",
+) -> int | None:
+    """Export use by month, site, group and owner: wall and CPU time, also normalised to reference cores.
+
+    An attempt counts in the month in which it ended; failed ones count too. Times are seconds.
+    """
+    since = _date(begin)[0] if begin else None
+    until = _date(end)[1] if end else None
+    if since is not None and until is not None and since >= until:
+        raise InvalidInput(f"nothing lies between {begin} and {end}", hint="--from comes before --until")
+    with session.client() as client:
+        rows = client.accounting(since, until)
+    if session.as_json:
+        format = Format.JSON
+    text = _as_json(rows) if format is Format.JSON else "".join(_as_csv(rows))
+    if not file:
+        sys.stdout.write(text)
+        return None
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as trouble:
+        raise InvalidInput(f"cannot write {file}: {trouble.strerror}") from trouble
+    session.screen.note(f"{len(rows):,} rows are in {file}")
+    return None
+
+
+def _as_json(rows: Sequence[AccountRow]) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+
+
+def _as_csv(rows: Sequence[AccountRow]) -> Iterator[str]:
+    names = [one.name for one in fields(AccountRow)]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        values = asdict(row)
+        writer.writerow({name: _cell(values[name]) for name in names})
+    yield buffer.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Seconds to the millisecond; a text that a spreadsheet would take for a formula is quoted."""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
+        return f"'{value}"
+    return value
+
+
+def _date(text: str) -> tuple[float, float]:
+    """A month or a day in UTC, as the instants where it begins and ends."""
+    for pattern in ("%Y-%m-%d", "%Y-%m"):
+        try:
+            first = datetime.strptime(text, pattern).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        if pattern == "%Y-%m-%d":
+            return first.timestamp(), first.timestamp() + 86400
+        following = datetime(first.year + first.month // 12, first.month % 12 + 1, 1, tzinfo=UTC)
+        return first.timestamp(), following.timestamp()
+    raise InvalidInput(f"{text!r} is no date", hint="write a month, 2026-11, or a day, 2026-11-05")

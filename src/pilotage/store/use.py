@@ -1,0 +1,164 @@
+"""The cache of use: buckets as rows, read whole at start and written by change; and what attempts say."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pilotage.core.shares.history import Memory
+from pilotage.core.shares.use import Bucket, Entity, Ledger, Outage
+
+ROWS = 50_000
+"""Attempts that are read at once."""
+
+
+def as_of(connection: sqlite3.Connection) -> float | None:
+    """Until when the buckets hold the use of attempts; None: they are to be made anew."""
+    row = connection.execute("SELECT use_as_of FROM instance WHERE id = 1").fetchone()
+    return None if row is None else row[0]
+
+
+def set_as_of(connection: sqlite3.Connection, at: float | None) -> None:
+    connection.execute("UPDATE instance SET use_as_of = ? WHERE id = 1", (at,))
+
+
+def outages(connection: sqlite3.Connection) -> list[Outage]:
+    return [(row[0], row[1]) for row in connection.execute("SELECT down, up FROM outages ORDER BY down")]
+
+
+def note_outage(connection: sqlite3.Connection, down: float, up: float, kept_since: float) -> None:
+    """The system was down, or its clock stepped. After a step back nothing that lies ahead is believed."""
+    connection.execute("DELETE FROM outages WHERE up > ? OR up < ?", (up, kept_since))
+    if up > down:
+        connection.execute("INSERT INTO outages (down, up) VALUES (?, ?)", (down, up))
+        return
+    connection.execute("DELETE FROM use_buckets WHERE start + span > ?", (up,))
+    connection.execute("UPDATE instance SET use_as_of = min(use_as_of, ?) WHERE id = 1", (up,))
+
+
+def load(connection: sqlite3.Connection, ledger: Ledger) -> None:
+    """Fill an empty ledger with the buckets of the store."""
+    rows = connection.execute("SELECT place, owner, grp FROM use_entities ORDER BY place").fetchall()
+    for place, owner, group in rows:
+        assert ledger.place((owner, group)) == place
+    for span, start, *arrays in connection.execute(
+        "SELECT span, start, places, jobs, cores FROM use_buckets"
+    ):
+        ledger.levels[span][start] = Bucket(
+            np.frombuffer(arrays[0], "<i8"), np.frombuffer(arrays[1], "<f8"), np.frombuffer(arrays[2], "<f8")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A part of what was charged, for one transaction."""
+
+    expected: float | None
+    """What `as_of` must be; None: whatever it is."""
+    as_of: float | None
+    """Until when the buckets then hold all use; None: more is to be stored."""
+    anew: bool
+    """Forget all buckets first."""
+    first_entity: int
+    entities: Sequence[Entity]
+    """At the places `first_entity`, `first_entity` + 1, ..."""
+    buckets: Sequence[tuple[int, int, Bucket]]
+    """(span, start, bucket), new or in place of what was there."""
+    gone: Sequence[tuple[int, int]]
+
+
+def save(connection: sqlite3.Connection, part: Save) -> None:
+    if part.anew:
+        connection.execute("DELETE FROM use_buckets")
+        connection.execute("DELETE FROM use_entities")
+    connection.executemany(
+        "INSERT OR REPLACE INTO use_entities (place, owner, grp) VALUES (?, ?, ?)",
+        [(part.first_entity + place, *entity) for place, entity in enumerate(part.entities)],
+    )
+    _save_buckets(connection, part.buckets)
+    connection.executemany("DELETE FROM use_buckets WHERE span = ? AND start = ?", part.gone)
+    set_as_of(connection, part.as_of)
+
+
+def _save_buckets(connection: sqlite3.Connection, rows: Iterable[tuple[int, int, Bucket]]) -> None:
+    sql = "INSERT OR REPLACE INTO use_buckets (span, start, places, jobs, cores) VALUES (?, ?, ?, ?, ?)"
+    connection.executemany(
+        sql,
+        [
+            (
+                span,
+                start,
+                bucket.places.astype("<i8").tobytes(),
+                bucket.jobs.astype("<f8").tobytes(),
+                bucket.cores.astype("<f8").tobytes(),
+            )
+            for span, start, bucket in rows
+        ],
+    )
+
+
+def attempts_since(connection: sqlite3.Connection, since: float) -> Iterator[list[Sequence[Any]]]:
+    """(owner, group, started, ended or None, processors) of all that ran after `since`, in portions."""
+    sql = (
+        "SELECT owner, grp, started, ended, processors FROM attempts WHERE ended > ?"
+        " UNION ALL SELECT owner, grp, started, NULL, processors FROM attempts WHERE ended IS NULL"
+    )
+    cursor = connection.execute(sql, (since,))
+    while rows := cursor.fetchmany(ROWS):
+        yield rows
+
+
+def memory(connection: sqlite3.Connection) -> tuple[float | None, Memory]:
+    """When the last correction was, and what integral correctors carry on from it."""
+    row = connection.execute("SELECT at, memory FROM corrections WHERE id = 1").fetchone()
+    if row is None:
+        return None, {}
+    return row[0], {(name, part, entity): value for name, part, entity, value in json.loads(row[1])}
+
+
+def save_memory(connection: sqlite3.Connection, at: float, remembered: Memory) -> None:
+    text = json.dumps([[*key, value] for key, value in sorted(remembered.items())])
+    connection.execute("INSERT OR REPLACE INTO corrections (id, at, memory) VALUES (1, ?, ?)", (at, text))
+
+
+class Account(NamedTuple):
+    """What attempts that ended in some time have used at one site for one owner; seconds."""
+
+    site: str
+    group: str
+    owner: str
+    attempts: int
+    applied: int
+    wall: float
+    core_wall: float
+    cpu: float
+    normalised_wall: float
+    normalised_cpu: float
+
+
+def accounts(connection: sqlite3.Connection, begin: float, end: float, owner: str = "") -> list[Account]:
+    """By site, group and owner: attempts that ended in [begin, end), of `owner` only if one is named.
+
+    Wall time is what the pilot measured, or that between confirm and end where nothing was measured.
+    """
+    wall = "CASE WHEN wall > 0 THEN wall ELSE max(ended - started, 0) END"
+    sql = (
+        "SELECT site, grp, owner, count(*), sum(outcome = 'applied'), sum(wall), sum(wall * processors), sum(cpu),"
+        " sum(wall * processors * cpu_power), sum(cpu * cpu_power) FROM"
+        f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {wall} AS wall FROM attempts"
+        " WHERE ended >= ? AND ended < ? AND (? = '' OR owner = ?))"
+        " GROUP BY site, grp, owner ORDER BY site, grp, owner"
+    )
+    return [Account(*row) for row in connection.execute(sql, (begin, end, owner, owner))]
+
+
+def first_and_last_end(connection: sqlite3.Connection) -> tuple[float, float] | None:
+    """When the first and the last attempt ended; None: none has."""
+    sql = "SELECT min(ended), max(ended) FROM attempts WHERE ended IS NOT NULL"
+    row = connection.execute(sql).fetchone()
+    return None if row[0] is None else (row[0], row[1])

@@ -1,0 +1,108 @@
+"""What people's programs and the server say to each other about shares and use, under /v1.
+
+    GET  /v1/shares                            ShareTable
+    GET  /v1/fairness                          since (seconds) → FairnessReport
+    GET  /v1/accounting                        begin, end (instants) → list of AccountRow; of others than oneself
+                                               for administrators only
+
+Rules of bodies, instants and errors: people.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import List, Optional
+
+
+@dataclass
+class ShareSlice:
+    """One span of time that a correction looks back upon, or that is only shown (`correction` 1).
+
+    `expected` and `used` are parts of 1: of all groups, or of all owners of the group. None: the entity is not
+    counted in this slice, or nobody used anything. `running` is the average number of running jobs (or cores).
+    """
+
+    name: str
+    time_span: float
+    expected: Optional[float]
+    used: Optional[float]
+    running: float
+    correction: float
+
+
+@dataclass
+class ShareRow:
+    """A group (`owner` empty), or an owner in a group that is not JOB_SHARING."""
+
+    owner: str
+    group: str
+    share: float
+    """Of a group: as the policy says; of an owner: the equal part among the owners with waiting jobs."""
+    entitled: Optional[float]
+    """The expected part in the longest slice in which it counts."""
+    correction: float
+    """The factor that the correctors give."""
+    scaled: float
+    """The same after the owners of a group were made to add up to their group's corrected share."""
+    priority: float
+    """What the priorities of its task queues add up to: share times correction; 0 without waiting jobs."""
+    waiting: int
+    queues: int
+    slices: List[ShareSlice] = field(default_factory=list)
+    note: str = ""
+
+
+@dataclass
+class ShareTable:
+    rule: str
+    correctors: List[str]
+    as_of: Optional[float]
+    """Until when use was charged; None: not yet."""
+    corrected_at: Optional[float]
+    rows: List[ShareRow] = field(default_factory=list)
+
+
+@dataclass
+class FairnessRow:
+    """A group, or an owner of it. Parts are of 1, among the entities that used anything or wait."""
+
+    owner: str
+    group: str
+    entitled: float
+    expected: float
+    """What the rule in force gives when all of them always have work waiting."""
+    used: float
+    bound: float
+    """So far may `used` be from `expected`."""
+    running: float
+    """Average number of running jobs."""
+    waiting: int
+    verdict: str
+    """within, below, above, or no demand (below its part, and nothing of it waits now)."""
+
+
+@dataclass
+class FairnessReport:
+    begin: float
+    end: float
+    rule: str
+    unit: str
+    assumptions: List[str] = field(default_factory=list)
+    rows: List[FairnessRow] = field(default_factory=list)
+
+
+@dataclass
+class AccountRow:
+    """Attempts that ended in `month` ("2026-11", UTC); seconds, normalised to reference cores where so named."""
+
+    month: str
+    site: str
+    group: str
+    owner: str
+    attempts: int
+    applied: int
+    wall: float
+    core_wall: float
+    cpu: float
+    normalised_wall: float
+    normalised_cpu: float
