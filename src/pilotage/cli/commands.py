@@ -36,6 +36,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "share list": _here(
         "shares", "share_list", "Show who is entitled to what, what was used, and the corrections"
     ),
+    "fairness check": _here("shares", "fairness", "Compare what was used with what the shares give"),
     "accounting export": _here("shares", "export", "Export use by month, site, group and owner"),
     "policy show": _here("policy", "show", "Print the policy in force"),
     "policy check": _here("policy", "check", "Check a policy file without applying it"),
@@ -53,6 +54,7 @@ GROUPS: dict[str, str] = {
     "pilot": "Pilots",
     "site": "Sites",
     "share": "Shares of groups and owners",
+    "fairness": "Entitled against used",
     "accounting": "What was used",
     "policy": "Users, groups, shares, sites and limits: one document, applied whole",
     "token": "Tokens: who you are to the server",

@@ -1,4 +1,4 @@
-"""`pilotage share list` and `accounting export`."""
+"""`pilotage share list`, `fairness check` and `accounting export`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment, span
+from pilotage.cli.moments import moment, parse_span, span
 from pilotage.cli.screen import Column
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.shares import AccountRow, ShareRow, ShareSlice, ShareTable
+from pilotage.wire.shares import AccountRow, FairnessReport, ShareRow, ShareSlice, ShareTable
 
 
 @connected
@@ -95,6 +95,62 @@ def _state(table: ShareTable, *, exact: bool) -> str:
         return f"# rule {table.rule}, {correctors}; use is not charged yet"
     charged = moment(table.as_of, time.time(), exact=exact)
     return f"# rule {table.rule}, {correctors}; use until {charged}; owners are parts of their group"
+
+
+UNFAIR = 1
+
+
+@connected
+def fairness(
+    session: Session,
+    since: Annotated[str, typer.Option("--since", metavar="SPAN", help="How far to look back")] = "7d",
+) -> int | None:
+    """Compare what was used with what the shares and the rule in force give.
+
+    The exit code is 1 if a group or owner is further from it than chance explains.
+    """
+    seconds = parse_span(since)
+    if seconds < 60:
+        raise InvalidInput("use is known by the minute", hint="--since must be at least 60 s")
+    with session.client() as client:
+        report = client.fairness(seconds)
+    outside = [row for row in report.rows if row.verdict in ("below", "above")]
+    if session.as_json:
+        session.screen.json(report)
+    else:
+        _tell_fairness(session, report)
+    return UNFAIR if outside else None
+
+
+def _tell_fairness(session: Session, report: FairnessReport) -> None:
+    names = ("entitled", "expected", "used", "bound", "demand", f"running {report.unit}", "waiting")
+    columns = (
+        Column("group"),
+        Column("owner"),
+        *(Column(name, right=True) for name in names),
+        Column("verdict"),
+    )
+    rows = (
+        (
+            row.group,
+            row.owner,
+            _part(row.entitled),
+            _part(row.expected),
+            _part(row.used),
+            f"± {row.bound:.1%}",
+            _part(row.demand),
+            f"{row.running:.3g}",
+            row.waiting,
+            row.verdict,
+        )
+        for row in report.rows
+    )
+    session.screen.table(columns, rows)
+    exact, now = not session.screen.terminal, time.time()
+    since, until = (moment(at, now, exact=exact) for at in (report.begin, report.end))
+    session.screen.note(f"# rule {report.rule}, from {since} until {until}; owners are parts of their group")
+    for text in report.assumptions:
+        session.screen.note(f"# {text}")
 
 
 class Format(StrEnum):

@@ -41,7 +41,7 @@ from pilotage.wire.people import (
     TokenRequest,
     TokenResponse,
 )
-from pilotage.wire.shares import AccountRow, ShareTable
+from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 
 T = TypeVar("T")
 
@@ -251,6 +251,10 @@ class Client(Submitting):
     def shares(self) -> ShareTable:
         """Entitled, used and corrected, of every group and owner."""
         return self._get("/v1/shares", ShareTable)
+
+    def fairness(self, since: float = 604800.0) -> FairnessReport:
+        """Entitled, expected and used over the last `since` seconds."""
+        return self._get("/v1/fairness", FairnessReport, {"since": since})
 
     def accounting(self, begin: float | None = None, end: float | None = None) -> list[AccountRow]:
         """Use by month, site, group and owner, of attempts that ended in [begin, end)."""

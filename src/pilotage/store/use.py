@@ -157,6 +157,28 @@ def accounts(connection: sqlite3.Connection, begin: float, end: float, owner: st
     return [Account(*row) for row in connection.execute(sql, (begin, end, owner, owner))]
 
 
+def starts(connection: sqlite3.Connection, begin: float, end: float) -> dict[Entity, int]:
+    """How many attempts that ran in [begin, end) each entity has."""
+    found: dict[Entity, int] = {}
+    for rows in attempts_since(connection, begin):
+        for owner, group, started, _, _ in rows:
+            if started < end:
+                found[owner, group] = found.get((owner, group), 0) + 1
+    return found
+
+
+def waiting_times(connection: sqlite3.Connection, begin: float) -> list[tuple[str, str, float, float | None]]:
+    """(owner, group, from, until or None): when work waited in some queue of theirs, as far as the reasons of the
+    queues are kept; only what reaches beyond `begin`.
+    """
+    sql = (
+        "SELECT q.owner, q.grp, r.since, r.until FROM (SELECT queue_id, since, reason,"
+        " lead(since) OVER (PARTITION BY queue_id ORDER BY id) AS until FROM queue_reasons) r"
+        " JOIN queues q ON q.id = r.queue_id WHERE r.reason <> '' AND (r.until IS NULL OR r.until > ?)"
+    )
+    return [tuple(row) for row in connection.execute(sql, (begin,))]
+
+
 def first_and_last_end(connection: sqlite3.Connection) -> tuple[float, float] | None:
     """When the first and the last attempt ended; None: none has."""
     sql = "SELECT min(ended), max(ended) FROM attempts WHERE ended IS NOT NULL"

@@ -77,8 +77,11 @@ class FairnessRow:
     running: float
     """Average number of running jobs."""
     waiting: int
+    demand: float
+    """For what part of the time it had work waiting."""
     verdict: str
-    """within, below, above, or no demand (below its part, and nothing of it waits now)."""
+    """within; below; above; no demand: below, but it did not always have work waiting; room left: above, while
+    another one had no demand."""
 
 
 @dataclass

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Depends, Query
 
+from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
 from pilotage.services.accounting import accounts
+from pilotage.services.fairness import fairness_report, period
 from pilotage.services.share_table import share_table
 from pilotage.wire import shares
 
@@ -21,6 +25,25 @@ async def share_list(
     pool = context.pool
     entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
     return share_table(pool, entitled, context.book.as_of)
+
+
+@router.get("/fairness")
+async def fairness(
+    since: float = Query(604800.0, ge=60, description="seconds to look back upon"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> shares.FairnessReport:
+    """Entitled, expected under the rule in force, and used, of every group and owner over a period."""
+    pool, book = context.pool, context.book
+    if since > pool.policy.accounting.history:
+        hint = f"accounting.history of the policy is {pool.policy.accounting.history:g} s"
+        raise InvalidInput("use is not kept for so long", hint=hint, field="since")
+    entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
+    end = book.as_of or context.clock()
+    found = await asyncio.to_thread(
+        lambda: period(context.readers.connection(), book, pool.policy, end - since, end)
+    )
+    return await asyncio.to_thread(lambda: fairness_report(pool.policy, entitled, found))
 
 
 @router.get("/accounting")

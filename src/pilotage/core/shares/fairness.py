@@ -1,0 +1,128 @@
+"""Was it fair? Entitled against used, and what the rule in force gives when everybody always has work waiting.
+
+The document's draw is not proportional and its corrections settle off the target (RULES 3, 5): for shares 3:1 and
+one queue each they come to rest at .790, not .75. So "as entitled" is the wrong question there; `expected_use`
+solves for the point of rest, under stated assumptions, and `bound` says how far chance may lead from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.standing import chance
+from pilotage.core.shares.history import clamp, slice_correction
+from pilotage.core.shares.settings import HistoryInstance
+
+STEPS = 80
+SETTLED = 1e-5
+
+SYSTEMATIC = 0.01
+"""Of the ratio form, and of no correction: within so much of the expectation for jobs of equal lengths."""
+SYSTEMATIC_INTEGRAL = 0.02
+"""Of the integral form, whatever the lengths."""
+
+
+class Verdict(StrEnum):
+    WITHIN = "within"
+    BELOW = "below"
+    ABOVE = "above"
+    NO_DEMAND = "no demand"
+    """Below its part, but it did not always have work waiting."""
+    ROOM_LEFT = "room left"
+    """Above its part, while another one had no demand."""
+
+
+def expected_use(
+    shares: Mapping[str, float], rule: Rule, instance: HistoryInstance | None
+) -> dict[str, float]:
+    """The part of the whole that each entity of `shares` comes to use.
+
+    Assumes one task queue each in one CPU bucket, jobs of equal lengths, all always waiting. `instance` corrects
+    between them; None: nothing does.
+    """
+    total = sum(shares.values())
+    if total <= 0:
+        return dict.fromkeys(shares, 1 / len(shares)) if shares else {}
+    entitled = {name: share / total for name, share in shares.items()}
+    if rule == "proportional" or (instance is not None and instance.form == "integral"):
+        return entitled
+    used = dict(entitled)
+    for _ in range(STEPS):
+        drawn = _drawn(shares, entitled, used, rule, instance)
+        furthest = max(abs(drawn[name] - used[name]) for name in used)
+        # Half a step each time: whole ones overshoot, since a correction works against what it has just made.
+        used = {name: (used[name] + drawn[name]) / 2 for name in used}
+        if furthest < SETTLED:
+            break
+    return used
+
+
+def _drawn(
+    shares: Mapping[str, float],
+    entitled: Mapping[str, float],
+    used: Mapping[str, float],
+    rule: Rule,
+    instance: HistoryInstance | None,
+) -> dict[str, float]:
+    weights = {
+        name: share * (_factor(entitled[name], used[name], instance) if instance else 1.0)
+        for name, share in shares.items()
+    }
+    return {
+        name: chance(weight, (other for rival, other in weights.items() if rival != name), rule)
+        for name, weight in weights.items()
+    }
+
+
+def _factor(entitled: float, used: float, instance: HistoryInstance) -> float:
+    """At rest all slices see the same use."""
+    parts = instance.slices.values()
+    whole = sum(part.weight for part in parts)
+    weighted = sum(part.weight * slice_correction(entitled, used, part.max_correction) for part in parts)
+    return clamp(weighted / whole, instance.max_global_correction_factor)
+
+
+def bound(expected: float, starts: int, instance: HistoryInstance | None) -> float:
+    """How far use may be from `expected`: what the rule leaves, and three standard deviations of `starts` draws."""
+    systematic = SYSTEMATIC
+    if instance is not None and instance.form == "integral":
+        systematic = SYSTEMATIC_INTEGRAL
+    return systematic + 3 * math.sqrt(expected * (1 - expected) / max(1, starts))
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """The length of the union of intervals.
+
+    >>> covered([(0, 10), (5, 12), (20, 21), (30, 25)])
+    13.0
+    """
+    length, reached = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        begin = max(begin, reached)
+        if end > begin:
+            length += end - begin
+            reached = end
+    return length
+
+
+def judge(
+    used: Mapping[str, float],
+    expected: Mapping[str, float],
+    bounds: Mapping[str, float],
+    demand: Mapping[str, bool],
+) -> dict[str, Verdict]:
+    """`demand` says whether an entity had work waiting all the time."""
+    room = any(used[name] < expected[name] and not demand[name] for name in used)
+    found = {}
+    for name in used:
+        off = used[name] - expected[name]
+        if abs(off) <= bounds[name]:
+            found[name] = Verdict.WITHIN
+        elif off < 0:
+            found[name] = Verdict.BELOW if demand[name] else Verdict.NO_DEMAND
+        else:
+            found[name] = Verdict.ROOM_LEFT if room else Verdict.ABOVE
+    return found
