@@ -140,9 +140,9 @@ def _check_instance(name: str, instance: HistoryInstance, policy: Policy, refuse
         refuse(message, *here, "max_global_correction_factor")
     if not 0 < instance.gain < math.inf:
         refuse(f"{name}: gain must be a number above 0", *here, "gain")
-    if not sum(part.weight for part in instance.slices.values()) > 0:
-        hint = "give at least one slice a weight above 0"
-        refuse(f"{name}: the weights of its slices add up to 0, so nothing is corrected", *here, hint=hint)
+    if not instance.slices:
+        hint = f"add [correction.WMSHistory.{name}.slices.NAME] with time_span and weight"
+        refuse(f"{name} has no slice, so nothing is corrected", *here, hint=hint)
     for label, part in instance.slices.items():
         there = (*here, "slices", label)
         if not 0 <= part.weight < math.inf:
@@ -153,6 +153,9 @@ def _check_instance(name: str, instance: HistoryInstance, policy: Policy, refuse
             hint = "raise accounting.history, or shorten the slice"
             message = f"{name}, {label}: time_span must be between 60 and accounting.history"
             refuse(f"{message} ({policy.accounting.history:g})", *there, "time_span", hint=hint)
+    if not sum(part.weight for part in instance.slices.values()) > 0:
+        hint = "give at least one slice a weight above 0"
+        refuse(f"{name}: the weights of its slices add up to 0, so nothing is corrected", *here, hint=hint)
 
 
 def _known(names: dict[str, Any]) -> str:
