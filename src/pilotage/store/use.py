@@ -32,13 +32,18 @@ def outages(connection: sqlite3.Connection) -> list[Outage]:
 
 
 def note_outage(connection: sqlite3.Connection, down: float, up: float, kept_since: float) -> None:
-    """The system was down, or its clock stepped. After a step back nothing that lies ahead is believed."""
+    """The system was down, or its clock stepped.
+
+    After a step back nothing is believed that lies ahead: tries cannot have begun or ended then, and the buckets
+    are made anew.
+    """
     connection.execute("DELETE FROM outages WHERE up > ? OR up < ?", (up, kept_since))
     if up > down:
         connection.execute("INSERT INTO outages (down, up) VALUES (?, ?)", (down, up))
         return
-    connection.execute("DELETE FROM use_buckets WHERE start + span > ?", (up,))
-    connection.execute("UPDATE instance SET use_as_of = min(use_as_of, ?) WHERE id = 1", (up,))
+    connection.execute("UPDATE attempts SET ended = :up WHERE ended > :up", {"up": up})
+    connection.execute("UPDATE attempts SET started = :up WHERE ended IS NULL AND started > :up", {"up": up})
+    set_as_of(connection, None)
 
 
 def load(connection: sqlite3.Connection, ledger: Ledger) -> None:

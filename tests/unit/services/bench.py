@@ -286,6 +286,10 @@ class Bench:
             if (counts := {weight: part.count for weight, part in entry.classes.items() if part.count})
         }
         assert found == expected
+        for entry in pool.index.entries.values():
+            parts = entry.classes.items()
+            assert entry.waiting == sum(part.count for _, part in parts)
+            assert entry.weight == sum(weight * part.count for weight, part in parts)
         counted: Counter[tuple[str, str, str, str]] = Counter()
         for queue, site, ce, count in jobs.held_counts(connection):
             identity = submissions.queue_identity(connection, queue)

@@ -1,0 +1,425 @@
+"""Use is charged from attempts, survives anything, and what is drawn from it reaches the queues."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+from bench import POLICY, Bench
+
+from pilotage.cli.shares import _as_csv
+from pilotage.core import policy as policies
+from pilotage.services import accounting, fairness, sharing
+from pilotage.services.governing import apply_policy
+from pilotage.services.share_table import share_table
+from pilotage.services.sharing import UseBook
+from pilotage.store import use
+from pilotage.wire.shares import ShareRow
+
+HOUR, DAY = 3600.0, 86400.0
+START = 1_700_000_040.0  # a whole minute
+CORRECTED = f"""\
+{POLICY}
+[correction]
+correctors = ["WMSHistory"]
+[correction.WMSHistory.Groups.slices.Hour]
+time_span = 3600
+max_correction = 4
+[correction.WMSHistory.Physicists]
+group = "physics"
+[correction.WMSHistory.Physicists.slices.Hour]
+time_span = 3600
+max_correction = 4
+"""
+
+
+class Shares:
+    """The duty of a server, cycle by cycle."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.book = UseBook(bench.pool.policy.accounting.history)
+
+    def charge(self) -> sharing.Charged:
+        self.bench.sign_of_life()
+        charged = self.book.charge(self.bench.connection)
+        for part in self.book.saving(charged):
+            self.bench.do(lambda tx, part=part: sharing.save_use(tx, part))
+        return charged
+
+    def cycle(self) -> None:
+        bench, charged = self.bench, self.charge()
+        last, memory = use.memory(bench.connection)
+        found = sharing.corrections(self.book, sharing.waiting(bench.pool), last, memory)
+        bench.do(lambda tx: sharing.take_up(bench.pool, tx, found, charged.as_of))
+        self.settle()
+
+    def settle(self) -> None:
+        while not self.bench.do(lambda _: sharing.settle_some(self.bench.pool)):
+            pass
+
+    def seconds(self, span: float = HOUR) -> dict[tuple[str, str], float]:
+        """Job-seconds of the last `span` seconds."""
+        found = self.book.look({"": span})[""].jobs
+        return {entity: round(average * span, 6) for entity, average in found.items()}
+
+    def row(self, group: str, owner: str = "") -> ShareRow:
+        table = share_table(self.bench.pool, self.bench.pool.index.priorities.table(), self.book.as_of)
+        return next(row for row in table.rows if (row.group, row.owner) == (group, owner))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, CORRECTED, START)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shares(bench: Bench) -> Shares:
+    return Shares(bench)
+
+
+def pass_time(shares: Shares, seconds: float) -> None:
+    """With a sign of life every few seconds, as a running server gives it."""
+    end = shares.bench.now + seconds
+    while shares.bench.now < end:
+        shares.bench.now = min(end, shares.bench.now + 25)
+        shares.bench.sign_of_life()
+
+
+def test_what_runs_and_what_has_run_is_charged_once(bench: Bench, shares: Shares) -> None:
+    bench.submit(2)
+    bench.submit(1, owner="bob", processors=4)
+    shares.charge()
+    pilots = [bench.pilot(processors=4) for _ in range(3)]
+    for pilot in pilots:
+        pilot.node.processors = 4
+    offers = [pilot.hold() for pilot in pilots]
+    pass_time(shares, 100)
+    shares.charge()
+    assert sum(shares.seconds().values()) == 300
+    failing = pilots[0]
+    failing.finish(offers[0], failure="node", message="the disk is full")
+    pass_time(shares, 50)
+    shares.charge()
+    # Failed tries are charged as others; bob's job holds four cores.
+    assert sum(shares.seconds().values()) == 400
+    cores = shares.book.look({"": HOUR})[""].cores
+    bobs = shares.seconds()["bob", "physics"]
+    assert round(cores["bob", "physics"] * HOUR) == 4 * bobs > 0
+
+
+def test_a_new_server_knows_what_the_last_one_has_stored(bench: Bench, shares: Shares) -> None:
+    bench.submit(1)
+    offer = (pilot := bench.pilot()).hold()
+    pass_time(shares, 1000)
+    shares.charge()
+    pilot.finish(offer)
+    pass_time(shares, 500)
+    shares.charge()
+    before = shares.seconds(DAY)
+    again = Shares(bench)
+    assert again.charge().buckets == []
+    assert again.seconds(DAY) == before == {("alice", "physics"): 1000}
+
+
+def test_made_anew_the_buckets_are_the_same(bench: Bench, shares: Shares) -> None:
+    jobs = bench.submit(3)
+    pilots = [bench.pilot() for _ in jobs]
+    for number, pilot in enumerate(pilots):
+        offer = pilot.hold()
+        pass_time(shares, 400 + 37 * number)
+        shares.charge()
+        pilot.finish(offer, exit_code=number)
+    pass_time(shares, 5000)
+    shares.charge()
+    stored = sorted(bench.connection.execute("SELECT span, start, jobs, cores FROM use_buckets").fetchall())
+    assert stored
+    bench.do(lambda tx: use.set_as_of(tx.connection, None))
+    other = Shares(bench)
+    other.charge()
+    anew = sorted(bench.connection.execute("SELECT span, start, jobs, cores FROM use_buckets").fetchall())
+    assert [row[:2] for row in anew] == [row[:2] for row in stored]
+    assert other.seconds(2 * HOUR) == shares.seconds(2 * HOUR) == {("alice", "physics"): 400 + 437 + 474}
+
+
+def test_deleted_jobs_have_been_used_all_the_same(bench: Bench, shares: Shares) -> None:
+    [job] = bench.submit(1)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    pass_time(shares, 100)
+    pilot.finish(offer, wall=90.0, cpu=45.0)
+    bench.act("delete", job)
+    bench.do(lambda tx: use.set_as_of(tx.connection, None))
+    shares.charge()
+    assert shares.seconds() == {("alice", "physics"): 100}
+    [row] = accounting.accounts(bench.connection, None, None, "")
+    assert (row.wall, row.cpu, row.owner, row.site) == (90, 45, "alice", "here")
+
+
+def test_a_late_result_is_not_charged_twice(bench: Bench, shares: Shares) -> None:
+    bench.submit(1)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    pass_time(shares, 301)
+    bench.duties()  # the lease is over
+    shares.charge()
+    pass_time(shares, 10)
+    assert pilot.finish(offer) == "accepted"
+    shares.charge()
+    bench.do(lambda tx: use.set_as_of(tx.connection, None))
+    anew = Shares(bench)
+    anew.charge()
+    assert anew.seconds() == shares.seconds()
+
+
+def test_down_time_is_charged_to_nobody_and_not_looked_back_upon(bench: Bench, shares: Shares) -> None:
+    bench.submit(1)
+    bench.pilot().hold()
+    pass_time(shares, 600)
+    shares.charge()
+    bench.now += 5 * HOUR  # the server is down
+    shares.charge()
+    assert shares.seconds(3600) == {("alice", "physics"): 600}
+    assert shares.row("physics").slices == []
+    shares.cycle()
+    # The last hour of up-time is that before the outage: the group has used all of it, not nothing.
+    [hour] = shares.row("physics").slices
+    assert (hour.used, hour.correction) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("step", [DAY, -DAY, 400 * DAY, -400 * DAY])
+def test_a_step_of_the_clock_charges_nobody(bench: Bench, shares: Shares, step: float) -> None:
+    bench.submit(2)
+    pilot = bench.pilot()
+    pilot.hold()
+    pass_time(shares, 600)
+    shares.charge()
+    bench.now += step
+    shares.charge()
+    pass_time(shares, 600)
+    shares.charge()
+    charged = sum(shares.seconds(HOUR).values())
+    # What ran before the step may be lost with the times that it had, but nobody is charged for the step.
+    assert 600 <= charged <= 1200
+    other = bench.pilot()
+    other.hold()
+    pass_time(shares, 600)
+    shares.charge()
+    assert 600 + 2 * 600 <= sum(shares.seconds(HOUR).values()) <= charged + 2 * 600
+    back = Shares(bench)
+    back.charge()
+    assert back.seconds(HOUR) == shares.seconds(HOUR)
+
+
+def test_a_clock_that_goes_to_next_year_and_returns_leaves_nothing_behind(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.submit(1)
+    bench.pilot().hold()
+    pass_time(shares, 600)
+    shares.charge()
+    bench.submit(1)
+    other = bench.pilot()
+    offer = other.hold()
+    for step in (365 * DAY, -365 * DAY):
+        bench.now += step
+        shares.charge()
+        # What ended in the wrong year has not run until then.
+        other.finish(offer)
+    assert bench.connection.execute("SELECT count(*) FROM outages").fetchone()[0] == 0
+    pass_time(shares, 600)
+    shares.charge()
+    assert sum(shares.seconds(HOUR).values()) == 1200
+
+
+def test_killed_in_the_middle_of_saving_it_is_made_anew(bench: Bench, shares: Shares) -> None:
+    bench.submit(1)
+    bench.pilot().hold()
+    pass_time(shares, 2 * HOUR)
+    bench.sign_of_life()
+    charged = shares.book.charge(bench.connection)
+    parts = list(shares.book.saving(charged))
+    assert len(parts) > 2
+    for part in parts[:-1]:
+        bench.do(lambda tx, part=part: sharing.save_use(tx, part))
+    assert use.as_of(bench.connection) is None
+    again = Shares(bench)
+    again.charge()
+    assert again.seconds(2 * HOUR) == {("alice", "physics"): 2 * HOUR}
+
+
+def test_a_store_that_went_another_way_is_read_again(bench: Bench, shares: Shares) -> None:
+    bench.submit(1)
+    bench.pilot().hold()
+    pass_time(shares, 600)
+    shares.charge()
+    pass_time(shares, 60)
+    bench.sign_of_life()
+    [part] = shares.book.saving(shares.book.charge(bench.connection))
+    assert part.expected is not None
+    bench.now -= HOUR  # between reading and saving the clock steps back
+    bench.sign_of_life()
+    with pytest.raises(sharing.Reload):
+        bench.do(lambda tx: sharing.save_use(tx, part))
+    shares.charge()
+    assert shares.book.as_of == bench.now
+
+
+# --- corrections
+
+
+def test_corrections_reach_the_queues_and_stay_under_a_new_policy(bench: Bench, shares: Shares) -> None:
+    bench.submit(2)
+    bench.submit(2, group="sharing")
+    bench.pilot()
+    physics = next(e for e in bench.pool.index.entries.values() if e.identity.group == "physics")
+    assert physics.priority == 1000
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    user = "physics" if bench.job(offer.job)["queue_id"] == physics.id else "sharing"
+    pass_time(shares, 600)
+    shares.cycle()
+    # One had everything where half was expected; the other had nothing.
+    queues = {entry.identity.group: entry.priority for entry in bench.pool.index.entries.values()}
+    assert queues.pop(user) == 500
+    assert list(queues.values()) == [4000]
+    text = CORRECTED.replace("share = 1000", "share = 2000")
+    policy = policies.parse(text)
+    bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now))
+    shares.settle()
+    queues = {entry.identity.group: entry.priority for entry in bench.pool.index.entries.values()}
+    assert queues["physics"] in (1000, 8000)
+
+
+def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) -> None:
+    bench.submit(2)
+    shares.cycle()
+    before = bench.pool.corrections
+    found = sharing.corrections(shares.book, sharing.waiting(bench.pool), None, {})
+
+    def fails(tx: object) -> None:
+        sharing.take_up(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        bench.do(fails)
+    assert bench.pool.corrections is before
+    assert use.memory(bench.connection)[0] != 1.0
+
+
+def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
+    count = sharing.SETTLED_AT_ONCE * 2 + 7
+    for number in range(count):
+        bench.submit(1, job_type=f"T{number}")
+    turns = 1
+    while not bench.do(lambda _: sharing.settle_some(bench.pool)):
+        turns += 1
+    assert turns == 3
+    priorities = [entry.priority for entry in bench.pool.index.entries.values()]
+    assert priorities == [pytest.approx(1000 / count)] * count
+
+
+def test_the_table_tells_of_everybody_and_adds_up(bench: Bench, shares: Shares) -> None:
+    bench.submit(1)
+    bench.submit(3, owner="bob")
+    bench.submit(1, group="sharing")
+    shares.cycle()
+    alice, bob, physics = shares.row("physics", "alice"), shares.row("physics", "bob"), shares.row("physics")
+    assert alice.priority + bob.priority == physics.priority == 1000
+    assert (physics.waiting, physics.queues, physics.entitled) == (4, 2, 0.5)
+    assert (bob.share, bob.entitled, bob.waiting) == (500, 0.5, 3)
+    assert [part.name for part in alice.slices] == ["Hour"]
+    assert shares.row("sharing").priority == 1000
+
+
+def test_a_group_that_goes_while_its_jobs_wait_is_flagged_and_they_stay(bench: Bench, shares: Shares) -> None:
+    [job] = bench.submit(1, owner="bob")
+    [other] = bench.submit(1, group="sharing")
+    text = CORRECTED.replace('[groups.sharing]\nproperties = ["NORMAL_USER", "JOB_SHARING"]\n', "").replace(
+        ', "sharing"', ""
+    )
+    policy = policies.parse(text)
+    bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now))
+    shares.cycle()
+    assert bench.state(other) == "Waiting"
+    pilot = bench.pilot()
+    assert [offer.job for offer in pilot.take(count=1)] == [job]
+    assert bench.pilot().take() == []
+    assert bench.pilot().send(take=pilot.asked(1, number=9)).no_match == {"membership": 1}
+    policy = policies.parse(CORRECTED)
+    bench.do(lambda tx: apply_policy(bench.pool, tx, policy, CORRECTED, by="alice", reason="", now=bench.now))
+    assert [offer.job for offer in bench.pilot().take()] == [other]
+
+
+# --- accounting
+
+
+def test_accounts_by_month_site_group_and_owner(bench: Bench, shares: Shares) -> None:
+    bench.submit(2, processors=2)
+    bench.submit(1, owner="bob")
+    pilots = [bench.pilot(processors=2) for _ in range(3)]
+    for pilot in pilots:
+        pilot.node.processors = 2
+    offers = [pilot.hold() for pilot in pilots]
+    bench.now += 1000
+    pilots[0].finish(offers[0], wall=900.0, cpu=800.0)
+    pilots[1].finish(offers[1], failure="node")
+    bench.now += 40 * DAY
+    pilots[2].finish(offers[2], exit_code=3, wall=50.0)
+    rows = accounting.accounts(bench.connection, None, None, "")
+    assert sum(row.attempts for row in rows) == 3
+    assert {row.month for row in rows} == {"2023-11", "2023-12"}
+    assert sum(row.applied for row in rows) == 2
+    wall = sum(row.wall for row in rows)
+    assert wall == 900 + 1000 + 50
+    own = accounting.accounts(bench.connection, None, None, "bob")
+    assert {row.owner for row in own} == {"bob"}
+    since = accounting.accounts(bench.connection, START + 20 * DAY, None, "")
+    assert [row.month for row in since] == ["2023-12"]
+    assert accounting.accounts(bench.connection, START + 99 * DAY, None, "") == []
+    told = list(csv.reader(io.StringIO("".join(_as_csv(rows)))))
+    assert told[0][:4] == ["month", "site", "group", "owner"]
+    assert len(told) == len(rows) + 1
+
+
+def test_normalised_by_the_power_of_the_ce_at_the_time(tmp_path: Path) -> None:
+    text = CORRECTED.replace('owners = "any"', 'owners = "any"\ncpu_power = 2.5')
+    bench = Bench(tmp_path, text, START)
+    bench.submit(1, processors=2)
+    pilot = bench.pilot(processors=2)
+    pilot.node.processors = 2
+    offer = pilot.hold()
+    pilot.finish(offer, wall=10.0, cpu=8.0)
+    text = CORRECTED
+    policy = policies.parse(text)
+    bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now))
+    [row] = accounting.accounts(bench.connection, None, None, "")
+    assert astuple(row)[4:] == (1, 1, 10.0, 20.0, 8.0, 50.0, 20.0)
+    bench.close()
+
+
+# --- fairness
+
+
+def test_fairness_tells_who_had_less_and_whether_they_wanted_more(bench: Bench, shares: Shares) -> None:
+    bench.submit(30)
+    bench.submit(30, group="sharing")
+    for _ in range(10):
+        bench.pilot().hold()
+    pass_time(shares, 1200)
+    shares.cycle()
+    table = bench.pool.index.priorities.table()
+    found = fairness.period(bench.connection, shares.book, bench.pool.policy, START, bench.now)
+    assert sum(found.starts.values()) == 10
+    report = fairness.fairness_report(bench.pool.policy, table, found)
+    groups = [row for row in report.rows if not row.owner]
+    assert sum(row.used for row in groups) == pytest.approx(1)
+    assert sum(row.expected for row in groups) == pytest.approx(1)
+    # Ten draws tell little, and the bound says so.
+    assert all(row.bound > 0.4 and row.verdict == "within" for row in groups)
