@@ -4,6 +4,7 @@
 in `reference.KEYS`.
 """
 
+from pilotage.core.policy.differences import Change, changes
 from pilotage.core.policy.facts import (
     ADMINISTRATOR,
     GENERIC_PILOT,
@@ -22,8 +23,9 @@ from pilotage.core.policy.facts import (
     Site,
     User,
 )
-from pilotage.core.policy.reading import initial, known_properties, parse, warnings
+from pilotage.core.policy.reading import known_properties, parse, warnings
 from pilotage.core.policy.reference import KEYS, reference_markdown
+from pilotage.core.policy.starting import annotated, initial
 
 __all__ = [
     "ADMINISTRATOR",
@@ -35,6 +37,7 @@ __all__ = [
     "PROPERTIES",
     "Accounting",
     "Ce",
+    "Change",
     "Correction",
     "Group",
     "Jobs",
@@ -43,6 +46,8 @@ __all__ = [
     "Policy",
     "Site",
     "User",
+    "annotated",
+    "changes",
     "initial",
     "known_properties",
     "parse",

@@ -12,20 +12,14 @@ import msgspec
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.checking import check
-from pilotage.core.policy.facts import ADMINISTRATOR, NORMAL_USER, Policy
+from pilotage.core.policy.facts import ADMINISTRATOR, GENERIC_PILOT, Policy
 from pilotage.core.policy.places import line_of
 from pilotage.core.policy.reference import KEYS
 
 
 def parse(text: str) -> Policy:
     """The policy that `text` says, or `InvalidInput` with line and reason."""
-    try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"line (\d+), column (\d+)", str(error))
-        line, column = (int(place[1]), int(place[2])) if place else (None, None)
-        reason = re.sub(r" \(at .*\)", "", str(error))
-        raise InvalidInput(f"the policy is not TOML: {reason}", line=line, column=column) from None
+    plain = plain_of(text)
     try:
         policy = msgspec.convert(plain, Policy)
     except msgspec.ValidationError as error:
@@ -34,9 +28,26 @@ def parse(text: str) -> Policy:
     return policy
 
 
+def plain_of(text: str) -> dict[str, Any]:
+    """The tables of a document that is TOML, whether it is a policy or not."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line (\d+), column (\d+)", str(error))
+        line, column = (int(place[1]), int(place[2])) if place else (None, None)
+        reason = re.sub(r" \(at .*\)", "", str(error))
+        raise InvalidInput(f"the policy is not TOML: {reason}", line=line, column=column) from None
+    except RecursionError:
+        raise InvalidInput("the policy is not TOML that can be read: it is nested too deep") from None
+
+
 def warnings(policy: Policy) -> list[str]:
     """What is allowed, but should be known."""
     said = []
+    if not any(ADMINISTRATOR in policy.properties(user, group) for user, group in _memberships(policy)):
+        said.append(
+            f"no user is in a group with {ADMINISTRATOR}: once this policy is in force, nobody can change it any more"
+        )
     for name, ce in policy.ces.items():
         if ce.owners == "any":
             said.append(
@@ -45,7 +56,26 @@ def warnings(policy: Policy) -> list[str]:
                 " files and keys included. Use it only among people who trust each other."
             )
     said += [f"WMSHistory {text}" for text in _never_binding(policy)]
+    unread = {
+        "groups.*.vo": [name for name, group in policy.groups.items() if group.vo],
+        f"property {GENERIC_PILOT}": [n for n, g in policy.groups.items() if GENERIC_PILOT in g.properties],
+        "users.*.subject": [name for name, user in policy.users.items() if user.subject],
+    }
+    said += [
+        f"{what} ({_some(names)}) is kept for the director; nothing reads it yet"
+        for what, names in unread.items()
+        if names
+    ]
     return said
+
+
+def _memberships(policy: Policy) -> Iterator[tuple[str, str]]:
+    return ((name, group) for name, user in policy.users.items() for group in user.groups)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def known_properties(policy: Policy) -> list[str]:
@@ -79,32 +109,6 @@ def _never_binding(policy: Policy) -> Iterator[str]:
                 f"{name}: max_global_correction_factor = {most:g} never binds, since its slices keep the"
                 f" correction between {lowest:.3g} and {highest:.3g}"
             )
-
-
-def initial(owner: str, site: str) -> str:
-    """The policy of a fresh home: its owner, one group, one site with the local CE."""
-    return f"""\
-# The policy of this Pilotage instance: one document, applied whole with `pilotage policy apply FILE`.
-# Every key, its unit and default: docs/reference/policy.md.
-
-[groups.home]
-share = 1000
-properties = ["{NORMAL_USER}", "{ADMINISTRATOR}"]
-
-[users.{_quoted(owner)}]
-groups = ["home"]
-
-[sites.{_quoted(site)}]
-
-[ces.local]
-site = {_quoted(site)}
-type = "local"
-owners = "home"
-"""
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:

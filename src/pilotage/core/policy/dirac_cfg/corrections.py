@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy.dirac_cfg import toml
+from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft
 from pilotage.core.policy.dirac_cfg.tree import Section
 from pilotage.core.policy.facts import Accounting

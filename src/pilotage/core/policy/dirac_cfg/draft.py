@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pilotage.core.policy.dirac_cfg import toml
+from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.tree import Option, Section, shortened, unquoted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pilotage.core.policy.dirac_cfg import toml
+from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft
 from pilotage.core.policy.dirac_cfg.tree import Section
 from pilotage.core.policy.facts import GENERIC_PILOT, JOB_ADMINISTRATOR, JOB_SHARING, NORMAL_USER

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy.dirac_cfg import toml
+from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft, described
 from pilotage.core.policy.dirac_cfg.tree import Section
 
