@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -24,7 +25,8 @@ from pilotage.core.errors import Conflict, Overloaded
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import attempts, copies, events, instance, jobs, pilots, submissions
+from pilotage.core.shares.use import Bucket, Ledger
+from pilotage.store import attempts, copies, events, instance, jobs, pilots, submissions, use
 from pilotage.store.events import EventBatch, EventIds
 from pilotage.store.schema import metadata
 from pilotage.store.sqlite import Readers, integrity, open_writer
@@ -124,6 +126,44 @@ def test_upgrading_a_filled_database_again_changes_nothing(store: Store, connect
     assert any(before)
     upgrade(store.engine)
     assert [list(connection.execute(f"SELECT * FROM {table}")) for table in metadata.tables] == before
+
+
+def test_tries_of_before_the_shares_get_an_owner_and_a_site(unmade: Store) -> None:
+    upgrade(unmade.engine, "0001")
+    with unmade.engine.begin() as connection:
+        for sql in FILLED_0001:
+            connection.execute(sa.text(sql))
+    upgrade(unmade.engine)
+    with unmade.engine.connect() as connection:
+        sql = "SELECT job_id, owner, grp, site, cpu_power, ended, wall FROM attempts ORDER BY job_id"
+        assert [tuple(row) for row in connection.execute(sa.text(sql))] == [
+            (1, "alice", "physics", "here", 1.0, 60.0, 40.0),
+            (2, "alice", "physics", "", 1.0, None, 0.0),
+            (3, "", "", "here", 1.0, 60.0, 0.0),
+        ]
+        row = connection.execute(sa.text("SELECT uuid, use_as_of FROM instance")).one()
+        assert tuple(row) == ("u", None)
+    assert current_revision(unmade.engine) == head_revision()
+
+
+FILLED_0001 = (
+    "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, 'u', 1, 100.0)",
+    "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group, job_type,"
+    " queue_id, first_job, count, warnings)"
+    " VALUES (1, 'alice', 'physics', 1.0, '{}', '[]', '[]', '', '', 'User', 1, 1, 2, '[]')",
+    *(
+        f"INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
+        f" VALUES ({job}, 1, 1, 'Running', 1, 1.0)"
+        for job in (1, 2)
+    ),
+    "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted)"
+    " VALUES (7, 's', 'h', 0, 'Running', 'here', 'local', 'generic', 1, 0, 1.0)",
+    # A try that has ended, one that runs with a pilot that is gone, one of a job that is gone.
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, wall) VALUES (1, 1, 1, 7, 5.0, 60.0, 40)",
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started) VALUES (2, 1, 1, 8, 5.0)",
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended) VALUES (3, 1, 1, 7, 5.0, 60.0)",
+)
+"""Rows of the first schema."""
 
 
 def test_a_newer_schema_is_refused_and_left_alone(store: Store) -> None:
@@ -598,3 +638,70 @@ def test_uploads_are_each_owners_own(connection: Any) -> None:
         submissions.note_upload(connection, owner, "digest", 5, 1.0)
     assert submissions.upload_size(connection, "alice", "digest") == 5
     assert submissions.upload_size(connection, "carol", "digest") is None
+
+
+# --- use
+
+
+def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
+    fill(connection)
+    bucket = Bucket(np.array([0, 2]), np.array([60.0, 0.1]), np.array([240.0, 0.2]))
+    entities = [("alice", "physics"), ("böb", "physics"), ("", "prod")]
+    part = use.Save(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
+    use.save(connection, part)
+    use.save(connection, use.Save(99.5, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)]))
+    ledger = Ledger(0.0, 1e6)
+    use.load(connection, ledger)
+    assert ledger.entities == [*entities, ("new", "g")]
+    assert {span: sorted(buckets) for span, buckets in ledger.levels.items()} == {
+        60: [1200, 1260],
+        3600: [],
+        86400: [],
+    }
+    found = ledger.levels[60][1200]
+    assert [list(column) for column in (found.places, found.jobs, found.cores)] == [
+        [0, 2],
+        [60, 0.1],
+        [240, 0.2],
+    ]
+    assert use.as_of(connection) == 120.0
+    use.save(connection, use.Save(None, None, True, 0, [], [], []))
+    empty = Ledger(0.0, 1e6)
+    use.load(connection, empty)
+    assert not empty.entities
+    assert use.as_of(connection) is None
+
+
+def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
+    for job, started in ((1, 10.0), (2, 20.0), (3, 30.0)):
+        begun = attempts.Begun(JobId(job), 1, 1, PilotId(1), started, job, "alice", "physics", "here", 1.0)
+        attempts.save_begun(connection, [begun])
+    attempts.save_cut(
+        connection, [attempts.Cut(15.0, "killed", JobId(1), 1), attempts.Cut(40.0, "killed", JobId(2), 1)]
+    )
+    rows = [tuple(row) for portion in use.attempts_since(connection, 15.0) for row in portion]
+    assert sorted(rows, key=str) == [("alice", "physics", 20.0, 40.0, 2), ("alice", "physics", 30.0, None, 3)]
+    assert use.starts(connection, 15.0, 25.0) == {("alice", "physics"): 1}
+
+
+def test_what_correctors_carry_on_comes_back(connection: Any) -> None:
+    assert use.memory(connection) == (None, {})
+    remembered = {("Groups", "Week", "physics"): 1.25, ("a", "b", "ü"): 0.5}
+    use.save_memory(connection, 7.0, remembered)
+    use.save_memory(connection, 8.0, remembered)
+    assert use.memory(connection) == (8.0, remembered)
+
+
+def test_times_of_waiting_by_owner(connection: Any) -> None:
+    queue = fill(connection)
+    rows = [(1.0, "slots"), (5.0, "share"), (9.0, ""), (20.0, "limit")]
+    connection.executemany(
+        "INSERT INTO queue_reasons (queue_id, since, reason) VALUES (?, ?, ?)",
+        [(queue, *row) for row in rows],
+    )
+    assert use.waiting_times(connection, 0.0) == [
+        ("alice", "physics", 1.0, 5.0),
+        ("alice", "physics", 5.0, 9.0),
+        ("alice", "physics", 20.0, None),
+    ]
+    assert use.waiting_times(connection, 7.0)[0] == ("alice", "physics", 5.0, 9.0)

@@ -40,8 +40,8 @@ def head_revision() -> str:
     return head
 
 
-def upgrade(engine: sa.Engine) -> None:
-    """Run what is missing.
+def upgrade(engine: sa.Engine, to: str = "head") -> None:
+    """Run what is missing, up to the revision `to`.
 
     Raises `Conflict` for a database of a newer Pilotage: going back would lose what this version cannot read.
     """
@@ -55,7 +55,7 @@ def upgrade(engine: sa.Engine) -> None:
         )
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, to)
 
 
 def open_database(path: Path, backups: Path, stamp: str) -> Connection:
