@@ -42,6 +42,7 @@ from pilotage.wire.people import (
     TokenResponse,
 )
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
+from pilotage.wire.waiting import Why
 
 T = TypeVar("T")
 
@@ -178,6 +179,10 @@ class Client(Submitting):
         """What happened to a job, oldest first."""
         return self._get(f"/v1/jobs/{job}/events", list[JobEvent])
 
+    def why(self, job: int) -> Why:
+        """What a job waits for, who is before it, and what would help; of one that does not wait what it does."""
+        return self._get(f"/v1/jobs/{job}/why", Why)
+
     def outputs(self, job: int) -> list[OutputFile]:
         return self._get(f"/v1/jobs/{job}/outputs", list[OutputFile])
 
@@ -226,6 +231,10 @@ class Client(Submitting):
     def queues(self) -> Iterator[QueueSummary]:
         """The task queues with waiting jobs."""
         return self._pages("/v1/queues", QueuesPage, lambda answer: answer.queues)
+
+    def why_queue(self, queue: int) -> Why:
+        """What the jobs of a task queue wait for, and what they waited for before."""
+        return self._get(f"/v1/queues/{queue}/why", Why)
 
     def pilots(self) -> Iterator[PilotSummary]:
         return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)

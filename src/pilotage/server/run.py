@@ -41,8 +41,10 @@ from pilotage.server.duties import (
 )
 from pilotage.server.home import Home, HomeLock
 from pilotage.server.tokens import Issuer, signing_key, write_private
+from pilotage.server.waiting import ReasonDuty
+from pilotage.services.offers import capacity
 from pilotage.services.pool import Pool, fill, new_index
-from pilotage.services.provisioning import LocalDirector, capacity
+from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook
 from pilotage.store import instance, submissions
 from pilotage.store.events import EventIds
@@ -224,11 +226,13 @@ class _Server:
 
     def _duties(self, context: Context, leases: LeaseDuty) -> list[Coroutine[None, None, None]]:
         queues, shares = QueueDuty(context), ShareDuty(context)
+        reasons = ReasonDuty(context)
         running = [
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, shares.period, shares.cycle, context.wake_shares),
             every(context, lambda: QUEUE_PERIOD, queues.cycle),
+            every(context, reasons.period, reasons.cycle),
         ]
         self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))
         running.append(every(context, self._local.period, self._local.cycle, context.wake_director))

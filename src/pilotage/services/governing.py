@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.policy import Policy
+from pilotage.services.offers import renew_kinds
 from pilotage.services.pool import Pool, fill, new_index
 from pilotage.store import instance
 from pilotage.store.events import record
@@ -21,6 +22,7 @@ def apply_policy(
     def undo() -> None:
         pool.policy, pool.policy_version, pool.index = before
         fill(pool, tx)
+        renew_kinds(pool)
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
@@ -29,5 +31,6 @@ def apply_policy(
     pool.policy, pool.policy_version = policy, version
     pool.index, pool.settling = new_index(policy, tx), None
     fill(pool, tx)
+    renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     return version

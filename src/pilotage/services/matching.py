@@ -8,7 +8,7 @@ from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.ads import offer_ad
-from pilotage.core.queues.fit import Identity, Offer
+from pilotage.core.queues.fit import Identity, Offer, shrink
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Proposal
 from pilotage.services.moves import Moves
@@ -77,6 +77,7 @@ def offer_of(pool: Pool, pilot: PilotRow, node: Node) -> Offer:
         processors=min(node.processors, pilot.processors) if pilot.processors else node.processors,
         memory=min(node.memory, pilot.memory) if pilot.memory and node.memory else node.memory,
         job_types=job_types,
+        closed=site is None or site.banned or ce is None,
     )
 
 
@@ -116,10 +117,7 @@ class _Match:
     def run(self) -> list[WireOffer] | dict[str, int]:
         """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
         pool, pilot, node = self.pool, self.pilot, self.take.node
-        site = pool.policy.sites.get(pilot.site)
-        if site is None or site.banned or pilot.ce not in pool.policy.ces:
-            return {"site is banned or not in the policy": 1}
-        whole = offer = offer_of(pool, pilot, node)
+        made = whole = offer = offer_of(pool, pilot, node)
         offers: list[WireOffer] = []
         count = min(self.take.count, MOST)
         ahead = min(self.take.ahead, count)
@@ -135,7 +133,15 @@ class _Match:
             if given is None:
                 break
             whole = replace(whole, only_owner=given.owner)
+        self._note(made, bool(offers))
         return offers or self._no_match(whole)
+
+    def _note(self, offer: Offer, given: bool) -> None:
+        """Remember that such an offer was made."""
+        pool, pilot = self.pool, self.pilot
+        key = pool.index.kind_of(offer)
+        pool.kinds.note(key, offer, (pilot, self.take.node), pilot.id, given, self.moves.now)
+        self.tx.on_rollback(lambda: pool.kinds.take_back(key, given))
 
     def _give(self, offer: Offer, offers: list[WireOffer]) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
@@ -175,14 +181,6 @@ class _Match:
         closed = pool.limiter.closed(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.take.node, now)
         return {str(key): count for key, count in pool.index.explain(offer, holds, closed).fallen.items()}
-
-
-def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
-    """What is left of an offer after a job of this queue."""
-    memory = max(1, offer.memory - taken.memory) if offer.memory else 0
-    return replace(
-        offer, processors=offer.processors - taken.processors, memory=memory, only_owner=taken.owner
-    )
 
 
 def _wire(pool: Pool, tx: Transaction, row: JobRow, epoch: int) -> WireOffer:

@@ -19,6 +19,7 @@ from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry, QueueIndex
+from pilotage.core.queues.kinds import KindBook
 from pilotage.core.queues.limits import Limiter
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Priorities
@@ -28,7 +29,7 @@ from pilotage.store import submissions as submission_rows
 from pilotage.store.events import EventBatch, EventIds
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
-from pilotage.wire.pilot import Input, Payload
+from pilotage.wire.pilot import Input, Node, Payload
 
 REMEMBERED = 4096
 """So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
@@ -43,6 +44,32 @@ class SubmissionFacts:
     inputs: tuple[Input, ...]
     common: dict[str, Payload] = field(default_factory=dict)
     """The payload of every job, under "", where no job has one of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorNote:
+    """What the director of a CE did in its last cycle."""
+
+    at: float
+    ordered: int
+    """Pilots asked for in that cycle."""
+    pilots: int
+    """Live ones before it."""
+    cores: int
+    used: int
+    """Cores that they have, of all of the CE."""
+    not_before: float
+    """It holds back until then: pilots never called home. 0: it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """What a queue waits for since when, as the history has it; "" when nothing waits in it."""
+
+    reason: str
+    detail: str
+    began: float
+    """When its wait began, whatever it waited for then."""
 
 
 @dataclass(slots=True)
@@ -73,6 +100,14 @@ class Pool:
     corrections: Corrections = field(default_factory=Corrections)
     """The share corrections in force, and what they were made of."""
     corrected_at: float | None = None
+    kinds: KindBook[tuple[PilotRow, Node]] = field(default_factory=KindBook)
+    """The kinds of offer that pilots made lately."""
+    local_nodes: dict[str, Node] = field(default_factory=dict)
+    """What a pilot of each local CE finds when it has the whole of it."""
+    directors: dict[str, DirectorNote] = field(default_factory=dict)
+    """By CE."""
+    waited: dict[QueueId, Waited] | None = None
+    """The last reason of each queue in the history; None until it has been read."""
     settling: Iterator[None] | None = None
     """Priorities that have been computed and are being taken up by the index, some in each transaction."""
     draining: bool = False
@@ -119,6 +154,8 @@ class Pool:
         for queue in queues:
             self.identities.pop(queue, None)
             self.index.remove(queue)
+            if self.waited is not None:
+                self.waited.pop(queue, None)
 
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
         """Before the index changes for `queue`: have it read again from the store if this transaction fails."""

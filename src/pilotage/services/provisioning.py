@@ -8,18 +8,18 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
-from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.index import Entry
 from pilotage.services.enrolment import secret_hash
 from pilotage.services.leases import take_back
-from pilotage.services.matching import Requirements, offer_of
+from pilotage.services.matching import Requirements
 from pilotage.services.moves import Moves
-from pilotage.services.pool import Pool
+from pilotage.services.offers import capacity, possible_offer
+from pilotage.services.pool import DirectorNote, Pool
 from pilotage.store import jobs, pilots
 from pilotage.store.events import record
 from pilotage.store.pilots import PilotRow
@@ -28,11 +28,6 @@ from pilotage.wire.pilot import Node
 
 PATIENCE = 30.0
 """Seconds for which a wide queue may wait before narrow pilots are told to leave for it."""
-
-
-def capacity(ce: Ce, node: Node) -> tuple[int, int]:
-    """(cores, MB) that pilots of a local CE may use together: what its policy says, else what the machine has."""
-    return (ce.processors or node.processors, ce.memory or node.memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +55,17 @@ class LocalDirector:
 
     def order(self, pool: Pool, tx: Transaction, now: float) -> list[Ordered]:
         """Store the intent of the pilots that are wanted now."""
+        pool.local_nodes[self.ce] = self.node
         ce = pool.policy.ces.get(self.ce)
-        if ce is None or pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before:
+        if ce is None:
             return []
         live = pilots.live(tx.connection, self.ce)
         cores, all_memory = capacity(ce, self.node)
-        widths = self._wanted(pool, tx, ce, live, now)
+        idle = pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before
+        widths = [] if idle else self._wanted(pool, tx, ce, live, now)
+        used = sum(pilot.processors for pilot in live)
+        not_before = self.not_before if now < self.not_before else 0.0
+        pool.directors[self.ce] = DirectorNote(now, len(widths), len(live), cores, used, not_before)
         only_owner = pool.home_owner if ce.owners == "home" else None
         ordered = []
         for place, processors in enumerate(widths):
@@ -112,45 +112,12 @@ class LocalDirector:
 
     def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
         """The queues that a pilot with all of the CE's capacity could serve, in any order."""
-        offer = self.hypothetical(pool, ce)
+        offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limiter.closed(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.node, now)
         entries = pool.index.candidates(offer, holds, closed)
         pool.rng.shuffle(entries)
         return entries
-
-    def hypothetical(self, pool: Pool, ce: Ce) -> Offer:
-        """What a pilot there would offer."""
-        only_owner = pool.home_owner if ce.owners == "home" else None
-        processors, memory = capacity(ce, self.node)
-        pilot = PilotRow(
-            id=PilotId(0),
-            stamp="",
-            secret_hash="",
-            idx=0,
-            nonce=None,
-            token_hash=None,
-            state=PilotState.RUNNING,
-            site=ce.site,
-            ce=self.ce,
-            only_owner=only_owner,
-            pilot_type="generic",
-            owner="",
-            group="",
-            batch_id="",
-            hostname="",
-            version="",
-            processors=processors,
-            memory=memory,
-            lease_until=None,
-            take_number=0,
-            submitted=0.0,
-            started=None,
-            ended=None,
-            leave="",
-            reason="",
-        )
-        return offer_of(pool, pilot, replace(self.node, cpu_left=ce.wall * ce.cpu_power))
 
     def _make_room(
         self, pool: Pool, tx: Transaction, entry: Entry, staying: Sequence[PilotRow], now: float, room: int

@@ -19,6 +19,10 @@ class Viewer:
     shared_group: str = ""
     everything: bool = False
 
+    def may_see(self, owner: str, group: str) -> bool:
+        """Whether a job or queue of that owner and group is shown."""
+        return self.everything or owner == self.owner or (bool(group) and group == self.shared_group)
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:

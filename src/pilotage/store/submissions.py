@@ -186,12 +186,14 @@ def mark_empty_queues(connection: sqlite3.Connection, now: float) -> None:
 
 
 def forget_queues(connection: sqlite3.Connection, before: float) -> list[QueueId]:
-    """Delete the rows of queues that have been without jobs since `before`; those with jobs again are kept."""
+    """Delete queues that have been without jobs since `before`, their history too; those with jobs again are kept."""
     connection.execute(
         f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
     )
     sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
-    return [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
+    gone = [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
+    connection.executemany("DELETE FROM queue_reasons WHERE queue_id = ?", [(queue,) for queue in gone])
+    return gone
 
 
 def note_upload(connection: sqlite3.Connection, owner: str, digest: str, size: int, now: float) -> None:

@@ -16,8 +16,10 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
     GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`; while the job runs, asking makes its pilot
                                                send tails. Headers: X-Pilotage-State (job state),
                                                X-Pilotage-Offset (where these bytes begin)
+    GET    /v1/jobs/{id}/why                   Why (wire/waiting.py): what it waits for
     POST   /v1/jobs/kill|reschedule|delete     ActionRequest → ActionResponse
     GET    /v1/queues | /v1/pilots | /v1/sites after, limit → QueuesPage | PilotsPage | list of SiteSummary
+    GET    /v1/queues/{id}/why                 Why, of all jobs of a task queue
     GET    /v1/whoami                          Identity
     POST   /v1/tokens                          TokenRequest → TokenResponse (administrators)
     POST   /v1/tokens/refresh                  → TokenResponse, for whom the current token is

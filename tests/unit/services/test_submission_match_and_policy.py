@@ -383,6 +383,6 @@ def test_a_site_that_is_banned_gets_nothing(bench: Bench) -> None:
     bench.submit()
     pilot = bench.pilot()
     new_policy(bench, POLICY.replace("[sites.here]", "[sites.here]\nbanned = true"))
-    assert pilot.send(take=pilot.asked()).no_match == {"site is banned or not in the policy": 1}
+    assert pilot.send(take=pilot.asked()).no_match == {"site-closed": 1}
     new_policy(bench, POLICY)
     assert len(pilot.take()) == 1

@@ -12,12 +12,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
-from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure, static_failure
+from pilotage.core.queues.fit import (
+    Condition,
+    Offer,
+    RequirementsHold,
+    first_failure,
+    static_failure,
+    with_sizes,
+)
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.members import Members
@@ -108,6 +115,12 @@ def refusal(entry: Entry, offer: Offer, holds: RequirementsHold, closed: Sequenc
     return failed
 
 
+def taking_part(fitting: Sequence[Entry]) -> list[Entry]:
+    """Of queues that fit: background ones are left out while another one of their entity is there."""
+    foreground = {entry.entity for entry in fitting if not entry.background}
+    return [entry for entry in fitting if not entry.background or entry.entity not in foreground]
+
+
 class QueueIndex:
     """All task queues with waiting jobs, and the draw among them."""
 
@@ -187,7 +200,7 @@ class QueueIndex:
 
     def settle(self) -> Iterator[None]:
         """Take up the priorities of all entities in which something has changed; may be paused after each queue."""
-        for queue, priority in list(self.priorities.settle()):
+        for queue, priority in self.priorities.settle():
             entry = self.entries.get(queue)
             if entry is not None and entry.waiting:
                 self.set_priority(queue, priority)
@@ -291,8 +304,7 @@ class QueueIndex:
         entries = [self.entries[queue] for queue in ids]
         entries += [entry for entry in special if self._requirements_hold(entry, holds)]
         open_ones = [e for e in entries if not any(limit.concerns(e.identity) for limit in closed)]
-        foreground = {entry.entity for entry in open_ones if not entry.background}
-        return [entry for entry in open_ones if not entry.background or entry.entity not in foreground]
+        return taking_part(open_ones)
 
     @staticmethod
     def _requirements_hold(entry: Entry, holds: RequirementsHold) -> bool:
@@ -328,7 +340,7 @@ class QueueIndex:
         cpu = self._floor(self._cpu_buckets, offer.cpu_time)
         # 1 stands for "known, and below every bucket"; 0 for "not known".
         memory = (self._floor(self._memory_buckets, offer.memory) or 1) if offer.memory else 0
-        return replace(offer, cpu_time=cpu, memory=memory)
+        return with_sizes(offer, cpu, memory)
 
     def _tell_apart(self, identity: QueueIdentity) -> None:
         """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""

@@ -50,6 +50,16 @@ class _Meter:
     fresh: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class HoldUp:
+    """What a limit holds up: `running` jobs are there; the next may start in `wait` seconds, if it is not `full`."""
+
+    limit: Limit
+    running: int
+    full: bool
+    wait: float
+
+
 @dataclass(slots=True)
 class Limiter:
     """The limits in force and what has been started under them."""
@@ -66,6 +76,13 @@ class Limiter:
     def closed(self, site: str, ce: str, now: float) -> list[Limit]:
         """The limits that let nothing more start at this place now."""
         return [limit for limit in self.limits if limit.applies_at(site, ce) and not self._open(limit, now)]
+
+    def hold_up(self, limit: Limit, now: float) -> HoldUp:
+        """How far a limit is used, and when it lets the next one start."""
+        meter = self._meter(limit)
+        full = limit.running is not None and meter.running >= limit.running
+        missing = 1 - self._starts(limit, meter, now) if limit.delay else 0.0
+        return HoldUp(limit, meter.running, full, max(0.0, missing * limit.delay))
 
     def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
         """One job of `queue` was matched there."""

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offers import identities, offers
 
-from pilotage.core.queues.fit import Condition, Identity, Offer, first_failure, fits, static_failure
+from pilotage.core.queues.fit import (
+    Condition,
+    Identity,
+    Offer,
+    beside,
+    failures,
+    first_failure,
+    fits,
+    shrink,
+    static_failure,
+    with_sizes,
+)
 from pilotage.core.queues.identity import QueueIdentity
 
 TAGS = frozenset({"gpu", "ssd"})
@@ -44,6 +55,7 @@ OFFER = Offer(
 
 # Each is the one thing wrong.
 REFUSALS: dict[Condition, tuple[dict[str, object], dict[str, object]]] = {
+    Condition.SITE_CLOSED: ({}, {"closed": True}),
     Condition.OWNER: ({}, {"only_owner": "bob"}),
     Condition.SETUP: ({}, {"setup": ""}),
     Condition.CPU_TIME: ({}, {"cpu_time": 4999.9}),
@@ -186,3 +198,37 @@ def test_a_larger_offer_fits_no_less(queue: QueueIdentity, offer: Offer) -> None
         platforms=offer.platforms | {"more"},
     )
     assert not fits(queue, offer, yes) or fits(queue, larger, yes)
+
+
+@given(identities(), offers(), st.booleans())
+def test_all_failures_begin_with_the_first_and_are_none_if_it_fits(
+    queue: QueueIdentity, offer: Offer, held: bool
+) -> None:
+    found = failures(queue, offer, lambda _: held)
+    assert (found[0] if found else None) is first_failure(queue, offer, lambda _: held)
+    assert [condition for condition in Condition if condition in found] == list(found)
+
+
+def test_every_failure_is_named() -> None:
+    queue, offer = QUEUE, OFFER
+    for of_queue, of_offer in REFUSALS.values():
+        queue, offer = replace(queue, **of_queue), replace(offer, **of_offer)
+    assert failures(queue, offer, no) == (*REFUSALS, Condition.REQUIREMENTS)
+
+
+@given(identities(), offers())
+def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
+    queue: QueueIdentity, offer: Offer
+) -> None:
+    if not fits(queue, offer, yes):
+        return
+    count, left = 0, offer
+    while left.processors > 0 and fits(queue, left, yes):
+        count, left = count + 1, shrink(left, queue)
+    assert beside(queue, offer) == count
+
+
+@given(offers(), st.booleans())
+def test_other_sizes_change_nothing_else(offer: Offer, closed: bool) -> None:
+    offer = replace(offer, closed=closed)
+    assert with_sizes(offer, 7.0, 9) == replace(offer, cpu_time=7.0, memory=9)

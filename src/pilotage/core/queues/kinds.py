@@ -1,0 +1,184 @@
+"""The kinds of offer that pilots made lately: what `why` says no to a queue, and what would say yes.
+
+Two offers are of one kind if no queue can tell them apart without its Requirements (`QueueIndex.kind_of`). Owned by
+one thread; `recent` gives copies that others may read. Nothing here decides whether a queue fits: the predicate does
+(fit.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, beside, failures, first_failure
+from pilotage.core.queues.identity import QueueIdentity
+
+KINDS = 512
+"""So many kinds are remembered; the one not made for longest is forgotten first."""
+
+PILOTS = 64
+"""So many pilots of a kind are remembered: slots counted from them are at least so many."""
+
+RECENT = 86400.0
+"""Seconds after which a kind no longer counts."""
+
+Origin = TypeVar("Origin")
+
+
+@dataclass(slots=True)
+class Kind(Generic[Origin]):
+    """One kind of offer. `origin` is what an offer of it was made of last."""
+
+    offer: Offer
+    origin: Origin
+    first: float
+    last: float
+    takes: int = 0
+    given: int = 0
+    """Takes that were answered with jobs."""
+    pilots: OrderedDict[int, float] = field(default_factory=OrderedDict)
+    """Who made it, and when last; the latest at the end."""
+
+
+class KindBook(Generic[Origin]):
+    """All kinds by their key, the one made last at the end."""
+
+    def __init__(self) -> None:
+        self._kinds: OrderedDict[Offer, Kind[Origin]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def note(self, key: Offer, offer: Offer, origin: Origin, pilot: int, given: bool, now: float) -> None:
+        """A pilot made `offer`, which is of the kind `key`, and was given jobs or not."""
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(offer, origin, now, now)
+            if len(self._kinds) > KINDS:
+                self._kinds.popitem(last=False)
+        else:
+            self._kinds.move_to_end(key)
+            kind.offer, kind.origin, kind.last = offer, origin, now
+        kind.takes += 1
+        kind.given += given
+        kind.pilots[pilot] = now
+        kind.pilots.move_to_end(pilot)
+        if len(kind.pilots) > PILOTS:
+            kind.pilots.popitem(last=False)
+
+    def take_back(self, key: Offer, given: bool) -> None:
+        """What was noted last of a kind did not happen."""
+        kind = self._kinds.get(key)
+        if kind is not None:
+            kind.takes -= 1
+            kind.given -= given
+
+    def recent(self, now: float) -> list[Kind[Origin]]:
+        """Copies of the kinds of the last day, the most used first; older ones are forgotten."""
+        for key, kind in list(self._kinds.items()):
+            # A clock that stepped back makes nothing old.
+            if now - kind.last > RECENT or kind.takes <= 0:
+                del self._kinds[key]
+        copies = [replace(kind, pilots=OrderedDict(kind.pilots)) for kind in self._kinds.values()]
+        return sorted(copies, key=lambda kind: -kind.takes)
+
+    def renew(self, offer_of: Callable[[Offer, Origin], Offer], key_of: Callable[[Offer], Offer]) -> None:
+        """A new policy: what the same pilots would offer now. Kinds that have become one are added up."""
+        old, self._kinds = self._kinds, OrderedDict()
+        for kind in old.values():
+            kind.offer = offer_of(kind.offer, kind.origin)
+            key = key_of(kind.offer)
+            same = self._kinds.pop(key, None)
+            if same is not None:
+                kind.takes, kind.given = kind.takes + same.takes, kind.given + same.given
+                kind.first = min(kind.first, same.first)
+                kind.pilots = OrderedDict(sorted({**same.pilots, **kind.pilots}.items(), key=lambda p: p[1]))
+                while len(kind.pilots) > PILOTS:
+                    kind.pilots.popitem(last=False)
+            self._kinds[key] = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An offer to reckon with: of a kind that was made lately, or what a pilot of a CE with known capacity would make.
+
+    Slots are counted once: of a CE with known capacity from its possible offer, elsewhere from the pilots seen.
+    """
+
+    offer: Offer
+    holds: RequirementsHold
+    """Whether Requirements are true for it."""
+    possible: bool = False
+    """Nobody has made it: a pilot there would."""
+    counted: bool = True
+    """Whether its slots count: not so where a possible offer stands for the CE."""
+    takes: int = 0
+    given: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    pilots: tuple[int, ...] = ()
+
+    def fits(self, queue: QueueIdentity) -> bool:
+        return first_failure(queue, self.offer, self.holds) is None
+
+    def failures(self, queue: QueueIdentity) -> tuple[Condition, ...]:
+        return failures(queue, self.offer, self.holds)
+
+
+def slots(queue: QueueIdentity, fitting: Iterable[Known]) -> dict[str, int]:
+    """By site: how many jobs of `queue` run beside each other in offers that it fits.
+
+    A pilot that made offers of several kinds counts once, with the largest.
+    """
+    by_site: dict[str, int] = {}
+    largest: dict[int, tuple[int, str]] = {}
+    for one in fitting:
+        if not one.counted:
+            continue
+        count, site = beside(queue, one.offer), one.offer.site
+        if one.possible:
+            by_site[site] = by_site.get(site, 0) + count
+        for pilot in one.pilots:
+            if count > largest.get(pilot, (0, ""))[0]:
+                largest[pilot] = (count, site)
+    for count, site in largest.values():
+        by_site[site] = by_site.get(site, 0) + count
+    return {site: count for site, count in by_site.items() if count}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a queue falls at, at one site."""
+
+    site: str
+    conditions: dict[Condition, int]
+    """How many known offers it falls at there, by condition; one may have several."""
+    takes: dict[Condition, int]
+    """How often such offers were made."""
+    known: int
+    """Known offers of the site, all refused."""
+
+
+def refusals(queue: QueueIdentity, known: Sequence[Known]) -> list[Refused]:
+    """Of every site whose known offers all refuse `queue`: at which conditions. By site."""
+    by_site: dict[str, list[Known]] = {}
+    for one in known:
+        by_site.setdefault(one.offer.site, []).append(one)
+    return list(_refused_by_site(queue, by_site))
+
+
+def _refused_by_site(queue: QueueIdentity, by_site: dict[str, list[Known]]) -> Iterator[Refused]:
+    for site, offers in sorted(by_site.items()):
+        conditions: dict[Condition, int] = {}
+        takes: dict[Condition, int] = {}
+        for one in offers:
+            failed = one.failures(queue)
+            if not failed:
+                break
+            for condition in failed:
+                conditions[condition] = conditions.get(condition, 0) + 1
+                takes[condition] = takes.get(condition, 0) + one.takes
+        else:
+            yield Refused(site, conditions, takes, len(offers))

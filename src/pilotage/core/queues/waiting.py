@@ -1,0 +1,171 @@
+"""What a queue waits for: one main reason, from the conditions and draws of the match itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.fit import Condition
+from pilotage.core.queues.index import Entry, refusal, taking_part
+from pilotage.core.queues.kinds import Known
+from pilotage.core.queues.limits import Limit
+
+COMPARED = 3
+"""A queue is compared with the others on so many of the offers that it fits: the most used ones."""
+
+
+class Reason(StrEnum):
+    """In the order in which they are asked: the first that holds is the main one."""
+
+    MEMBERSHIP = "membership"
+    """The policy no longer knows its group, or its owner in it."""
+    DRAINING = "draining"
+    """The server gives out no new work."""
+    NO_OFFER = "no-offer"
+    """No pilot has asked lately, and no CE of known capacity is there."""
+    NEEDS = "needs"
+    """Every known offer refuses it; the detail names the conditions."""
+    LIMIT = "limit"
+    """What it fits is closed by limits or start delays."""
+    BACKGROUND = "background"
+    """Only UserPriority 0 waits in it, and other queues of its entity fit."""
+    CPU_BUCKET = "cpu-bucket"
+    """Under the document's rule queues of a higher CPU bucket go first."""
+    SHARE = "share"
+    """Nodes that it fits have asked since, and others were drawn."""
+    PILOT = "pilot"
+    """A pilot that it fits was asked for and has not called home yet."""
+    SLOTS = "slots"
+    """It fits, and nothing is before it but the lack of a free node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Survey:
+    """All queues and all known offers of one instant. Made for one thread, used up by it."""
+
+    entries: Sequence[Entry]
+    known: Sequence[Known]
+    """Those that were made first, the most used first; the possible ones after them."""
+    closed: Mapping[tuple[str, str], Sequence[Limit]]
+    """The limits that are closed, by site and CE."""
+    rule: Rule
+    draining: bool = False
+    coming: frozenset[str] = frozenset()
+    """CEs with pilots that were asked for and have not called home."""
+    asked: int = 0
+    """How often the predicate was asked: the cost so far."""
+    _parts: dict[int, list[Entry]] = field(default_factory=dict)
+
+    def limits_on(self, entry: Entry, one: Known) -> list[Limit]:
+        """The closed limits that keep `entry` from an offer that it fits."""
+        closed = self.closed.get((one.offer.site, one.offer.ce), ())
+        return [limit for limit in closed if limit.concerns(entry.identity)]
+
+    def fitting(self, entry: Entry) -> list[int]:
+        """Places in `known` of all offers that the queue fits, limits not yet asked."""
+        self.asked += len(self.known)
+        return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
+
+    def part(self, place: int) -> list[Entry]:
+        """The queues that take part in a draw for one known offer."""
+        found = self._parts.get(place)
+        if found is None:
+            one = self.known[place]
+            closed = self.closed.get((one.offer.site, one.offer.ce), ())
+            self.asked += len(self.entries)
+            found = self._parts[place] = taking_part(
+                [e for e in self.entries if e.waiting and refusal(e, one.offer, one.holds, closed) is None]
+            )
+        return found
+
+    def verdict(self, entry: Entry, since: float) -> Verdict:
+        """What a queue with waiting jobs waits for, which has waited since then."""
+        if not entry.admitted:
+            return Verdict(Reason.MEMBERSHIP)
+        if self.draining:
+            return Verdict(Reason.DRAINING)
+        if not self.known:
+            return Verdict(Reason.NO_OFFER)
+        fitting, limits = self._open(entry, since)
+        if fitting:
+            return self._among_others(entry, fitting, since)
+        if limits:
+            return Verdict(Reason.LIMIT, "; ".join(sorted({in_words(limit) for limit in limits})))
+        return Verdict(Reason.NEEDS, ", ".join(self._nearest(entry)))
+
+    def _open(self, entry: Entry, since: float) -> tuple[list[int], list[Limit]]:
+        """Offers that the queue gets part in: as many as are compared, and one that asked since, if there is one."""
+        found: list[int] = []
+        limits: list[Limit] = []
+        asked = False
+        for place, one in enumerate(self.known):
+            self.asked += 1
+            if len(found) >= COMPARED and (asked or one.possible or one.last < since):
+                continue
+            if not one.fits(entry.identity):
+                continue
+            closed = self.limits_on(entry, one)
+            limits += closed
+            if not closed:
+                found.append(place)
+                asked = asked or self._asked_since(one, since)
+        return found, limits
+
+    @staticmethod
+    def _asked_since(one: Known, since: float) -> bool:
+        return not one.possible and one.last >= since
+
+    def _among_others(self, entry: Entry, places: Sequence[int], since: float) -> Verdict:
+        compared = places[:COMPARED]
+        there = [place for place in compared if any(one is entry for one in self.part(place))]
+        if not there:
+            return Verdict(Reason.BACKGROUND)
+        bucket = min(self._first_bucket(place, entry) for place in there)
+        if bucket > entry.identity.cpu_time:
+            return Verdict(Reason.CPU_BUCKET, f"{bucket} s")
+        rivals = any(self._rivals(place, entry) for place in there)
+        asked = any(self._asked_since(self.known[place], since) for place in places)
+        if rivals and asked:
+            return Verdict(Reason.SHARE)
+        coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
+        if coming:
+            return Verdict(Reason.PILOT, ", ".join(coming))
+        return Verdict(Reason.SLOTS)
+
+    def _first_bucket(self, place: int, entry: Entry) -> int:
+        """The CPU bucket that is drawn from first."""
+        if self.rule != "document":
+            return entry.identity.cpu_time
+        return max(one.identity.cpu_time for one in self.part(place))
+
+    def _rivals(self, place: int, entry: Entry) -> bool:
+        own = entry.identity.cpu_time
+        return any(
+            one is not entry and (self.rule != "document" or one.identity.cpu_time >= own)
+            for one in self.part(place)
+        )
+
+    def _nearest(self, entry: Entry) -> list[Condition]:
+        """The conditions of the offers that refuse it at the fewest."""
+        self.asked += len(self.known)
+        failed = [one.failures(entry.identity) for one in self.known]
+        fewest = min(len(conditions) for conditions in failed)
+        nearest = {c for conditions in failed if len(conditions) == fewest for c in conditions}
+        return [condition for condition in Condition if condition in nearest]
+
+
+def in_words(limit: Limit) -> str:
+    """Such as "job_type Merge at site cellar: at most 200 running, a start every 5 s"."""
+    place = f" at site {limit.site}" if limit.site else f" at CE {limit.ce}" if limit.ce else ""
+    parts = [] if limit.running is None else [f"at most {limit.running} running"]
+    if limit.delay:
+        parts.append(f"a start every {limit.delay:g} s")
+    return f"{limit.attribute} {limit.value}{place}: {', '.join(parts)}"

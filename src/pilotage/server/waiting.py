@@ -1,0 +1,40 @@
+"""The duty that keeps the history of what queues wait for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pilotage.server.context import Context
+from pilotage.services import reasons, why
+from pilotage.store.waiting import ReasonRow
+
+
+class ReasonDuty:
+    """Looks at every queue with waiting jobs; writes only what has changed, a few rows in each turn of the writer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._looker = reasons.Looker()
+        self._started = False
+
+    def period(self) -> float:
+        return reasons.PERIOD if self._context.pool.waited is not None else reasons.SOON
+
+    async def cycle(self) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        if not self._started:
+            self._started = True
+            return
+        if pool.waited is None:
+            pool.waited = await asyncio.to_thread(
+                lambda: reasons.last_reasons(self._context.readers.connection())
+            )
+        if not any(entry.waiting for entry in list(pool.index.entries.values())) and not any(
+            one.reason for one in list(pool.waited.values())
+        ):
+            return
+        now = clock()
+        found = await writer.acall(lambda tx: why.snapshot(pool, tx, now))
+        rows: list[ReasonRow] = await asyncio.to_thread(lambda: self._looker.look(found, now))
+        for part in reasons.chunks(rows):
+            await writer.acall(lambda tx, part=part: reasons.write(pool, tx, part))  # type: ignore[misc]

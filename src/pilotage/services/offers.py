@@ -1,0 +1,109 @@
+"""The known offers: the kinds that pilots made lately, and what a pilot of a CE with known capacity would offer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.states import PilotState
+from pilotage.core.policy import Ce
+from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.kinds import Known
+from pilotage.core.queues.limits import HoldUp, Limit
+from pilotage.core.queues.waiting import Survey
+from pilotage.services.matching import Requirements, offer_of
+from pilotage.services.pool import Pool
+from pilotage.store import waiting
+from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
+from pilotage.wire.pilot import Node
+
+
+def capacity(ce: Ce, node: Node) -> tuple[int, int]:
+    """(cores, MB) that pilots of a local CE may use together: what its policy says, else what the machine has."""
+    return (ce.processors or node.processors, ce.memory or node.memory)
+
+
+def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
+    """What a pilot with all of a local CE would offer, which finds `node`."""
+    ce = pool.policy.ces[name]
+    processors, memory = capacity(ce, node)
+    pilot = PilotRow(
+        id=PilotId(0),
+        stamp="",
+        secret_hash="",
+        idx=0,
+        nonce=None,
+        token_hash=None,
+        state=PilotState.RUNNING,
+        site=ce.site,
+        ce=name,
+        only_owner=pool.home_owner if ce.owners == "home" else None,
+        pilot_type="generic",
+        owner="",
+        group="",
+        batch_id="",
+        hostname="",
+        version="",
+        processors=processors,
+        memory=memory,
+        lease_until=None,
+        take_number=0,
+        submitted=0.0,
+        started=None,
+        ended=None,
+        leave="",
+        reason="",
+    )
+    return offer_of(pool, pilot, replace(node, cpu_left=ce.wall * ce.cpu_power))
+
+
+def renew_kinds(pool: Pool) -> None:
+    """A new policy is in force: the kinds are what the same pilots would offer under it."""
+
+    def offered(before: Offer, origin: tuple[PilotRow, Node]) -> Offer:
+        # Whom it was bound to when it asked is not what it is bound to now.
+        return replace(offer_of(pool, *origin), only_owner=before.only_owner)
+
+    pool.kinds.renew(offered, pool.index.kind_of)
+
+
+def survey(pool: Pool, tx: Transaction, now: float) -> Survey:
+    """All that the answer to `why` is made of, as of now. In the writer's thread; what it gives is for another one."""
+    known = known_offers(pool, now)
+    places = {(one.offer.site, one.offer.ce) for one in known}
+    return Survey(
+        entries=list(pool.index.entries.values()),
+        known=known,
+        closed={place: pool.limiter.closed(*place, now) for place in places},
+        rule=pool.index.rule,
+        draining=pool.draining,
+        coming=frozenset(waiting.ces_with_coming(tx.connection)),
+    )
+
+
+def hold_ups(pool: Pool, closed: list[Limit], now: float) -> list[HoldUp]:
+    """How far those limits are used. In the writer's thread."""
+    return [pool.limiter.hold_up(limit, now) for limit in closed]
+
+
+def known_offers(pool: Pool, now: float) -> list[Known]:
+    """Those that were made, the most used first, then the possible ones."""
+    local = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
+    known = [
+        Known(
+            kind.offer,
+            Requirements(pool, kind.offer, kind.origin[1], now),
+            counted=kind.offer.ce not in local,
+            takes=kind.takes,
+            given=kind.given,
+            first=kind.first,
+            last=kind.last,
+            pilots=tuple(kind.pilots),
+        )
+        for kind in pool.kinds.recent(now)
+    ]
+    for name, node in sorted(local.items()):
+        offer = possible_offer(pool, name, node)
+        known.append(Known(offer, Requirements(pool, offer, node, now), possible=True))
+    return known

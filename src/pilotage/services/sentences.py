@@ -1,0 +1,209 @@
+"""The sentences of `why`: what is the case, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from pilotage.core.policy import Policy
+from pilotage.core.queues.fit import Condition
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.index import Entry
+from pilotage.core.queues.waiting import Reason, Verdict
+from pilotage.wire.people import JobSummary
+from pilotage.wire.waiting import Why
+
+CONDITIONS: Mapping[str, str] = {
+    Condition.SITE_CLOSED: "the site is banned in the policy, or no longer in it",
+    Condition.OWNER: "the pilots there serve other owners only",
+    Condition.SETUP: "it asks for another setup",
+    Condition.CPU_TIME: "it asks for more CPU time than a pilot there has left",
+    Condition.PILOT_TYPE: "it asks for another type of pilot",
+    Condition.SITE: "it is for other sites",
+    Condition.BANNED_SITE: "it bans the site itself",
+    Condition.GRID_CE: "it is for other CEs",
+    Condition.PLATFORM: "it asks for another platform",
+    Condition.TAGS: "it asks for tags that are not offered",
+    Condition.REQUIRED_TAGS: "it lacks a tag that is asked for there",
+    Condition.PROCESSORS: "it asks for more processors",
+    Condition.MEMORY: "it asks for more memory",
+    Condition.JOB_TYPE: "its job type is not taken there",
+    Condition.REQUIREMENTS: "its Requirements are not true there",
+}
+"""What a queue falls at, as a person says it."""
+
+# --- jobs that do not wait
+
+
+def ended(job: JobSummary) -> tuple[str, str]:
+    reason = f": {job.reason}" if job.reason else ""
+    advice = f"`pilotage status {job.id}` tells more" if job.state == "Failed" else ""
+    return f"job {job.id} has ended and waits for nothing: it is {job.state}{reason}", advice
+
+
+def rescheduled(job: JobSummary, until: float | None, now: float) -> tuple[str, str]:
+    reason = f" ({job.reason})" if job.reason else ""
+    summary = f"a try at job {job.id} was lost or has failed{reason}; it goes back to its queue"
+    if until is not None:
+        seconds = max(0.0, until - now)
+        when = datetime.fromtimestamp(until, UTC)
+        summary += f" in {seconds:.0f} s, at {when:%Y-%m-%d %H:%M:%S} UTC"
+    return summary, f"`pilotage status {job.id} --events` shows what happened to it"
+
+
+def held(job: JobSummary) -> tuple[str, str]:
+    node = f" ({job.hostname})" if job.hostname else ""
+    where = f"pilot {job.pilot} at site {job.site}{node} has it"
+    if job.state == "Matched":
+        return f"job {job.id} was offered to a pilot and is about to start: {where}", ""
+    if job.state == "Stalled":
+        return f"job {job.id} does not wait, but its pilot is silent: {where}", (
+            "if the pilot is not heard until its lease is over, the job is tried again"
+        )
+    return f"job {job.id} does not wait: it is {job.state}, {where}", ""
+
+
+# --- queues
+
+
+def needs(queue: QueueIdentity) -> dict[str, str]:
+    """What the jobs of a queue ask for, as names and values."""
+    found = {
+        "owner": queue.owner,
+        "group": queue.group,
+        "setup": queue.setup,
+        "CPU time": f"{queue.cpu_time} s",
+        "memory": f"{queue.memory} MB" if queue.memory else "",
+        "processors": str(queue.processors),
+        "job type": queue.job_type,
+        "pilots": "generic only" if queue.force_generic else _listed(queue.pilot_types),
+        "sites": _listed(queue.sites),
+        "banned sites": _listed(queue.banned_sites),
+        "CEs": _listed(queue.grid_ces),
+        "platforms": _listed(queue.platforms),
+        "tags": _listed(queue.tags),
+        "requirements": queue.requirements,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def of_verdict(verdict: Verdict, entry: Entry, answer: Why, policy: Policy, now: float) -> tuple[str, str]:
+    """(summary, advice) for a queue with waiting jobs."""
+    if verdict.reason is Reason.MEMBERSHIP:
+        return _membership(entry.identity, policy)
+    summary, advice = _SENTENCES[verdict.reason](verdict, answer)
+    back_off = max((ce.not_before for ce in answer.pilots), default=0.0)
+    if verdict.reason is Reason.SLOTS and back_off > now:
+        advice = (
+            f"the last pilots never called home; new ones are tried in {back_off - now:.0f} s:"
+            " `pilotage pilot list --all` tells their last words"
+        )
+    return summary, advice
+
+
+def _membership(queue: QueueIdentity, policy: Policy) -> tuple[str, str]:
+    if queue.group in policy.groups:
+        summary = f"the policy no longer has {queue.owner} in the group {queue.group}"
+    else:
+        summary = f"the policy no longer has the group {queue.group}"
+    return f"{summary}: its jobs stay, and none of them starts", (
+        "they start again when an administrator puts that back (`pilotage policy apply`);"
+        " or kill them and submit them with another group"
+    )
+
+
+def _draining(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    return "the server is about to stop and gives out no new work", "they wait for its next start"
+
+
+def _no_offer(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    return "no pilot has asked for work in the last day, and no CE of known capacity is there", (
+        "`pilotage site list` shows sites and CEs: the policy may have none, or the server has just started"
+    )
+
+
+def _needs(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    conditions = [condition for condition in verdict.detail.split(", ") if condition]
+    said = "; ".join(CONDITIONS.get(condition, condition) for condition in conditions)
+    if answer.openings:
+        best = answer.openings[0]
+        where = f"at {len(best.sites)} sites" if len(best.sites) != 1 else f"at site {next(iter(best.sites))}"
+        plural = "slot" if best.slots == 1 else "slots"
+        return f"no node that is known fits: {said}", f"with {best.text}: {best.slots:,} {plural} {where}"
+    return f"no node that is known fits: {said}", "no single change to the job opens anything: see the sites"
+
+
+def _limit(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    return f"limits of the policy close what it fits: {verdict.detail}", (
+        "it starts when one of the running jobs ends, or the delay is over"
+    )
+
+
+def _background(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    return "only UserPriority 0 waits in this queue: it waits until no other queue of the same owner fits", (
+        "a UserPriority of 1 or more takes part in the draw"
+    )
+
+
+def _cpu_bucket(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    buckets = answer.standings[0].higher_buckets if answer.standings else []
+    queues, jobs = sum(b.queues for b in buckets), sum(b.jobs for b in buckets)
+    counted = f" ({_many(jobs, 'job')} in {_many(queues, 'queue')})" if queues else ""
+    return f"jobs with more CPU time go first{counted}: the highest bucket now is {verdict.detail}", (
+        'the draw rule is "document": short jobs wait while longer ones fit the same nodes'
+    )
+
+
+def _share(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    if not answer.standings:
+        return "others were drawn", ""
+    first = answer.standings[0]
+    ahead = f"{first.ahead} of the others have a larger share" if first.ahead else "nobody has a larger share"
+    return (
+        f"it takes part in the draw with {_many(first.queues - 1, 'other queue')}; {ahead}",
+        f"each time such a node asks, it is drawn with a chance of {percent(first.chance)}",
+    )
+
+
+def _pilot(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    return f"a pilot was asked for and has not called home yet (CE {verdict.detail})", ""
+
+
+def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    full = [ce for ce in answer.pilots if ce.cores and ce.used >= ce.cores]
+    if full:
+        cores, pilots = sum(ce.cores for ce in full), sum(sum(ce.pilots.values()) for ce in full)
+        return (
+            f"it fits, but no node with room for it has asked: {_many(pilots, 'pilot')} have all"
+            f" {cores} cores of {', '.join(ce.ce for ce in full)}",
+            "it starts when there is room",
+        )
+    return "it fits, but no such node has asked since it began to wait", ""
+
+
+_SENTENCES: Mapping[Reason, Callable[[Verdict, Why], tuple[str, str]]] = {
+    Reason.DRAINING: _draining,
+    Reason.NO_OFFER: _no_offer,
+    Reason.NEEDS: _needs,
+    Reason.LIMIT: _limit,
+    Reason.BACKGROUND: _background,
+    Reason.CPU_BUCKET: _cpu_bucket,
+    Reason.SHARE: _share,
+    Reason.PILOT: _pilot,
+    Reason.SLOTS: _slots,
+}
+
+
+def percent(part: float) -> str:
+    """Such as "25 %", "0.4 %", "< 0.01 %"."""
+    if 0 < part < 0.0001:
+        return "< 0.01 %"
+    return f"{part * 100:.3g} %"
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

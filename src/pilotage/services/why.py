@@ -1,0 +1,217 @@
+"""Why a job waits: the answer for people, made of a survey of the queues and the known offers.
+
+The survey is taken in the writer's thread and is short; everything else happens in another thread on copies, and asks
+the predicate that matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pilotage.core.ids import JobId, QueueId
+from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.policy import Policy
+from pilotage.core.queues.changes import Buckets, openings
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.index import Entry
+from pilotage.core.queues.kinds import Known, refusals
+from pilotage.core.queues.limits import HoldUp, Limit
+from pilotage.core.queues.standing import standing
+from pilotage.core.queues.waiting import COMPARED, Reason, Survey, Verdict, in_words
+from pilotage.services import offers, sentences
+from pilotage.services.pool import DirectorNote, Pool, Waited
+from pilotage.store import submissions, waiting
+from pilotage.store.sqlite import Connection
+from pilotage.store.writer import Transaction
+from pilotage.wire import waiting as wire
+from pilotage.wire.people import JobSummary
+
+COUNTED = 10_000
+"""Jobs before one in its queue are counted up to this."""
+HISTORY = 50
+OPENINGS = 20
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What is copied in the writer's thread."""
+
+    survey: Survey
+    policy: Policy
+    hold_ups: Mapping[tuple[str, str, str, str], HoldUp]
+    directors: Mapping[str, DirectorNote]
+    waited: Mapping[QueueId, Waited]
+
+
+def snapshot(pool: Pool, tx: Transaction, now: float) -> Snapshot:
+    """In the writer's thread."""
+    survey = offers.survey(pool, tx, now)
+    closed = {limit.key: limit for limits in survey.closed.values() for limit in limits}
+    held = {key: pool.limiter.hold_up(limit, now) for key, limit in closed.items()}
+    return Snapshot(survey, pool.policy, held, dict(pool.directors), dict(pool.waited or {}))
+
+
+# --- jobs
+
+
+def why_job(found: Snapshot | None, connection: Connection, job: JobSummary, now: float) -> wire.Why:
+    """`found` may be None for a job that does not wait: nothing is analysed then."""
+    if job.state != JobState.WAITING or found is None:
+        return _not_waiting(connection, job, now)
+    answer = why_queue(found, connection, QueueId(job.queue), now, since=job.submitted)
+    answer.job, answer.state = job.id, job.state
+    if answer.reason:
+        higher, older = waiting.before_in_queue(
+            connection, QueueId(job.queue), job.user_priority, JobId(job.id), COUNTED
+        )
+        answer.in_queue = wire.PlaceInQueue(higher, older)
+    return answer
+
+
+def still_being_made(job: int, submission: int) -> wire.Why:
+    summary = (
+        f"job {job} is still being made: submission {submission} is accepted, its jobs come one after another"
+    )
+    return wire.Why(summary, job=job, state=str(JobState.SUBMITTING))
+
+
+def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Why:
+    until = None
+    if job.state in FINAL:
+        summary, advice = sentences.ended(job)
+    elif job.state == JobState.RESCHEDULED:
+        until = waiting.not_before(connection, JobId(job.id))
+        summary, advice = sentences.rescheduled(job, until, now)
+    elif job.state in HELD or job.state == JobState.MATCHED:
+        summary, advice = sentences.held(job)
+    else:
+        summary, advice = f"job {job.id} is {job.state}", ""
+    return wire.Why(summary, advice, job=job.id, state=job.state, until=until, queue=job.queue)
+
+
+# --- queues
+
+
+def why_queue(
+    found: Snapshot, connection: Connection, queue: QueueId, now: float, *, since: float | None = None
+) -> wire.Why:
+    """`since`: since when the job that is asked about has waited, if it is one. The queue must be known."""
+    survey = found.survey
+    entry = next((one for one in survey.entries if one.id == queue), None)
+    history = _history(connection, queue)
+    if entry is None or not entry.waiting:
+        identity = entry.identity if entry else submissions.queue_identity(connection, queue)
+        needs = sentences.needs(identity) if identity else {}
+        summary = f"nothing waits in queue {queue}"
+        return wire.Why(summary, queue=queue, needs=needs, history=history)
+    began = _began(found, connection, entry, since, now)
+    verdict = survey.verdict(entry, began)
+    fitting = survey.fitting(entry)
+    answer = wire.Why(
+        summary="",
+        reason=str(verdict.reason),
+        detail=verdict.detail,
+        queue=queue,
+        needs=sentences.needs(entry.identity),
+        waiting=entry.waiting,
+        fitting=len(fitting),
+        history=history,
+    )
+    if verdict.reason is Reason.NEEDS:
+        _refused(answer, found, entry.identity)
+    elif fitting and verdict.reason is not Reason.MEMBERSHIP:
+        _placed(answer, found, connection, entry, fitting)
+    answer.summary, answer.advice = sentences.of_verdict(verdict, entry, answer, found.policy, now)
+    return answer
+
+
+def _began(found: Snapshot, connection: Connection, entry: Entry, since: float | None, now: float) -> float:
+    """When the queue began to wait: as the history has it, else as old as what waits in it."""
+    known = found.waited.get(entry.id)
+    if known is not None and known.reason:
+        return known.began
+    if since is not None:
+        return since
+    oldest = waiting.waiting_since(connection, entry.id)
+    return now if oldest is None else oldest
+
+
+def _refused(answer: wire.Why, found: Snapshot, identity: QueueIdentity) -> None:
+    matching = found.policy.matching
+    known = found.survey.known
+    buckets = Buckets(matching.cpu_buckets, matching.memory_buckets)
+    for one in refusals(identity, known):
+        conditions = {str(condition): count for condition, count in one.conditions.items()}
+        takes = {str(condition): count for condition, count in one.takes.items() if count}
+        answer.refused.append(wire.SiteRefusal(one.site, one.known, conditions, takes))
+    for opening in openings(identity, known, buckets)[:OPENINGS]:
+        change = opening.change
+        answer.openings.append(
+            wire.Opening(change.attribute, str(change.value), change.text, opening.slots, dict(opening.sites))
+        )
+
+
+def _placed(
+    answer: wire.Why, found: Snapshot, connection: Connection, entry: Entry, fitting: Sequence[int]
+) -> None:
+    """Of a queue that fits something: who is before it there, what closes it, whether pilots come."""
+    survey = found.survey
+    closed: dict[tuple[str, str, str, str], Limit] = {}
+    open_ones = []
+    for place in fitting:
+        limits = survey.limits_on(entry, survey.known[place])
+        closed |= {limit.key: limit for limit in limits}
+        if not limits:
+            open_ones.append(place)
+    for place in open_ones[:COMPARED]:
+        answer.standings.append(_standing(survey, entry, place))
+    for key, limit in sorted(closed.items()):
+        held = found.hold_ups[key]
+        answer.limits.append(wire.ClosedLimit(in_words(limit), held.running, limit.running, held.wait))
+    sites = {survey.known[place].offer.ce: survey.known[place].offer.site for place in fitting}
+    for ce, site in sorted(sites.items()):
+        answer.pilots.append(_pilots(connection, ce, site, found.directors.get(ce)))
+
+
+def _standing(survey: Survey, entry: Entry, place: int) -> wire.Standing:
+    one: Known = survey.known[place]
+    stands = standing(entry, survey.part(place), survey.rule)
+    return wire.Standing(
+        site=one.offer.site,
+        ce=one.offer.ce,
+        processors=one.offer.processors,
+        memory=one.offer.memory,
+        cpu_time=one.offer.cpu_time,
+        possible=one.possible,
+        takes=one.takes,
+        higher_buckets=[wire.HigherBucket(b.cpu_time, b.queues, b.jobs) for b in stands.buckets],
+        chance=stands.chance,
+        queues=stands.queues,
+        priority=entry.priority,
+        ours=stands.ours,
+        ahead=stands.ahead,
+        rivals=[wire.Rival(r.owner, r.group, r.priority, r.ratio, r.waiting) for r in stands.rivals],
+    )
+
+
+def _pilots(connection: Connection, ce: str, site: str, note: DirectorNote | None) -> wire.CePilots:
+    live = waiting.live_pilots(connection, ce)
+    if note is None:
+        return wire.CePilots(ce, site, live, 0, 0, 0, 0.0)
+    return wire.CePilots(ce, site, live, note.cores, note.used, note.ordered, note.not_before)
+
+
+def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:
+    rows = waiting.history(connection, queue, HISTORY)
+    ends: list[float | None] = [row.since for row in rows[1:]]
+    return [
+        wire.Waited(row.reason, row.detail, row.since, until)
+        for row, until in zip(rows, [*ends, None], strict=False)
+    ]
+
+
+def verdict_of(found: Snapshot, entry: Entry, now: float) -> Verdict:
+    """The main reason alone, as the history keeps it."""
+    known = found.waited.get(entry.id)
+    return found.survey.verdict(entry, known.began if known is not None and known.reason else now)

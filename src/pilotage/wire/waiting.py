@@ -1,0 +1,166 @@
+"""What the server answers to `why`: GET /v1/jobs/{id}/why and GET /v1/queues/{id}/why (see wire/people.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional
+
+
+@dataclass
+class SiteRefusal:
+    """A site whose known offers all refuse the queue."""
+
+    site: str
+    offers: int
+    """Known offers there: kinds that pilots made in the last day, and what a pilot of a CE there would offer."""
+    conditions: Dict[str, int]
+    """How many of them refuse it at each condition; one offer may refuse it at several."""
+    takes: Dict[str, int]
+    """How often pilots made such offers, by condition."""
+
+
+@dataclass
+class Opening:
+    """One change to what the jobs ask for, and what it would open."""
+
+    attribute: str
+    """Of the task queue: memory, processors, cpu_time, sites, banned_sites, grid_ces, platforms, tags, job_type,
+    setup, pilot_types, force_generic, requirements."""
+    value: str
+    """The new value; of a set the member that is added or taken away."""
+    text: str
+    slots: int
+    """So many such jobs could run beside each other; where many pilots ask, at least so many."""
+    sites: Dict[str, int]
+
+
+@dataclass
+class ClosedLimit:
+    """A limit of the policy that lets nothing of the queue start now."""
+
+    text: str
+    running: int
+    most: Optional[int]
+    """Running jobs that it allows."""
+    wait: float
+    """Seconds until its delay lets the next one start."""
+
+
+@dataclass
+class HigherBucket:
+    cpu_time: int
+    queues: int
+    jobs: int
+
+
+@dataclass
+class Rival:
+    """Whose queues take part in the same draw. `owner` is empty for a group that shares its share."""
+
+    owner: str
+    group: str
+    priority: float
+    ratio: float
+    """To the priority of ours."""
+    waiting: int
+
+
+@dataclass
+class Standing:
+    """How the queue stands in the draw for one kind of offer that it fits."""
+
+    site: str
+    ce: str
+    processors: int
+    memory: int
+    cpu_time: float
+    possible: bool
+    """No pilot has made it: one there would."""
+    takes: int
+    """How often it was made in the last day."""
+    higher_buckets: List[HigherBucket]
+    """Not empty: these are drawn first, whatever their priority; the rest tells of the draw after them."""
+    chance: float
+    """Of being drawn, each time such a node asks."""
+    queues: int
+    """Queues in the draw, itself included."""
+    priority: float
+    """Of the queue."""
+    ours: float
+    """Sum of the priorities of its owner's (or sharing group's) queues in the draw."""
+    ahead: int
+    """Others with a larger sum."""
+    rivals: List[Rival]
+    """The largest sums."""
+
+
+@dataclass
+class PlaceInQueue:
+    """Jobs of the same queue that go before; 10,000 stands for that or more."""
+
+    higher: int
+    """With a higher UserPriority."""
+    older: int
+    """With the same one, submitted before."""
+
+
+@dataclass
+class CePilots:
+    """Whether pilots come at a CE whose offers fit."""
+
+    ce: str
+    site: str
+    pilots: Dict[str, int]
+    """Live ones by state."""
+    cores: int
+    used: int
+    ordered: int
+    """Asked for in the director's last cycle."""
+    not_before: float
+    """No new ones until then, since the last ones never called home; 0: not so."""
+
+
+@dataclass
+class Waited:
+    """One entry of the history."""
+
+    reason: str
+    """One of `Why.reason`, or "" for a time in which nothing waited."""
+    detail: str
+    since: float
+    until: Optional[float]
+    """None: still."""
+
+
+@dataclass
+class Why:
+    """Why a job, or what is in a queue, waits."""
+
+    summary: str
+    """The answer in a sentence."""
+    advice: str = ""
+    """What to do about it."""
+    reason: str = ""
+    """membership, draining, no-offer, needs, limit, background, cpu-bucket, share, pilot, slots; "": nothing waits."""
+    detail: str = ""
+    job: Optional[int] = None
+    state: str = ""
+    """Of the job."""
+    until: Optional[float] = None
+    """When a rescheduled job goes back to its queue."""
+    queue: Optional[int] = None
+    needs: Dict[str, str] = field(default_factory=dict)
+    """What the queue asks for."""
+    waiting: int = 0
+    """Jobs in the queue."""
+    fitting: int = 0
+    """Known offers that it fits."""
+    refused: List[SiteRefusal] = field(default_factory=list)
+    """Only where nothing fits."""
+    openings: List[Opening] = field(default_factory=list)
+    limits: List[ClosedLimit] = field(default_factory=list)
+    standings: List[Standing] = field(default_factory=list)
+    in_queue: Optional[PlaceInQueue] = None
+    pilots: List[CePilots] = field(default_factory=list)
+    history: List[Waited] = field(default_factory=list)
+    """Of the queue, oldest first."""
