@@ -192,9 +192,15 @@ class Ledger:
             till = min(start + span, end)
             bucket = self.levels[span].get(start)
             if bucket is not None:
-                filled = min(start + span, self.as_of) - start
-                yield bucket, min(1.0, (till - at) / filled) if filled > 0 else 0.0
+                filled = min(start + span, self.as_of)
+                whole = at == start and till >= filled
+                yield bucket, 1.0 if whole else self._part(at, till, start, filled)
             at = till
+
+    def _part(self, begin: float, end: float, start: float, filled: float) -> float:
+        """The part of a bucket's up-time, [start, filled), that lies in [begin, end)."""
+        whole = self.up_time(start, filled)
+        return min(1.0, self.up_time(begin, min(end, filled)) / whole) if whole > 0 else 0.0
 
     def _span_at(self, at: float, end: float) -> int:
         for span in (DAY, HOUR, MINUTE):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ class Waiting:
 
 Factors = Mapping[str, float]
 OwnerFactors = Mapping[tuple[str, str], float]
+NONE: dict[Any, float] = {}
 
 
 def entity_of(waiting: Waiting) -> tuple[str, str]:
@@ -55,7 +57,7 @@ def entitled(
 
 
 def from_scratch(
-    queues: Mapping[str, Waiting], groups: Factors = {}, owners: OwnerFactors = {}
+    queues: Mapping[str, Waiting], groups: Factors = NONE, owners: OwnerFactors = NONE
 ) -> dict[str, float]:
     shares = entitled(queues, groups, owners)
     found = {}
@@ -287,7 +289,8 @@ def test_everybody_may_go_and_come_back() -> None:
     for name, one in queues.items():
         priorities.set(name, one.owner, one.group, 0, 0)
     assert list(priorities.settle()) == []
-    assert priorities.table() == [] and not priorities.waiting_owners()
+    assert priorities.table() == []
+    assert not priorities.waiting_owners()
     priorities.set("a", "a", "physics", 0, 2)
     assert dict(priorities.settle()) == {"a": 1000}
 
