@@ -633,6 +633,36 @@ def test_the_instance_and_its_policies(connection: Any) -> None:
     assert instance.current_policy(connection).text == "two"
 
 
+def test_versions_of_the_policy_are_paged_from_the_newest(connection: Any) -> None:
+    assert instance.policy_versions(connection, 0, 5) == []
+    assert instance.policy_version(connection, 1) is None
+    for number in range(1, 8):
+        instance.save_policy(connection, text=f"text {number}", now=number, by="a", reason=f"r{number}")
+    assert instance.policy_version(connection, 3) == instance.PolicyVersion(3, "text 3", 3.0, "a", "r3")
+    assert instance.policy_version(connection, 8) is None
+    first = instance.policy_versions(connection, 0, 3)
+    assert [(one.version, one.text, one.reason) for one in first] == [
+        (7, "", "r7"), (6, "", "r6"), (5, "", "r5"),
+    ]  # fmt: skip
+    # One that comes meanwhile does not shift the pages.
+    instance.save_policy(connection, text="text 8", now=8.0, by="b", reason="")
+    rest = instance.policy_versions(connection, 5, 10)
+    assert [one.version for one in rest] == [4, 3, 2, 1]
+    assert instance.policy_versions(connection, 1, 10) == []
+    assert instance.policy_versions(connection, 0, 1)[0].applied_by == "b"
+
+
+def test_live_pilots_are_counted_by_site_and_ce(connection: Any) -> None:
+    assert pilots.live_counts(connection) == []
+    for number, (site, ce) in enumerate([("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")]):
+        pilots.insert(
+            connection, stamp=str(number), secret_hash=str(number), idx=0, site=site, ce=ce, only_owner=None,
+            now=1.0, pilot_type="generic", processors=1, memory=0,
+        )  # fmt: skip
+    pilots.update(connection, PilotId(4), ended=2.0)
+    assert pilots.live_counts(connection) == [("a", "x", 2), ("a", "y", 1)]
+
+
 def test_uploads_are_each_owners_own(connection: Any) -> None:
     for owner in ("alice", "alice", "bob"):
         submissions.note_upload(connection, owner, "digest", 5, 1.0)

@@ -18,6 +18,7 @@ from pilotage.client.selections import Which, selection_of
 from pilotage.client.submitting import Submitting
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput, PilotageError
+from pilotage.wire.governing import PolicyRollback, PolicyVersion, PolicyVersionsPage
 from pilotage.wire.people import (
     MAX_PAGE,
     ActionRequest,
@@ -252,10 +253,28 @@ class Client(Submitting):
     def policy(self) -> PolicyDocument:
         return self._get("/v1/policy", PolicyDocument)
 
-    def apply_policy(self, text: str, *, dry_run: bool = False, reason: str = "") -> PolicyDocument:
-        """Make `text` the policy, whole; an invalid one raises InvalidInput and changes nothing."""
-        answer = self._transport.request("PUT", "/v1/policy", json=PolicyChange(text, dry_run, reason))
-        return decode(answer.content, PolicyDocument)
+    def apply_policy(
+        self, text: str, *, dry_run: bool = False, reason: str = "", expect: int | None = None
+    ) -> PolicyDocument:
+        """Make `text` the policy, whole; an invalid one raises InvalidInput and changes nothing.
+
+        With `expect` it raises Conflict if another version is in force.
+        """
+        change = PolicyChange(text, dry_run, reason, expect)
+        return decode(self._transport.request("PUT", "/v1/policy", json=change).content, PolicyDocument)
+
+    def policy_versions(self) -> Iterator[PolicyVersion]:
+        """Who applied which version when and why, newest first."""
+        return self._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions)
+
+    def policy_version(self, version: int) -> PolicyDocument:
+        return self._get(f"/v1/policy/versions/{version}", PolicyDocument)
+
+    def roll_back_policy(
+        self, version: int, *, reason: str = "", expect: int | None = None
+    ) -> PolicyDocument:
+        """Apply the text of an earlier version again; it becomes a new version."""
+        return self._post("/v1/policy/rollback", PolicyRollback(version, reason, expect), PolicyDocument)
 
     def shares(self) -> ShareTable:
         """Entitled, used and corrected, of every group and owner."""
@@ -303,4 +322,4 @@ class Client(Submitting):
             asked["after"] = answer.next
 
 
-P = TypeVar("P", JobsPage, QueuesPage, PilotsPage)
+P = TypeVar("P", JobsPage, QueuesPage, PilotsPage, PolicyVersionsPage)

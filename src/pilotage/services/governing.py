@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services.offers import renew_kinds
 from pilotage.services.pool import Pool, fill, new_index
@@ -11,12 +12,23 @@ from pilotage.store.writer import Transaction
 
 
 def apply_policy(
-    pool: Pool, tx: Transaction, policy: Policy, text: str, *, by: str, reason: str, now: float
+    pool: Pool,
+    tx: Transaction,
+    policy: Policy,
+    text: str,
+    *,
+    by: str,
+    reason: str,
+    now: float,
+    expect: int | None = None,
 ) -> int:
     """Store a policy that has been checked, and match by it from this transaction on; its version.
 
-    The index is made anew: buckets, shares and limits may all have changed.
+    The index is made anew: buckets, shares and limits may all have changed. `Conflict` if another version than
+    `expect` is in force: someone else was faster.
     """
+    old = in_force(tx)
+    need_version(old, expect)
     before = (pool.policy, pool.policy_version, pool.index)
 
     def undo() -> None:
@@ -26,11 +38,50 @@ def apply_policy(
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
-    detail = f"version {version}: {reason}" if reason else f"version {version}"
-    record(tx.connection, pool.events, at=now, kind="policy", actor=f"user:{by}", detail=detail)
+    detail = f"version {old} to version {version}" + (f": {reason}" if reason else "")
+    record(
+        tx.connection,
+        pool.events,
+        at=now,
+        kind="policy",
+        actor=f"user:{by}",
+        detail=detail,
+        old=str(old),
+        new=str(version),
+    )
     pool.policy, pool.policy_version = policy, version
     pool.index, pool.settling = new_index(policy, tx), None
     fill(pool, tx)
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     return version
+
+
+def roll_back(
+    pool: Pool,
+    tx: Transaction,
+    policy: Policy,
+    earlier: instance.PolicyVersion,
+    *,
+    by: str,
+    reason: str,
+    now: float,
+    expect: int | None = None,
+) -> int:
+    """Apply the text of an earlier version, which `policy` was read from, as a new version."""
+    if earlier.version == in_force(tx):
+        raise Conflict(f"version {earlier.version} is in force", hint="see `pilotage policy history`")
+    why = f"rollback to version {earlier.version}" + (f": {reason}" if reason else "")
+    return apply_policy(pool, tx, policy, earlier.text, by=by, reason=why, now=now, expect=expect)
+
+
+def in_force(tx: Transaction) -> int:
+    """The version in force; 0 before the first."""
+    current = instance.current_policy(tx.connection)
+    return current.version if current else 0
+
+
+def need_version(current: int, expect: int | None) -> None:
+    if expect is not None and current != expect:
+        hint = "see `pilotage policy history`, and `pilotage policy diff` with your file; then apply it to that one"
+        raise Conflict(f"version {current} of the policy is in force, not {expect}", hint=hint)

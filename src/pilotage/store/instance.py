@@ -65,6 +65,21 @@ def current_policy(connection: sqlite3.Connection) -> PolicyVersion | None:
     return PolicyVersion(*row) if row else None
 
 
+def policy_version(connection: sqlite3.Connection, version: int) -> PolicyVersion | None:
+    sql = "SELECT version, text, applied_at, applied_by, reason FROM policies WHERE version = ?"
+    row = connection.execute(sql, (version,)).fetchone()
+    return PolicyVersion(*row) if row else None
+
+
+def policy_versions(connection: sqlite3.Connection, after: int, limit: int) -> list[PolicyVersion]:
+    """Newest first, without their texts: `after` is the version below which the page begins; 0 for the newest."""
+    sql = (
+        "SELECT version, '', applied_at, applied_by, reason FROM policies WHERE ? = 0 OR version < ?"
+        " ORDER BY version DESC LIMIT ?"
+    )
+    return [PolicyVersion(*row) for row in connection.execute(sql, (after, after, limit))]
+
+
 def save_policy(connection: sqlite3.Connection, *, text: str, now: float, by: str, reason: str) -> int:
     sql = "INSERT INTO policies (text, applied_at, applied_by, reason) VALUES (?, ?, ?, ?) RETURNING version"
     return int(connection.execute(sql, (text, now, by, reason)).fetchone()[0])

@@ -129,6 +129,12 @@ def live(connection: sqlite3.Connection, ce: str | None = None) -> list[PilotRow
     return [_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)]
 
 
+def live_counts(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
+    """(site, CE, how many live pilots)."""
+    sql = "SELECT site, ce, count(*) FROM pilots WHERE ended IS NULL GROUP BY site, ce ORDER BY site, ce"
+    return [(site, ce, count) for site, ce, count in connection.execute(sql)]
+
+
 def update(connection: sqlite3.Connection, pilot: PilotId, **changes: Any) -> None:
     """Write some columns of one pilot."""
     unknown = changes.keys() - _CHANGEABLE

@@ -23,8 +23,11 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
     GET    /v1/whoami                          Identity
     POST   /v1/tokens                          TokenRequest → TokenResponse (administrators)
     POST   /v1/tokens/refresh                  → TokenResponse, for whom the current token is
-    GET    /v1/policy                          PolicyDocument
-    PUT    /v1/policy                          PolicyChange → PolicyDocument (administrators)
+    GET    /v1/policy                          PolicyDocument (administrators, as all of the policy)
+    PUT    /v1/policy                          PolicyChange → PolicyDocument; 409 if not `expect` is in force
+    GET    /v1/policy/versions                 after, limit → PolicyVersionsPage, newest first
+    GET    /v1/policy/versions/{version}       PolicyDocument of that version
+    POST   /v1/policy/rollback                 PolicyRollback → PolicyDocument, a new version with an old text
     POST   /v1/shutdown                        Shutdown → 202 (administrators)
     GET    /live | /ready | /metrics           without token
 """
@@ -33,6 +36,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
+
+from pilotage.wire.governing import PilotsLeft, Stranded
 
 MAX_PAGE = 1000
 MAX_JOBS_PER_SUBMISSION = 100_000
@@ -313,6 +318,14 @@ class PolicyDocument:
     applied_at: float
     applied_by: str
     warnings: List[str] = field(default_factory=list)
+    reason: str = ""
+    properties: List[str] = field(default_factory=list)
+    """What the rule of the draw makes of shares: no fault, but to be known."""
+    stranded: List[Stranded] = field(default_factory=list)
+    """Of a change: whose waiting jobs it does not let start, those of most jobs."""
+    stranded_jobs: int = 0
+    """All such jobs."""
+    pilots_left: List[PilotsLeft] = field(default_factory=list)
 
 
 @dataclass
@@ -320,6 +333,8 @@ class PolicyChange:
     text: str
     dry_run: bool = False
     reason: str = ""
+    expect: Optional[int] = None
+    """Refuse it unless this version is in force: two administrators do not undo each other's work unseen."""
 
 
 @dataclass

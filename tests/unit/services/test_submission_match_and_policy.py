@@ -350,7 +350,7 @@ def test_a_new_policy_is_matched_by_at_once(bench: Bench) -> None:
     assert len(pilot.take(cpu_left=5000)) == 1
     bench.submit(1, cpu_time=700)
     assert len(pilot.take(cpu_left=1000)) == 1
-    assert bench.kinds("policy")[-1] == "version 2: why"
+    assert bench.kinds("policy")[-1] == "version 1 to version 2: why"
     bench.crash()
     assert bench.pool.policy_version == 2
 

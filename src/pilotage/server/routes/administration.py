@@ -1,18 +1,14 @@
-"""Tokens, the policy, stopping, and the signs of life for monitors."""
+"""Tokens, stopping, and the signs of life for monitors."""
 
 from __future__ import annotations
-
-import asyncio
 
 from fastapi import APIRouter, Depends, Response
 
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput, NotFound
-from pilotage.core.policy import Policy, parse, warnings
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
-from pilotage.services.governing import apply_policy
-from pilotage.store import browse, instance
+from pilotage.store import browse
 from pilotage.store.events import record
 from pilotage.wire import people
 
@@ -62,42 +58,6 @@ def refresh_token(
     """A new token for whom the current one is."""
     token, expires = context.issuer.issue(caller.user, caller.group, context.clock())
     return people.TokenResponse(token, expires, caller.user, caller.group)
-
-
-@router.get("/policy")
-def policy(
-    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.PolicyDocument:
-    caller.need_administrator()
-    return _document(context)
-
-
-@router.put("/policy")
-async def change_policy(
-    body: people.PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.PolicyDocument:
-    """Apply a whole policy, or say why it is refused; the old one stays then."""
-    caller.need_administrator()
-    new: Policy = await asyncio.to_thread(parse, body.text)
-    if body.dry_run:
-        document = await asyncio.to_thread(_document, context)
-        return people.PolicyDocument(
-            document.version, body.text, document.applied_at, document.applied_by, warnings(new)
-        )
-    pool, now = context.pool, context.clock()
-    await context.writer.acall(
-        lambda tx: apply_policy(pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now)
-    )
-    context.wake_director.set()
-    context.wake_shares.set()
-    return await asyncio.to_thread(_document, context)
-
-
-def _document(context: Context) -> people.PolicyDocument:
-    found = instance.current_policy(context.readers.connection())
-    assert found is not None
-    said = warnings(context.pool.policy)
-    return people.PolicyDocument(found.version, found.text, found.applied_at, found.applied_by, said)
 
 
 @router.post("/shutdown", status_code=202)
