@@ -1,0 +1,212 @@
+"""What `changes` names against the predicate asked by hand, on generated queues and offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
+
+from pilotage.core.queues.changes import MOST_VALUES, Buckets, Opening, openings
+from pilotage.core.queues.fit import Offer, beside, fits
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.kinds import Known, slots
+
+BUCKETS = Buckets(CPU_BUCKETS, MEMORY_BUCKETS)
+NUMBERS = {"cpu_time": CPU_BUCKETS, "memory": (0, *MEMORY_BUCKETS), "processors": range(1, 9)}
+NAMES = {
+    "sites": ["here", "there", "elsewhere"],
+    "banned_sites": ["here", "there"],
+    "grid_ces": ["ce1", "ce2"],
+    "platforms": ["el8", "el9"],
+    "tags": ["gpu", "ssd"],
+    "pilot_types": ["generic", "private"],
+}
+
+
+def yes(_: str) -> bool:
+    return True
+
+
+def no(_: str) -> bool:
+    return False
+
+
+@st.composite
+def known_offers(draw: st.DrawFn) -> Known:
+    holds = draw(st.sampled_from([yes, yes, no]))
+    offer = replace(draw(offers()), closed=draw(st.sampled_from([False, False, False, True])))
+    if draw(st.booleans()):
+        return Known(offer, holds, possible=True)
+    pilots = tuple(draw(st.sets(st.integers(1, 6), max_size=3)))
+    return Known(offer, holds, counted=draw(st.booleans()), pilots=pilots)
+
+
+def near(queue: QueueIdentity) -> st.SearchStrategy[Known]:
+    """Offers that refuse the queue at little: at random most refuse it at many conditions."""
+    fitting = Offer(
+        site=min(queue.sites - queue.banned_sites, default="elsewhere"),
+        ce=min(queue.grid_ces, default="ce1"),
+        cpu_time=300000.0,
+        setup=queue.setup,
+        platforms=queue.platforms,
+        tags=queue.tags,
+        processors=8,
+        memory=20000,
+    )
+    wrong = st.sampled_from(
+        [
+            *({"site": "here"}, {"site": "there"}, {"ce": "ce2"}, {"cpu_time": 600.0}, {"cpu_time": 10.0}),
+            *({"setup": "other"}, {"platforms": frozenset({"el7"})}, {"platforms": frozenset()}),
+            *(
+                {"tags": frozenset()},
+                {"tags": frozenset({"gpu", "ssd"}), "required_tags": frozenset({"gpu"})},
+            ),
+            *({"processors": 1}, {"memory": 1100}, {"memory": 100}, {"memory": 2000, "processors": 3}),
+            *({"job_types": frozenset({"Merge", "Skim"})}, {"closed": True}, {"only_owner": "carol"}, {}),
+        ]
+    )
+    return st.builds(
+        lambda changes, holds, pilot: Known(replace(fitting, **changes), holds, pilots=(pilot,)),
+        wrong,
+        st.sampled_from([yes, yes, no]),
+        st.integers(1, 5),
+    )
+
+
+queues_and_offers = identities().flatmap(
+    lambda queue: st.tuples(
+        st.just(queue), st.lists(st.one_of(near(queue), near(queue), known_offers()), max_size=8)
+    )
+)
+
+
+def opened(queue: QueueIdentity, changed: QueueIdentity, known: Sequence[Known]) -> tuple[int, ...]:
+    return tuple(
+        place
+        for place, one in enumerate(known)
+        if not fits(queue, one.offer, one.holds) and fits(changed, one.offer, one.holds)
+    )
+
+
+def all_changes(queue: QueueIdentity) -> Iterator[tuple[str, str, QueueIdentity]]:
+    """Every single change there is in the generated world, numbers left out."""
+    for attribute, names in NAMES.items():
+        before = getattr(queue, attribute)
+        for name in names:
+            add = attribute in ("sites", "grid_ces", "platforms", "pilot_types") and before
+            after = before | {name} if add else before - {name}
+            if attribute == "tags" and name not in before:
+                after = before | {name}
+            if after != before and not (before and not after and attribute != "tags" and add):
+                yield attribute, name, replace(queue, **{attribute: after})
+    for attribute, values in (("setup", ["", "test", "other"]), ("job_type", ["User", "Merge", "Skim"])):
+        for value in values:
+            if value != getattr(queue, attribute):
+                yield attribute, value, replace(queue, **{attribute: value})
+    if queue.requirements:
+        yield "requirements", "", replace(queue, requirements="")
+    if queue.force_generic:
+        yield "force_generic", "0", replace(queue, force_generic=False)
+
+
+def named(found: Iterable[Opening]) -> dict[tuple[str, str], Opening]:
+    return {(one.change.attribute, str(one.change.value)): one for one in found}
+
+
+@given(queues_and_offers)
+def test_what_is_named_is_what_the_predicate_says_of_the_changed_queue(
+    case: tuple[QueueIdentity, list[Known]],
+) -> None:
+    queue, known = case
+    for one in openings(queue, known, BUCKETS):
+        assert one.offers == opened(queue, one.change.identity, known)
+        assert one.sites == slots(one.change.identity, [known[place] for place in one.offers])
+        assert one.slots == sum(one.sites.values()) > 0
+        differing = [
+            name
+            for name in QueueIdentity.__dataclass_fields__
+            if getattr(queue, name) != getattr(one.change.identity, name)
+        ]
+        assert differing == [one.change.attribute], "a single change"
+
+
+@given(queues_and_offers)
+def test_no_single_change_that_opens_slots_is_left_out(case: tuple[QueueIdentity, list[Known]]) -> None:
+    queue, known = case
+    found = named(openings(queue, known, BUCKETS))
+    for attribute, value, changed in all_changes(queue):
+        places = opened(queue, changed, known)
+        if slots(changed, [known[place] for place in places]):
+            assert (attribute, value) in found, (attribute, value)
+
+
+@given(queues_and_offers)
+def test_of_a_number_the_largest_value_is_named_and_smaller_ones_only_if_they_open_more(
+    case: tuple[QueueIdentity, list[Known]],
+) -> None:
+    queue, known = case
+    found = openings(queue, known, BUCKETS)
+    for attribute, values in NUMBERS.items():
+        ours = sorted(
+            (one for one in found if one.change.attribute == attribute),
+            key=lambda one: -int(one.change.value),
+        )
+        assert len(ours) <= MOST_VALUES
+        assert [one.slots for one in ours] == sorted({one.slots for one in ours})
+        possible = []
+        for value in values:
+            if value < getattr(queue, attribute):
+                changed = replace(queue, **{attribute: value})
+                if slots(changed, [known[place] for place in opened(queue, changed, known)]):
+                    possible.append(value)
+        assert bool(ours) == bool(possible)
+        if ours and attribute != "memory":
+            assert ours[0].change.value == max(possible)
+        elif ours:
+            assert int(ours[0].change.value) == max(possible)
+
+
+@given(queues_and_offers)
+def test_most_slots_come_first(case: tuple[QueueIdentity, list[Known]]) -> None:
+    found = [one.slots for one in openings(*case, BUCKETS)]
+    assert found == sorted(found, reverse=True)
+
+
+def test_the_words_are_those_of_a_job_description() -> None:
+    queue = QueueIdentity(
+        "alice", "physics", memory=16000, sites=frozenset({"here"}), tags=frozenset({"gpu"})
+    )
+    offer = Offer("here", "ce1", 300000.0, tags=frozenset({"gpu"}), processors=4, memory=3500)
+    known = [
+        Known(offer, yes, pilots=(1, 2)),
+        Known(replace(offer, memory=9000), yes, pilots=(3,)),
+        Known(replace(offer, site="there", memory=64000), yes, possible=True),
+        Known(replace(offer, tags=frozenset(), memory=64000), yes, pilots=(4,)),
+    ]
+    buckets = Buckets(CPU_BUCKETS, (1000, 2000, 3000, 4000, 8000, 16000))
+    assert [(one.change.text, one.slots, one.sites) for one in openings(queue, known, buckets)] == [
+        ("memory <= 3000 MB", 5, {"here": 5}),
+        ("site there allowed too", 4, {"there": 4}),
+        ("without the tag gpu", 4, {"here": 4}),
+        ("memory <= 8000 MB", 1, {"here": 1}),
+    ]
+
+
+def test_a_pilot_counts_once_with_its_largest_offer_and_not_where_a_possible_one_stands() -> None:
+    queue = QueueIdentity("alice", "physics")
+    large = Offer("here", "ce1", 1000.0, processors=8)
+    small = replace(large, processors=2)
+    assert beside(queue, small) == 2
+    assert slots(queue, [Known(small, yes, pilots=(1, 2)), Known(large, yes, pilots=(1,))]) == {"here": 10}
+    possible = Known(large, yes, possible=True)
+    assert slots(queue, [Known(small, yes, counted=False, pilots=(1, 2)), possible]) == {"here": 8}
+
+
+def test_what_is_not_the_jobs_to_change_is_not_proposed() -> None:
+    queue = QueueIdentity("alice", "physics")
+    closed = Known(Offer("here", "ce1", 1000.0, closed=True), yes, possible=True)
+    of_bob = Known(Offer("here", "ce1", 1000.0, only_owner="bob"), yes, possible=True)
+    assert openings(queue, [closed, of_bob], BUCKETS) == []
