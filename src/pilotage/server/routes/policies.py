@@ -47,6 +47,7 @@ async def change_policy(
         )
     )
     context.wake_director.set()
+    context.wake_shares.set()
     return await asyncio.to_thread(lambda: _change(context, new, _version(context, version)))
 
 
@@ -95,6 +96,7 @@ async def rollback(
         )
     )
     context.wake_director.set()
+    context.wake_shares.set()
     return await asyncio.to_thread(lambda: _change(context, old, _version(context, version)))
 
 
