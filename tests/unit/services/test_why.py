@@ -1,0 +1,642 @@
+"""`why` over a real pool: each change that it names is applied, each reason is reached, and the history is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench
+
+from pilotage.core import policy as policies
+from pilotage.core.ids import QueueId
+from pilotage.core.queues.waiting import Reason
+from pilotage.services import reasons, why
+from pilotage.services.governing import apply_policy
+from pilotage.services.provisioning import LocalDirector
+from pilotage.services.sharing import settle_some
+from pilotage.store import browse, submissions, waiting
+from pilotage.store.sqlite import Readers
+from pilotage.wire.people import JobSummary
+from pilotage.wire.waiting import Opening, Why
+
+TWO_SITES = (
+    POLICY
+    + """
+[sites.there]
+job_types = ["Merge"]
+[ces.far]
+site = "there"
+owners = "any"
+setup = "production"
+tags = ["gpu"]
+required_tags = ["gpu"]
+"""
+)
+PROPORTIONAL = POLICY + '[matching]\nrule = "proportional"\n'
+LIMITED = POLICY + '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning = 1\n'
+DELAYED = POLICY + '[[limits]]\nattribute = "job_type"\nvalue = "Merge"\nce = "local"\ndelay = 60\n'
+
+Make = Callable[[str], Bench]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """A bench under another policy."""
+    made: list[Bench] = []
+
+    def one(policy: str) -> Bench:
+        made.append(Bench(tmp_path, policy))
+        return made[-1]
+
+    yield one
+    for bench in made:
+        bench.check()
+        bench.close()
+
+
+def summary(bench: Bench, job: int) -> JobSummary:
+    readers = Readers(bench.path)
+    everybody = browse.Viewer("", everything=True)
+    [row] = browse.jobs(readers.connection(), browse.Selection(ids=[job]), everybody, 0, 1)
+    readers.close()
+    return JobSummary(**row)
+
+
+def why_job(bench: Bench, job: int) -> Why:
+    """As the route does it."""
+    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now))
+    return why.why_job(found, bench.connection, summary(bench, job), bench.now)
+
+
+def why_queue(bench: Bench, queue: int) -> Why:
+    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now))
+    return why.why_queue(found, bench.connection, QueueId(queue), bench.now)
+
+
+def queue_of(bench: Bench, job: int) -> QueueId:
+    return QueueId(bench.job(job)["queue_id"])
+
+
+def new_policy(bench: Bench, text: str) -> None:
+    policy = policies.parse(text)
+    bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="a", reason="", now=bench.now))
+
+
+def look(bench: Bench, looker: reasons.Looker | None = None) -> None:
+    """One cycle of the duty."""
+    pool = bench.pool
+    if pool.waited is None:
+        pool.waited = reasons.last_reasons(bench.connection)
+    found = bench.do(lambda tx: why.snapshot(pool, tx, bench.now))
+    rows = (looker or reasons.Looker()).look(found, bench.now)
+    for part in reasons.chunks(rows):
+        bench.do(lambda tx, part=part: reasons.write(pool, tx, part))
+
+
+def order(bench: Bench, ce: str = "local", **node: Any) -> list[Any]:
+    director = LocalDirector(ce, replace(NODE, **node))
+    return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+
+
+def texts(answer: Why) -> list[str]:
+    return [one.text for one in answer.openings]
+
+
+def applied(fields: dict[str, Any], opening: Opening) -> dict[str, Any]:
+    """The job description with the change that `why` names."""
+    name, value = opening.attribute, opening.value
+    before = fields.get(name, ())
+    if name in ("cpu_time", "memory", "processors"):
+        return {**fields, name: int(value)}
+    if name in ("setup", "job_type", "requirements"):
+        return {**fields, name: value}
+    if name == "force_generic":
+        return {**fields, name: False}
+    if value in before:
+        return {**fields, name: tuple(one for one in before if one != value)}
+    return {**fields, name: (*before, value)}
+
+
+# --- each change that is named lets the job start
+
+SMALL = {"processors": 2, "memory": 3500, "cpu_left": 6000.0, "platform": "el9"}
+
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
+    # What the job asks for, what the node of CE `local` has, what must be named among others.
+    "memory": ({"memory": 16000}, {}, {"memory <= 3000 MB"}),
+    "processors": ({"processors": 8}, {}, {"processors <= 2"}),
+    "cpu_time": ({"cpu_time": 200000}, {}, {"CPU time <= 5000 s"}),
+    "sites": ({"sites": ("there",), "job_type": "Merge"}, {}, {"site here allowed too"}),
+    "banned_sites": ({"banned_sites": ("here",), "tags": ("x",)}, {"tags": ["x"]}, {"site here not banned by the job"}),
+    "grid_ces": ({"grid_ces": ("home",)}, {}, {"CE local allowed too"}),
+    "platforms": ({"platforms": ("el8",)}, {}, {"platform el9 allowed too"}),
+    "tag dropped": ({"tags": ("ssd",)}, {}, {"without the tag ssd"}),
+    "requirements": ({"requirements": "target.Glibc >= 2.3"}, {}, {"without its Requirements"}),
+    "setup": ({"setup": "production"}, {}, {"no setup"}),
+    "pilot_types": ({"pilot_types": ("private",)}, {}, {"generic pilots allowed too"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_each_change_that_is_named_lets_the_job_start(make: Make, case: str) -> None:
+    fields, node, expected = CHANGES[case]
+    bench = make(TWO_SITES)
+    [job] = bench.submit(**fields)
+    pilot = bench.pilot(processors=2)
+    node = {**SMALL, **node}
+    assert pilot.take(**node) == []
+    answer = why_job(bench, job)
+    assert answer.reason == Reason.NEEDS
+    assert expected <= set(texts(answer))
+    for opening in answer.openings:
+        assert opening.sites == {"here": opening.slots}
+        [changed] = bench.submit(**applied(fields, opening))
+        [offer] = pilot.take(**node)
+        assert offer.job == changed, opening.text
+        assert bench.state(job) == "Waiting"
+        pilot.release(offer)
+        bench.act("kill", changed)
+
+
+def test_a_tag_that_the_ce_asks_for_and_a_job_type_that_the_site_takes(make: Make) -> None:
+    bench = make(TWO_SITES)
+    asks = {"sites": ("there",), "setup": "production"}
+    [without_tag] = bench.submit(**asks, job_type="Merge")
+    [wrong_type] = bench.submit(**asks, job_type="User", tags=("gpu",))
+    [wrong_setup] = bench.submit(sites=("there",), job_type="Merge", tags=("gpu",))
+    pilot = bench.pilot("far")
+    assert pilot.take() == []
+    for job, fields, text in (
+        (without_tag, {**asks, "job_type": "Merge"}, "with the tag gpu"),
+        (wrong_type, {**asks, "tags": ("gpu",)}, "job type Merge"),
+        (wrong_setup, {"sites": ("there",), "job_type": "Merge", "tags": ("gpu",)}, "setup production"),
+    ):
+        [opening] = why_job(bench, job).openings
+        assert (opening.text, opening.sites) == (text, {"there": 1})
+        [changed] = bench.submit(**applied(fields, opening))
+        [offer] = pilot.take()
+        assert offer.job == changed
+        pilot.release(offer)
+        bench.act("kill", changed)
+
+
+def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
+    [job] = bench.submit(force_generic=True)
+    pilot = bench.pilot(pilot_type="private")
+    bench.connection.execute("UPDATE pilots SET owner = 'alice', grp = 'physics'")
+    bench.pool.pilots.clear()
+    assert pilot.take() == []
+    [opening] = why_job(bench, job).openings
+    assert opening.text == "without ForceGeneric"
+    [changed] = bench.submit(**applied({"force_generic": True}, opening))
+    assert [offer.job for offer in pilot.take()] == [changed]
+
+
+def test_no_single_change_helps_where_two_things_are_wrong(bench: Bench) -> None:
+    [job] = bench.submit(memory=16000, tags=("gpu",))
+    bench.pilot().take()
+    answer = why_job(bench, job)
+    assert answer.openings == []
+    assert "no single change" in answer.advice
+    [site] = answer.refused
+    assert (site.site, site.offers) == ("here", 1)
+    assert site.conditions == site.takes == {"tags": 1, "memory": 1}
+    assert answer.detail == "tags, memory"
+
+
+def test_slots_of_a_ce_with_known_capacity_are_not_counted_again_from_its_pilots(bench: Bench) -> None:
+    [job] = bench.submit(memory=16000)
+    order(bench, processors=8, memory=12000)
+    [before] = [one for one in why_job(bench, job).openings if one.text == "memory <= 12000 MB"]
+    bench.pilot(processors=8).take(processors=8, memory=12000)
+    answer = why_job(bench, job)
+    [after] = [one for one in answer.openings if one.text == "memory <= 12000 MB"]
+    assert (before.slots, after.slots) == (1, 1)
+    assert answer.refused[0].offers == 2
+
+
+def test_under_a_ban_the_site_is_closed_and_when_it_is_lifted_it_is_not(bench: Bench) -> None:
+    [job] = bench.submit()
+    bench.pilot(processors=4)
+    pilot = bench.pilot()
+    new_policy(bench, POLICY.replace("[sites.here]", "[sites.here]\nbanned = true"))
+    assert pilot.take() == []
+    answer = why_job(bench, job)
+    assert (answer.reason, answer.detail) == (Reason.NEEDS, "site-closed")
+    assert "banned in the policy" in answer.summary
+    assert answer.openings == []
+    new_policy(bench, POLICY)
+    assert why_job(bench, job).reason != Reason.NEEDS
+    assert len(pilot.take()) == 1
+
+
+# --- what jobs do that do not wait
+
+
+def test_of_a_job_that_does_not_wait_it_says_what_it_does(bench: Bench) -> None:
+    first, second, third = bench.submit(3, retries=1)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    job = offer.job
+    answer = why_job(bench, job)
+    assert (answer.state, answer.reason, answer.openings) == ("Running", "", [])
+    assert f"pilot {pilot.id} at site here" in answer.summary
+    pilot.finish(offer, exit_code=1)
+    answer = why_job(bench, job)
+    assert answer.state == "Rescheduled"
+    assert answer.until == bench.now + RETRY_DELAY
+    assert f"in {RETRY_DELAY:.0f} s" in answer.summary
+    bench.later(RETRY_DELAY)
+    assert why_job(bench, job).reason
+    rest = [one for one in (first, second, third) if one != job]
+    bench.act("kill", rest[0])
+    answer = why_job(bench, rest[0])
+    assert (answer.state, answer.reason) == ("Killed", "")
+    assert "has ended" in answer.summary
+    [offer] = pilot.take()
+    assert "about to start" in why_job(bench, offer.job).summary
+
+
+def test_a_job_that_is_still_being_made(bench: Bench) -> None:
+    submission = bench.accept(bench.prepared(3))
+    promised = waiting.job_to_be_made(bench.connection, submission.first_job + 2)
+    assert promised == (submission.id, "alice", "physics")
+    assert waiting.job_to_be_made(bench.connection, submission.first_job + 3) is None
+    bench.make(submission)
+    assert waiting.job_to_be_made(bench.connection, submission.first_job) is None
+    assert why.still_being_made(2, 1).state == "Submitting"
+
+
+def test_a_queue_in_which_nothing_waits(bench: Bench) -> None:
+    [job] = bench.submit()
+    queue = queue_of(bench, job)
+    bench.act("kill", job)
+    answer = why_queue(bench, queue)
+    assert (answer.reason, answer.waiting, answer.needs["owner"]) == ("", 0, "alice")
+    bench.crash()
+    assert why_queue(bench, queue).summary == f"nothing waits in queue {queue}"
+
+
+# --- the reasons
+
+
+def test_nobody_has_asked(bench: Bench) -> None:
+    [job] = bench.submit()
+    assert why_job(bench, job).reason == Reason.NO_OFFER
+
+
+def test_draining(bench: Bench) -> None:
+    [job] = bench.submit()
+    bench.pool.draining = True
+    assert why_job(bench, job).reason == Reason.DRAINING
+
+
+def test_a_group_that_is_removed_while_its_jobs_wait(bench: Bench) -> None:
+    pilot = bench.pilot(processors=4)
+    kept, moved = bench.submit()[0], bench.submit(owner="bob")[0]
+    without_bob = POLICY.replace(
+        '[users.bob]\ngroups = ["physics", "sharing"]', '[users.bob]\ngroups = ["sharing"]'
+    )
+    without_physics = POLICY.replace("[groups.physics]\nshare = 1000\n", "").replace('"physics", ', "")
+    new_policy(bench, without_bob)
+    answer = why_job(bench, moved)
+    assert answer.reason == Reason.MEMBERSHIP
+    assert "no longer has bob in the group physics" in answer.summary
+    assert why_job(bench, kept).reason != Reason.MEMBERSHIP
+    new_policy(bench, without_physics)
+    for job in (kept, moved):
+        assert "no longer has the group physics" in why_job(bench, job).summary
+    assert pilot.send(take=pilot.asked(4, processors=4)).no_match == {"membership": 2}
+    bench.later(3600)
+    assert [bench.state(job) for job in (kept, moved)] == ["Waiting", "Waiting"]
+    new_policy(bench, POLICY)
+    assert why_job(bench, moved).reason != Reason.MEMBERSHIP
+    assert [offer.job for offer in pilot.take(4, processors=4)] in ([kept], [moved])
+
+
+def test_a_running_limit(make: Make) -> None:
+    bench = make(LIMITED)
+    jobs = bench.submit(2, owner="bob")
+    pilot = bench.pilot(processors=2)
+    [offer] = pilot.take(2, processors=2)
+    [left] = [job for job in jobs if job != offer.job]
+    answer = why_job(bench, left)
+    assert answer.reason == Reason.LIMIT
+    [limit] = answer.limits
+    assert (limit.running, limit.most, limit.wait) == (1, 1, 0.0)
+    assert limit.text == answer.detail == "owner bob at site here: at most 1 running"
+    pilot.confirm(offer)
+    pilot.finish(offer)
+    assert why_job(bench, left).limits == []
+    assert [offer.job for offer in pilot.take()] == [left]
+
+
+def test_a_start_delay(make: Make) -> None:
+    bench = make(DELAYED)
+    jobs = bench.submit(2, job_type="Merge")
+    pilot = bench.pilot(processors=2)
+    [offer] = pilot.take(2, processors=2)
+    [left] = [job for job in jobs if job != offer.job]
+    bench.now += 20
+    answer = why_job(bench, left)
+    assert answer.reason == Reason.LIMIT
+    assert [limit.wait for limit in answer.limits] == [pytest.approx(40.0)]
+    bench.now += 40
+    assert why_job(bench, left).limits == []
+    assert [offer.job for offer in pilot.take(processors=1)] == [left]
+
+
+def test_background(bench: Bench) -> None:
+    [job] = bench.submit(user_priority=0, memory=1000)
+    bench.submit(5)
+    pilot = bench.pilot()
+    pilot.take()
+    assert why_job(bench, job).reason == Reason.BACKGROUND
+    [promoted] = bench.submit(user_priority=1, memory=1000)
+    assert why_job(bench, promoted).reason != Reason.BACKGROUND
+
+
+def test_a_higher_bucket_goes_first_under_the_documents_rule_only(make: Make) -> None:
+    bench = make(POLICY)
+    [short] = bench.submit(cpu_time=500)
+    bench.submit(4, cpu_time=5000, owner="bob")
+    bench.submit(2, cpu_time=40000, owner="bob")
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    answer = why_job(bench, short)
+    assert (answer.reason, answer.detail) == (Reason.CPU_BUCKET, "50000 s")
+    found = [(one.cpu_time, one.queues, one.jobs) for one in answer.standings[0].higher_buckets]
+    assert found == [(50000, 1, 1), (5000, 1, 4)]
+    assert "5 jobs in 2 queues" in answer.summary
+    # As the answer says: whatever asks next is given those, not the short one.
+    given = [pilot.take()[0].job for _ in range(5)]
+    assert short not in given
+    # That pilot is bob's by now.
+    assert [one.job for one in bench.pilot().take()] == [short]
+    assert offer.job != short
+
+
+def test_others_are_ahead_by_their_share(make: Make) -> None:
+    bench = make(
+        PROPORTIONAL.replace(
+            "[users.alice]", "[groups.large]\nshare = 3000\n[users.carol]\ngroups = ['large']\n[users.alice]"
+        )
+    )
+    [job] = bench.submit()
+    bench.submit(3, owner="carol", group="large", user_priority=2)
+    bench.submit(2, owner="alice", memory=1000)
+    pilot = bench.pilot(processors=1)
+    while pilot.take()[0].job == job:
+        bench.later(100)
+    bench.do(lambda _: settle_some(bench.pool))
+    answer = why_job(bench, job)
+    assert answer.reason == Reason.SHARE
+    [stands] = answer.standings
+    assert (stands.ce, stands.queues, stands.ahead, stands.possible) == ("local", 3, 1, False)
+    [rival] = stands.rivals
+    assert (rival.owner, rival.group) == ("carol", "large")
+    assert rival.ratio == pytest.approx(rival.priority / stands.ours) == pytest.approx(3.0)
+    assert stands.chance == pytest.approx(stands.priority / (rival.priority + stands.ours))
+
+
+def test_its_place_in_the_queue(bench: Bench) -> None:
+    jobs = bench.submit(5)
+    bench.submit(3, user_priority=4)
+    bench.submit(2, user_priority=0)
+    bench.pilot()
+    order(bench)
+    place = why_job(bench, jobs[3]).in_queue
+    assert place is not None
+    assert (place.higher, place.older) == (3, 3)
+
+
+def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench) -> None:
+    [job] = bench.submit()
+    director = LocalDirector("local", replace(NODE, processors=1))
+    [ordered] = bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    answer = why_job(bench, job)
+    assert (answer.reason, answer.detail) == (Reason.PILOT, "local")
+    [ce] = answer.pilots
+    assert (ce.ce, ce.pilots, ce.ordered) == ("local", {"Submitted": 1}, 1)
+    director.not_before = bench.now + 100
+    bench.connection.execute("UPDATE pilots SET state = 'Aborted', ended = 1 WHERE id = ?", (ordered.pilot,))
+    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    answer = why_job(bench, job)
+    assert answer.reason == Reason.SLOTS
+    assert answer.pilots[0].not_before == bench.now + 100
+    assert "never called home" in answer.advice
+    busy = bench.pilot(processors=1)
+    assert busy.take()[0].job == job
+    [second] = bench.submit()
+    bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    answer = why_job(bench, second)
+    assert answer.reason == Reason.SLOTS
+    assert (answer.pilots[0].cores, answer.pilots[0].used) == (1, 1)
+
+
+def test_the_home_owners_ce_refuses_others_by_owner(bench: Bench) -> None:
+    order(bench, "home")
+    [job] = bench.submit(owner="bob")
+    answer = why_job(bench, job)
+    assert (answer.reason, answer.detail) == (Reason.NEEDS, "owner")
+    assert "other owners" in answer.summary
+    [mine] = bench.submit(owner=HOME_OWNER)
+    assert why_job(bench, mine).reason == Reason.SLOTS
+
+
+def test_a_failed_transaction_leaves_no_kind_behind(bench: Bench) -> None:
+    bench.submit()
+    pilot = bench.pilot()
+    asking = pilot.asking(pilot.request(take=pilot.asked()))
+
+    def fails(tx: object) -> None:
+        raise RuntimeError
+
+    bench.together(asking, fails)
+    [kind] = bench.pool.kinds.recent(bench.now)
+    assert (kind.takes, kind.given) == (1, 1)
+
+
+# --- the history
+
+
+def kept(bench: Bench, queue: int) -> list[tuple[str, str, float]]:
+    return [
+        (row.reason, row.detail, row.since) for row in waiting.history(bench.connection, QueueId(queue), 99)
+    ]
+
+
+def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
+    bench = make(POLICY)
+    [job] = bench.submit(cpu_time=500, memory=3000)
+    queue = queue_of(bench, job)
+    begin = bench.now
+
+    def after(seconds: float = 30.0) -> None:
+        bench.now += seconds
+        look(bench)
+
+    look(bench)
+    pilot = bench.pilot()
+    pilot.take(memory=2000)
+    after()
+    after()  # nothing has changed: nothing is written
+    pilot.send(leaving="idle")
+    order(bench)
+    after()
+    new_policy(bench, POLICY.replace("[groups.physics]\nshare = 1000\n", "").replace('"physics", ', ""))
+    after()
+    new_policy(bench, POLICY)
+    bench.submit(3, cpu_time=5000, owner="bob")
+    assert len(bench.pilot().take()) == 1
+    after()
+    bench.pool.draining = True
+    after()
+    bench.pool.draining = False
+    bench.act("kill", job)
+    after()
+    found = kept(bench, queue)
+    assert [(reason, since - begin) for reason, _, since in found] == [
+        ("no-offer", 0), ("needs", 30), ("pilot", 90), ("membership", 120), ("cpu-bucket", 150),
+        ("draining", 180), ("", 210),
+    ]  # fmt: skip
+    assert found[1][1] == "memory"
+    spans = [(one.reason, one.until) for one in why_queue(bench, queue).history]
+    assert spans[0] == ("no-offer", begin + 30)
+    assert spans[-1] == ("", None)
+
+
+def test_slots_background_share_and_limit_are_kept_too(make: Make) -> None:
+    bench = make(LIMITED + '[matching]\nrule = "proportional"\n')
+
+    def now(job: int) -> str:
+        return kept(bench, queue_of(bench, job))[-1][0]
+
+    def after() -> None:
+        bench.now += 30
+        look(bench)
+
+    pilot = bench.pilot(processors=4)
+    assert pilot.take() == []
+    bench.now += 30
+    [alone] = bench.submit()
+    after()
+    assert now(alone) == "slots"
+    [quiet] = bench.submit(user_priority=0, memory=1000)
+    after()
+    assert (now(alone), now(quiet)) == ("slots", "background")
+    [rival] = bench.submit(memory=2000)
+    after()
+    assert (now(alone), now(rival)) == ("slots", "slots"), "nobody has asked since"
+    while (offer := pilot.take()[0]).job != rival:
+        pilot.release(offer)
+    more = bench.submit(memory=2000)
+    after()
+    assert (now(alone), now(more[0]), now(quiet)) == ("share", "share", "background")
+    of_bob = bench.submit(2, owner="bob")
+    assert len(bench.pilot(only_owner="bob").take()) == 1
+    after()
+    assert now(of_bob[0]) == "limit"
+
+
+def test_a_restart_continues_the_history(bench: Bench) -> None:
+    [job] = bench.submit(memory=16000)
+    queue = queue_of(bench, job)
+    pilot = bench.pilot()
+    pilot.take()
+    look(bench)
+    begin = bench.now
+    pilot.send(leaving="idle")
+    bench.now += 500
+    bench.crash()
+    assert bench.pool.waited is None
+    order(bench)
+    look(bench)
+    assert kept(bench, queue) == [("needs", "memory", begin)]
+    assert bench.pool.waited is not None
+    assert bench.pool.waited[queue].began == begin
+    bench.now += 30
+    order(bench, memory=32000)
+    look(bench)
+    assert [row[0] for row in kept(bench, queue)] == ["needs", "pilot"]
+    bench.crash()
+    assert reasons.last_reasons(bench.connection)[queue].began == begin
+
+
+def test_a_new_wait_begins_anew(bench: Bench) -> None:
+    [job] = bench.submit()
+    queue = queue_of(bench, job)
+    look(bench)
+    bench.act("kill", job)
+    bench.now += 30
+    look(bench)
+    bench.submit()
+    bench.now += 30
+    look(bench)
+    assert bench.pool.waited is not None
+    assert bench.pool.waited[queue].began == bench.now
+    assert [row[0] for row in kept(bench, queue)] == ["no-offer", "", "no-offer"]
+    assert reasons.last_reasons(bench.connection) == bench.pool.waited
+
+
+def test_the_history_goes_with_its_queue(bench: Bench) -> None:
+    [job] = bench.submit()
+    [stays] = bench.submit(memory=2000)
+    queue, other = queue_of(bench, job), queue_of(bench, stays)
+    look(bench)
+    bench.act("kill", job)
+    look(bench)
+    bench.do(lambda tx: submissions.mark_empty_queues(tx.connection, bench.now))
+    bench.now += 100_000
+    gone = bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now))
+    assert gone == [queue]
+    bench.pool.forget_queues(gone)
+    assert kept(bench, queue) == []
+    assert len(kept(bench, other)) == 1
+    look(bench)
+    assert kept(bench, queue) == []
+
+
+def test_a_look_that_takes_long_goes_on_where_it_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [bench.submit(memory=memory)[0] for memory in (600, 1000, 2000, 3000, 4000)]
+    bench.pilot().take(memory=100)
+    monkeypatch.setattr(reasons, "ASKED", 3)
+    looker = reasons.Looker()
+    done = []
+    for _ in range(6):
+        look(bench, looker)
+        done.append(sum(len(kept(bench, queue_of(bench, job))) for job in jobs))
+    assert done[0] < 5
+    assert done[-1] == 5
+    assert done == sorted(done)
+
+
+def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "KEPT", 3)
+    [job] = bench.submit()
+    for round_ in range(8):
+        bench.pool.draining = bool(round_ % 2)
+        bench.now += 30
+        look(bench)
+    assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["draining", "no-offer", "draining"]
+
+
+def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
+    [job] = bench.submit()
+    queue = queue_of(bench, job)
+    bench.pool.waited = {}
+    row = waiting.ReasonRow(queue, bench.now, "needs", "memory")
+
+    def fails(tx: Any) -> None:
+        reasons.write(bench.pool, tx, [row])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        bench.do(fails)
+    assert bench.pool.waited == {}
+    assert kept(bench, queue) == []
