@@ -173,21 +173,31 @@ class Ledger:
 
     def between(self, begin: float, end: float) -> Use:
         """Average use over the up-time between two instants; at the edges a bucket counts by the part covered."""
-        jobs, cores = np.zeros(len(self.entities)), np.zeros(len(self.entities))
-        for bucket, fraction in self._cover(begin, end):
-            jobs[bucket.places] += bucket.jobs * fraction
-            cores[bucket.places] += bucket.cores * fraction
+        covered = list(self._cover(begin, end))
+        if not covered:
+            return Use({}, {})
+        places = np.concatenate([bucket.places for bucket, _ in covered])
+        fractions = np.repeat([fraction for _, fraction in covered], [len(one.places) for one, _ in covered])
+        jobs = np.concatenate([bucket.jobs for bucket, _ in covered]) * fractions
+        cores = np.concatenate([bucket.cores for bucket, _ in covered]) * fractions
         length = max(self.up_time(begin, end), 1.0)
-        return Use(self._named(jobs / length), self._named(cores / length))
+        return Use(
+            self._named(np.bincount(places, jobs) / length), self._named(np.bincount(places, cores) / length)
+        )
 
     def _named(self, amounts: Floats) -> dict[Entity, float]:
         return {self.entities[place]: float(amounts[place]) for place in np.flatnonzero(amounts > 0)}
 
     def _cover(self, begin: float, end: float) -> Iterator[tuple[Bucket, float]]:
         """The fewest buckets that cover [begin, end), each with the part of it that counts."""
+        firsts = [(span, self._first(span)) for span in (DAY, HOUR, MINUTE)]
         at = begin
         while at < end:
-            span = self._span_at(at, end)
+            for span, first in firsts:
+                if at >= first and at % span == 0 and at + span <= end:
+                    break
+            else:
+                span = next((span for span, first in reversed(firsts) if at >= first), DAY)
             start = int(at // span * span)
             till = min(start + span, end)
             bucket = self.levels[span].get(start)
@@ -201,12 +211,6 @@ class Ledger:
         """The part of a bucket's up-time, [start, filled), that lies in [begin, end)."""
         whole = self.up_time(start, filled)
         return min(1.0, self.up_time(begin, min(end, filled)) / whole) if whole > 0 else 0.0
-
-    def _span_at(self, at: float, end: float) -> int:
-        for span in (DAY, HOUR, MINUTE):
-            if at % span == 0 and at + span <= end and at >= self._first(span):
-                return span
-        return next((span for span in (MINUTE, HOUR) if at >= self._first(span)), DAY)
 
 
 def spread(intervals: Intervals, begin: float, end: float, span: int) -> Iterator[tuple[int, Bucket]]:
