@@ -36,7 +36,11 @@ INTERNAL, INTERRUPTED = 70, 130
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (OK, "all is well"),
-    (JOB_FAILED, "a job did not end as Done, where that was asked (`wait`, `submit --wait`, `output`)"),
+    (
+        JOB_FAILED,
+        "a job did not end as Done, where that was asked (`wait`, `submit --wait`, `output`); or they differ"
+        " (`policy diff --exit-code`)",
+    ),
     (USAGE, "wrong usage or bad input"),
     (NOT_ALLOWED, "not authenticated, or not allowed"),
     (NOT_FOUND, "no such job, submission, pilot"),

@@ -28,6 +28,10 @@ class State:
     """What to answer instead, one for each request: (status, body), "hang up", or "hang up after"."""
     page: int = 1000
     refreshed: str = ""
+    policies: list[str] = field(default_factory=lambda: ["# one\n", "# two\n", "# none\n"])
+    """The texts of all versions."""
+    left: dict[str, Any] = field(default_factory=dict)
+    """What a change of the policy is answered besides."""
     seen: list[Any] = field(default_factory=list)
     """Bodies of actions, policies, shutdowns."""
 
@@ -217,11 +221,29 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def on_policy(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
-        text = "# none\n"
-        if self.command == "PUT":
+        texts = self.state.policies
+        if self.command != "GET":
             self.state.seen.append(json.loads(body))
-            text = json.loads(body)["text"]
-        self.answer({"version": 3, "text": text, "applied_at": 1.0, "applied_by": "ada"})
+        if parts == ["versions"]:
+            after, limit = int(query.get("after", ["0"])[0]), min(int(query["limit"][0]), self.state.page)
+            known = [one for one in range(len(texts), 0, -1) if not after or one < after]
+            rows = [{"version": one, "applied_at": one, "applied_by": "ada", "reason": "r"} for one in known]
+            self.answer({"versions": rows[:limit], "next": known[limit - 1] if len(rows) > limit else None})
+            return
+        version, text = len(texts), texts[-1]
+        if parts[:1] == ["versions"]:
+            version = int(parts[1])
+        elif parts == ["rollback"]:
+            version = self.state.seen[-1]["version"]
+        elif self.command == "PUT":
+            text = self.state.seen[-1]["text"]
+        if not 0 < version <= len(texts):
+            self.error(404, "not-found", f"there is no version {version}")
+            return
+        if version != len(texts):
+            text = texts[version - 1]
+        answer = {"version": version, "text": text, "applied_at": 1.0, "applied_by": "ada"}
+        self.answer(answer | (self.state.left if self.command != "GET" else {}))
 
     def on_shutdown(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         self.state.seen.append(json.loads(body))

@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Depends, Query
 
 from pilotage.core.errors import InvalidInput, NotFound
-from pilotage.core.policy import Policy, known_properties, parse, warnings
+from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
 from pilotage.services.governing import apply_policy, need_version, roll_back
@@ -24,7 +24,7 @@ def policy(
 ) -> people.PolicyDocument:
     """The one in force, and what it leaves without work."""
     caller.need_administrator()
-    return _change(context, context.pool.policy, _current(context))
+    return _change(context, caller, context.pool.policy, _current(context))
 
 
 @router.put("")
@@ -37,7 +37,7 @@ async def change_policy(
     if body.dry_run:
         current = await asyncio.to_thread(_current, context)
         need_version(current.version, body.expect)
-        document = await asyncio.to_thread(_change, context, new, current)
+        document = await asyncio.to_thread(_change, context, caller, new, current)
         document.text = body.text
         return document
     pool, now = context.pool, context.clock()
@@ -48,7 +48,7 @@ async def change_policy(
     )
     context.wake_director.set()
     context.wake_shares.set()
-    return await asyncio.to_thread(lambda: _change(context, new, _version(context, version)))
+    return await asyncio.to_thread(lambda: _change(context, caller, new, _version(context, version)))
 
 
 @router.get("/versions")
@@ -97,7 +97,7 @@ async def rollback(
     )
     context.wake_director.set()
     context.wake_shares.set()
-    return await asyncio.to_thread(lambda: _change(context, old, _version(context, version)))
+    return await asyncio.to_thread(lambda: _change(context, caller, old, _version(context, version)))
 
 
 def _current(context: Context) -> instance.PolicyVersion:
@@ -121,14 +121,25 @@ def _document(found: instance.PolicyVersion) -> people.PolicyDocument:
     )
 
 
-def _change(context: Context, new: Policy, found: instance.PolicyVersion) -> people.PolicyDocument:
+def _change(
+    context: Context, caller: Caller, new: Policy, found: instance.PolicyVersion
+) -> people.PolicyDocument:
     """`found` with what is to be known of `new`."""
     entries = list(context.pool.index.entries.values())
     left = left_behind(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
-    document.warnings = warnings(new)
+    document.warnings = [*_locked_out(caller, new), *warnings(new)]
     document.properties = known_properties(new)
     document.stranded_jobs = left.jobs
     document.stranded = [governing.Stranded(one.group, one.owner, one.waiting) for one in left.stranded]
     document.pilots_left = [governing.PilotsLeft(*one) for one in left.pilots]
     return document
+
+
+def _locked_out(caller: Caller, new: Policy) -> list[str]:
+    if ADMINISTRATOR in new.properties(caller.user, caller.group):
+        return []
+    return [
+        f"{caller.user} in group {caller.group} has not {ADMINISTRATOR} in it: once it is in force, your token can"
+        " change nothing any more. The owner of the home gets another one when the server starts again."
+    ]

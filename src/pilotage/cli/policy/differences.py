@@ -1,0 +1,106 @@
+"""`pilotage policy diff`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.policy.files import policy_text
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+    from pilotage.wire.people import PolicyDocument
+
+DIFFERENT = 1
+
+LONGEST = 15
+"""Digits of a version."""
+
+
+@dataclass(frozen=True)
+class Side:
+    label: str
+    text: str
+
+
+@connected
+def diff(
+    session: Session,
+    a: Annotated[str | None, typer.Argument(metavar="A", help="A version, or a FILE")] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="A version, or a FILE")] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if they differ")] = False,
+) -> int | None:
+    """Compare two versions or files, A with B; A alone with the one in force: what applying A would change.
+
+    Without A and B: the last two versions. A number is a version; write ./3 for a file of that name.
+    """
+    before, after = _sides(session, a, b)
+    same = before.text == after.text
+    if session.as_json:
+        from pilotage.core.policy import changes
+
+        for side in (before, after):
+            _need_toml(side)
+        found = changes(before.text, after.text)
+        session.screen.json(
+            {"before": before.label, "after": after.label, "same": same, "changes": found},
+        )
+    else:
+        for line in _unified(before, after):
+            if session.screen.terminal:
+                session.screen.line(line)
+            else:
+                sys.stdout.write(line + "\n")
+    return DIFFERENT if exit_code and not same else None
+
+
+def _sides(session: Session, a: str | None, b: str | None) -> tuple[Side, Side]:
+    if a is not None and b is not None and not a.isdecimal() and not b.isdecimal():
+        return _file(a), _file(b)
+    given = [_file(name) if name is not None and not name.isdecimal() else name for name in (a, b)]
+    with session.client() as client:
+        if a is None:
+            newest = [one.version for one in islice(client.policy_versions(), 2)]
+            if len(newest) < 2:
+                raise NotFound("there is one version only: nothing to compare it with")
+            given = [str(newest[1]), str(newest[0])]
+        elif b is None:
+            current = client.policy()
+            given = [_version(current, " (in force)"), given[0]]
+        left, right = (one if isinstance(one, Side) else _asked(client, str(one)) for one in given)
+    return left, right
+
+
+def _asked(client: Client, number: str) -> Side:
+    if len(number) > LONGEST:
+        raise NotFound(f"there is no version {number[:LONGEST]}... of the policy")
+    return _version(client.policy_version(int(number)))
+
+
+def _version(document: PolicyDocument, more: str = "") -> Side:
+    return Side(f"version {document.version}{more}", document.text)
+
+
+def _file(name: str) -> Side:
+    return Side("standard input" if name == "-" else name, policy_text(name))
+
+
+def _need_toml(side: Side) -> None:
+    from pilotage.core.policy.reading import plain_of
+
+    try:
+        plain_of(side.text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{side.label}: {error.message}", line=error.line, column=error.column) from None
+
+
+def _unified(before: Side, after: Side) -> list[str]:
+    left, right = before.text.splitlines(), after.text.splitlines()
+    return list(difflib.unified_diff(left, right, before.label, after.label, lineterm=""))

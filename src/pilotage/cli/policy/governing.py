@@ -1,0 +1,170 @@
+"""`pilotage policy show|check|apply|history|rollback`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.moments import moment
+from pilotage.cli.policy.files import FileArgument, policy_text
+from pilotage.cli.screen import Column
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import Unreachable
+from pilotage.wire.people import PolicyDocument
+
+HIGHEST = 10**15
+"""No version is above it."""
+
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the policy's history")]
+ExpectOption = Annotated[
+    int | None,
+    typer.Option(
+        "--expect",
+        min=1,
+        max=HIGHEST,
+        metavar="VERSION",
+        help="Refuse it (exit code 5) unless this version is in force",
+    ),
+]
+
+
+@connected
+def show(
+    session: Session,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, max=HIGHEST, metavar="VERSION", help="An earlier one")
+    ] = None,
+) -> int | None:
+    """Print the policy in force; by whom and when it was applied goes to standard error."""
+    with session.client() as client:
+        document = client.policy() if version is None else client.policy_version(version)
+    if session.as_json:
+        session.screen.json(document)
+        return None
+    applied = moment(document.applied_at, time.time(), exact=not session.screen.terminal)
+    reason = f": {document.reason}" if document.reason else ""
+    session.screen.note(f"# version {document.version}, applied {applied} by {document.applied_by}{reason}")
+    sys.stdout.write(document.text if document.text.endswith("\n") else document.text + "\n")
+    return None
+
+
+@connected
+def check(
+    session: Session,
+    file: FileArgument,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="By this program alone; whom it would strand is not known then")
+    ] = False,
+) -> int | None:
+    """Check a policy: errors with their line, warnings, what it would strand. Nothing is changed."""
+    text = policy_text(file)
+    if offline:
+        from pilotage.core.policy import known_properties, parse, warnings
+
+        policy = parse(text)
+        document = PolicyDocument(0, text, 0.0, "", warnings(policy), properties=known_properties(policy))
+    else:
+        try:
+            with session.client() as client:
+                document = client.apply_policy(text, dry_run=True)
+        except Unreachable as error:
+            hint = f"{error.hint}; or check it without a server: --offline".removeprefix("; or ")
+            raise Unreachable(error.message, hint=hint) from None
+    if not session.as_json:
+        for one in document.properties:
+            session.screen.note(f"note: {one}")
+    _tell(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
+    return None
+
+
+@connected
+def apply(
+    session: Session, file: FileArgument, reason: ReasonOption = "", expect: ExpectOption = None
+) -> int | None:
+    """Make a policy the policy in force, whole; an invalid one changes nothing."""
+    text = policy_text(file)
+    with session.client() as client:
+        document = client.apply_policy(text, reason=reason, expect=expect)
+    _tell(session, document, f"{file} is in force as version {document.version}")
+    return None
+
+
+@connected
+def history(
+    session: Session,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 for all")] = 50,
+) -> int | None:
+    """List the versions of the policy, newest first: when, by whom, why."""
+    with session.client() as client:
+        found = list(islice(client.policy_versions(), limit or None))
+    if session.as_json:
+        session.screen.json({"versions": found})
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason"))
+    rows = (
+        (one.version, moment(one.applied_at, now, exact=exact), one.applied_by, one.reason) for one in found
+    )
+    session.screen.table(columns, rows)
+    return None
+
+
+@connected
+def rollback(
+    session: Session,
+    version: Annotated[
+        int, typer.Argument(min=1, max=HIGHEST, metavar="VERSION", help="Whose text to apply again")
+    ],
+    reason: ReasonOption = "",
+    expect: ExpectOption = None,
+) -> int | None:
+    """Apply the text of an earlier version again, as a new version; refused if it is not valid any more."""
+    with session.client() as client:
+        document = client.roll_back_policy(version, reason=reason, expect=expect)
+    _tell(session, document, f"version {version} is in force again, as version {document.version}")
+    return None
+
+
+def _tell(
+    session: Session,
+    document: PolicyDocument,
+    text: str,
+    *,
+    offline: bool = False,
+    would: str = "do not start",
+) -> None:
+    if session.as_json:
+        shown = {
+            "version": None if offline else document.version,
+            "warnings": document.warnings,
+            "properties": document.properties,
+        }
+        left = {
+            "stranded_jobs": document.stranded_jobs,
+            "stranded": document.stranded,
+            "pilots_left": document.pilots_left,
+        }
+        session.screen.json(shown if offline else shown | left)
+        return
+    for line in _lines(document, would):
+        session.screen.note(line)
+    session.screen.line(text)
+
+
+def _lines(document: PolicyDocument, would: str) -> Iterator[str]:
+    yield from (f"warning: {one}" for one in document.warnings)
+    for one in document.stranded:
+        whose = f"{one.owner} in group {one.group}" if one.owner else f"group {one.group}"
+        why = "the user is not in it" if one.owner else "there is no such group"
+        yield f"warning: {one.waiting:,} waiting jobs of {whose} {would} ({why}); they stay"
+    told = sum(one.waiting for one in document.stranded)
+    if document.stranded_jobs > told:
+        yield f"warning: and {document.stranded_jobs - told:,} more of others"
+    for left in document.pilots_left:
+        where = f"{left.site}, CE {left.ce}"
+        yield f"warning: {left.pilots:,} pilots live at {where}: it is not in the policy, so they get no more jobs"
