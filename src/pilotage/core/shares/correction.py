@@ -8,7 +8,8 @@ owners add up to their group's corrected share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Protocol
 
 from pilotage.core.shares.history import Memory, correct_by_history
@@ -96,6 +97,8 @@ def correct(
 ) -> Corrections:
     """Run the correctors `names` in order. `instances` are those of each corrector, by name."""
     result = Corrections()
+    # Instances look at the same spans.
+    facts = replace(facts, use=cache(facts.use))
     for corrector in names:
         shares = {group: share * result.groups.get(group, 1.0) for group, share in facts.shares.items()}
         for name, instance in instances[corrector].items():
