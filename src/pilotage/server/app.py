@@ -9,7 +9,16 @@ from pilotage.core.errors import TooLarge
 from pilotage.server import errors
 from pilotage.server.context import Context
 from pilotage.server.hot import HANDLERS, MOST_BYTES, Receive, Scope, Send, serve
-from pilotage.server.routes import administration, jobs, pilot_files, places, policies, shares, submissions
+from pilotage.server.routes import (
+    administration,
+    jobs,
+    pilot_files,
+    places,
+    policies,
+    shares,
+    submissions,
+    why,
+)
 
 STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies below these addresses go to the disk as they come, and have limits of their own."""
@@ -20,7 +29,7 @@ def build(context: Context) -> Application:
     api = FastAPI(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None)
     api.state.context = context
     errors.install(api)
-    for part in (submissions, jobs, places, shares, policies, administration, pilot_files):
+    for part in (submissions, jobs, places, why, shares, policies, administration, pilot_files):
         api.include_router(part.router)
     api.include_router(administration.monitoring)
     return Application(context, api)

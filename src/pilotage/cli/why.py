@@ -1,0 +1,158 @@
+"""`pilotage why`: what a job or a task queue waits for, and what would help."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.moments import moment, span
+from pilotage.cli.screen import Column, Screen
+from pilotage.cli.session import Session, connected
+from pilotage.client.selections import parse_ids
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.waiting import CePilots, Standing, Why
+
+QUEUE = "queue:"
+
+
+@connected
+def why(
+    session: Session,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A job (12), or a task queue of `queue list` (queue:3)")
+    ],
+) -> int | None:
+    """Tell why a job, or what is in a task queue, waits: what refuses it, who is before it, what would help."""
+    queue = target.startswith(QUEUE)
+    number = _number(target.removeprefix(QUEUE), target)
+    with session.client() as client:
+        answer = client.why_queue(number) if queue else client.why(number)
+    if session.as_json:
+        session.screen.json(answer)
+    else:
+        _show(session.screen, answer, time.time())
+    return None
+
+
+def _number(text: str, whole: str) -> int:
+    try:
+        [number] = parse_ids([text])
+    except (InvalidInput, ValueError):
+        raise InvalidInput(
+            f"{whole!r} is neither a job nor a queue", hint="write 12 for job 12, queue:3 for task queue 3"
+        ) from None
+    return number
+
+
+def _show(screen: Screen, answer: Why, now: float) -> None:
+    screen.facts(_facts(answer))
+    for title, columns, rows in _tables(screen, answer, now):
+        if rows:
+            screen.line()
+            screen.line(title)
+            screen.table(columns, rows)
+
+
+def _facts(answer: Why) -> Iterator[tuple[str, object]]:
+    yield "job", answer.job
+    yield "queue", answer.queue
+    yield "why", answer.summary
+    yield "what helps", answer.advice
+    yield "reason", " ".join(part for part in (answer.reason, f"({answer.detail})") if part != "()")
+    yield "asks for", "; ".join(f"{name} {value}" for name, value in answer.needs.items())
+    if answer.reason:
+        yield "waiting", f"{answer.waiting:,} {'job' if answer.waiting == 1 else 'jobs'} in this queue"
+    if answer.in_queue is not None:
+        before = answer.in_queue
+        yield (
+            "before it",
+            (
+                f"{_counted(before.higher)} of higher UserPriority in the same queue, {_counted(before.older)} older"
+            ),
+        )
+    for limit in answer.limits:
+        state = f"{limit.running} of {limit.most} running" if limit.most is not None else ""
+        delay = f"the next start in {span(limit.wait)}" if limit.wait else ""
+        yield "limit", "; ".join(part for part in (limit.text, state, delay) if part)
+
+
+Row = tuple[object, ...]
+Table = tuple[str, tuple[Column, ...], list[Row]]
+
+
+def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
+    yield (
+        "single changes that would open slots",
+        (Column("change"), Column("slots", right=True), Column("sites")),
+        [(one.text, one.slots, _counts(one.sites)) for one in answer.openings],
+    )
+    yield (
+        "what refuses it, by site",
+        (Column("site"), Column("offers", right=True), Column("refused at")),
+        [(one.site, one.offers, _counts(one.conditions)) for one in answer.refused],
+    )
+    yield (
+        "the draw, on the offers that it fits",
+        (
+            *(Column("where"), Column("asked", right=True), Column("queues", right=True)),
+            *(Column("chance", right=True), Column("ahead", right=True), Column("first")),
+        ),
+        [_draw(one) for one in answer.standings],
+    )
+    yield (
+        "who else is in the first of these draws",
+        (
+            *(Column("owner"), Column("group"), Column("priority", right=True)),
+            *(Column("to ours", right=True), Column("waiting", right=True)),
+        ),
+        [
+            (one.owner or "(all)", one.group, f"{one.priority:.4g}", f"{one.ratio:.3g}", one.waiting)
+            for one in (answer.standings[0].rivals if answer.standings else [])
+        ],
+    )
+    yield (
+        "pilots where it fits",
+        (Column("ce"), Column("site"), Column("pilots"), Column("cores in use"), Column("director")),
+        [_pilots(one, now, screen) for one in answer.pilots],
+    )
+    yield (
+        "what the queue waited for",
+        (Column("reason"), Column("detail"), Column("since"), Column("for", right=True)),
+        [
+            (
+                one.reason or "(nothing waited)",
+                one.detail,
+                moment(one.since, now, exact=not screen.terminal),
+                span(max(0.0, (one.until or now) - one.since)),
+            )
+            for one in answer.history
+        ],
+    )
+
+
+def _draw(one: Standing) -> Row:
+    size = f"{one.processors} cores, {one.memory} MB" if one.memory else f"{one.processors} cores"
+    asked = "not yet" if one.possible else f"{one.takes:,}"
+    first = ", ".join(f"{b.jobs:,} jobs of {b.cpu_time} s" for b in one.higher_buckets)
+    return (f"{one.site}, {one.ce}, {size}", asked, one.queues, f"{one.chance:.2%}", one.ahead, first)
+
+
+def _pilots(one: CePilots, now: float, screen: Screen) -> Row:
+    live = ", ".join(f"{number} {state}" for state, number in sorted(one.pilots.items())) or "none"
+    did = f"asked for {one.ordered} just now" if one.ordered else ""
+    if one.not_before > now:
+        did = f"tries again {moment(one.not_before, now, exact=not screen.terminal)}"
+    return (one.ce, one.site, live, f"{one.used} of {one.cores}" if one.cores else "", did)
+
+
+def _counts(numbers: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name} {count:,}" for name, count in sorted(numbers.items(), key=lambda one: (-one[1], one[0]))
+    )
+
+
+def _counted(number: int) -> str:
+    return "10,000 or more" if number >= 10_000 else str(number)
