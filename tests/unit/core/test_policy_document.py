@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy import ADMINISTRATOR, JOB_SHARING, KEYS, NORMAL_USER, parse, warnings
+from pilotage.core.policy import (
+    ADMINISTRATOR,
+    JOB_SHARING,
+    KEYS,
+    NORMAL_USER,
+    Change,
+    changes,
+    known_properties,
+    parse,
+    warnings,
+)
 
 GOOD = """\
 [groups.physics]
@@ -14,6 +26,7 @@ share = 3000
 properties = ["NORMAL_USER", "JOB_SHARING"]
 
 [groups.home]
+properties = ["NORMAL_USER", "ADMINISTRATOR"]
 
 [users.alice]
 groups = ["physics", "home"]
@@ -280,3 +293,299 @@ def test_every_key_has_a_meaning_and_every_meaning_a_key() -> None:
     shown = policies.reference_markdown()
     assert all(f"`{key}`" in shown for key in KEYS)
     assert shown.count("\n| `") == len(KEYS)
+
+
+CORRECTED = (
+    GOOD
+    + """
+[correction]
+correctors = ["WMSHistory"]
+period = 30
+
+[correction.WMSHistory.Groups]
+max_global_correction_factor = 3
+
+[correction.WMSHistory.Groups.slices.Week]
+time_span = 604800
+weight = 80
+max_correction = 2
+
+[correction.WMSHistory.Groups.slices.Hour]
+time_span = 3600
+weight = 20
+max_correction = 5
+
+[correction.WMSHistory.Home]
+group = "home"
+form = "integral"
+unit = "cores"
+gain = 0.5
+
+[correction.WMSHistory.Home.slices.Day]
+time_span = 86400
+
+[accounting]
+history = 2592000
+"""
+)
+
+# (what it is, text to replace, text in its place, line of this part, what the message says)
+BAD_CORRECTION = {
+    "weights that sum to 0": (
+        "weight = 80",
+        "weight = 0",
+        ("[correction.WMSHistory.Groups]",),
+        "the weights of its slices add up to 0",
+    ),
+    "an instance without slices": (
+        "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
+        "",
+        ("[correction.WMSHistory.Home]",),
+        "Home has no slice",
+    ),
+    "a weight below nothing": (
+        "weight = 80",
+        "weight = -80",
+        ("weight = -80",),
+        "Groups, Week: weight must be",
+    ),
+    "a weight that is no number": ("weight = 80", "weight = nan", ("weight = nan",), "Groups, Week: weight"),
+    "an endless weight": ("weight = 80", "weight = inf", ("weight = inf",), "Groups, Week: weight must be"),
+    "the owners of a sharing group": (
+        'group = "home"\nform',
+        'group = "physics"\nform',
+        ("[correction.WMSHistory.Home]",),
+        "physics has JOB_SHARING",
+    ),
+    "the owners of no group": (
+        'group = "home"\nform',
+        'group = "hone"\nform',
+        ('group = "hone"',),
+        "there is no group hone",
+    ),
+    "longer than the history": (
+        "time_span = 604800",
+        "time_span = 2592001",
+        ("time_span = 2592001",),
+        "Groups, Week: time_span must be between 60 and accounting.history (2.592e+06)",
+    ),
+    "shorter than use is known": (
+        "time_span = 3600",
+        "time_span = 59",
+        ("time_span = 59",),
+        "Groups, Hour: time_span",
+    ),
+    "a span that is no number": (
+        "time_span = 3600",
+        "time_span = nan",
+        ("time_span = nan",),
+        "Groups, Hour: time_span",
+    ),
+    "a clamp below 1": (
+        "max_correction = 5",
+        "max_correction = 0.5",
+        ("max_correction = 0.5",),
+        "Hour: max_correction",
+    ),
+    "no clamp": (
+        "max_correction = 5",
+        "max_correction = inf",
+        ("max_correction = inf",),
+        "Hour: max_correction",
+    ),
+    "a global clamp below 1": (
+        "max_global_correction_factor = 3",
+        "max_global_correction_factor = 0.9",
+        ("max_global_correction_factor",),
+        "Groups: max_global_correction_factor must be",
+    ),
+    "a global clamp that is no number": (
+        "max_global_correction_factor = 3",
+        "max_global_correction_factor = nan",
+        ("max_global_correction_factor",),
+        "Groups: max_global_correction_factor must be",
+    ),
+    "a gain of nothing": ("gain = 0.5", "gain = 0", ("gain = 0",), "Home: gain must be"),
+    "an endless gain": ("gain = 0.5", "gain = inf", ("gain = inf",), "Home: gain must be"),
+    "an unknown form": ('form = "integral"', 'form = "pid"', ('form = "pid"',), "Invalid enum value 'pid'"),
+    "an unknown unit": (
+        'unit = "cores"',
+        'unit = "euros"',
+        ('unit = "euros"',),
+        "Invalid enum value 'euros'",
+    ),
+    "an unknown corrector": (
+        '["WMSHistory"]',
+        '["WMSHistory", "Karma"]',
+        ("Karma",),
+        "there is no corrector Karma",
+    ),
+    "a corrector twice": (
+        '["WMSHistory"]',
+        '["WMSHistory", "WMSHistory"]',
+        ("correctors =",),
+        "names one twice",
+    ),
+    "instances that nothing starts": (
+        'correctors = ["WMSHistory"]\n',
+        "",
+        ("[correction.WMSHistory.Groups]",),
+        "WMSHistory has instances, but nothing starts it",
+    ),
+    "two for the same": (
+        'group = "home"\nform',
+        "form",
+        ("[correction.WMSHistory.Home]",),
+        "Home and Groups both correct between the groups",
+    ),
+    "no period": ("period = 30", "period = 0", ("period = 0",), "correction.period must be"),
+    "a period that is no number": (
+        "period = 30",
+        "period = nan",
+        ("period = nan",),
+        "correction.period must",
+    ),
+    "a short history": (
+        "history = 2592000",
+        "history = 3600",
+        ("history = 3600",),
+        "accounting.history must be",
+    ),
+    "an unknown key of the correction": ("period = 30", "periode = 30", ("periode",), "unknown key periode"),
+    "an unknown key of an instance": ("gain = 0.5", "gian = 0.5", ("gian",), "unknown key gian"),
+    "an unknown key of a slice": ("weight = 20", "wieght = 20", ("wieght",), "unknown key wieght"),
+    "an unknown key of the last slice": (
+        "time_span = 86400",
+        "time_span = 86400\nTimeSpan = 5",
+        ("TimeSpan",),
+        "unknown key TimeSpan",
+    ),
+    "an unknown key of the accounting": ("history = 2592000", "keep = 1", ("keep",), "unknown key keep"),
+    "a text for a number deep inside": (
+        "time_span = 3600",
+        'time_span = "1h"',
+        ('time_span = "1h"',),
+        "correction.WMSHistory.Groups.slices.Hour.time_span: Expected",
+    ),
+    "a number for a table deep inside": (
+        "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
+        "[correction.WMSHistory.Home.slices]\nDay = 86400\n",
+        ("Day = 86400",),
+        "correction.WMSHistory.Home.slices.Day: Expected",
+    ),
+}
+
+
+def test_the_correction_is_read() -> None:
+    correction = parse(CORRECTED).correction
+    home = correction.wms_history["Home"]
+    assert (home.form, home.unit, home.gain, home.slices["Day"].weight) == ("integral", "cores", 0.5, 1)
+    assert correction.wms_history["Groups"].slices["Hour"].max_correction == 5
+
+
+@pytest.mark.parametrize("what", BAD_CORRECTION)
+def test_a_bad_correction_is_refused_with_its_line(what: str) -> None:
+    old, new, place, message = BAD_CORRECTION[what]
+    assert old in CORRECTED
+    text = CORRECTED.replace(old, new, 1)
+    if what == "weights that sum to 0":
+        text = text.replace("weight = 20", "weight = 0")
+    with pytest.raises(InvalidInput) as refused:
+        parse(text)
+    assert message in refused.value.message
+    assert refused.value.line == line_of(text, *place), str(refused.value)
+
+
+def test_a_corrector_that_is_started_without_an_instance_is_refused() -> None:
+    text = GOOD + '\n[correction]\ncorrectors = ["WMSHistory"]\n'
+    with pytest.raises(InvalidInput, match="is started, but has no instance") as refused:
+        parse(text)
+    assert refused.value.line == line_of(text, "correctors")
+
+
+def test_a_clamp_that_never_binds_is_told() -> None:
+    said = warnings(parse(CORRECTED))
+    assert len(said) == 2
+    assert "Groups: max_global_correction_factor = 3 never binds" in said[0]
+
+
+def test_what_nothing_reads_yet_is_told() -> None:
+    text = GOOD.replace('"JOB_SHARING"]', '"JOB_SHARING", "GENERIC_PILOT"]\nvo = "lab"')
+    text = text.replace("[users.alice]\n", '[users.alice]\nsubject = "/CN=Alice"\n')
+    said = warnings(parse(text))
+    assert [one.split(" is kept")[0] for one in said] == [
+        "groups.*.vo (physics)",
+        "property GENERIC_PILOT (physics)",
+        "users.*.subject (alice)",
+    ]
+    many = GOOD + "".join(f'[users.u{n}]\ngroups = ["home"]\nsubject = "/CN={n}"\n' for n in range(50))
+    assert warnings(parse(many)) == [
+        "users.*.subject (u0, u1, u2 and 47 more) is kept for the director; nothing reads it yet"
+    ]
+
+
+def test_a_policy_that_nobody_could_change_is_warned_of() -> None:
+    [said] = warnings(parse(GOOD.replace('"ADMINISTRATOR"', '"JOB_ADMINISTRATOR"')))
+    assert "nobody can change it any more" in said
+    # The property of a group without users helps nobody.
+    [said] = warnings(
+        parse(
+            GOOD.replace("[groups.home]", "[groups.other]\nproperties = []\n[groups.home]")
+            .replace('properties = ["NORMAL_USER", "ADMINISTRATOR"]', "")
+            .replace("properties = []", 'properties = ["ADMINISTRATOR"]')
+        )
+    )
+    assert "nobody can change it any more" in said
+
+
+def test_the_properties_of_the_rule_are_known() -> None:
+    assert any(".833" in one for one in known_properties(parse(GOOD)))
+    proportional = GOOD + '\n[matching]\nrule = "proportional"\n'
+    assert len(known_properties(parse(proportional))) == 2
+
+
+def test_a_document_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="nested too deep"):
+        parse("a = " + "[" * 100_000)
+    with pytest.raises(InvalidInput, match="unknown key"):
+        parse(".".join("a" * 5000) + " = 1")
+
+
+@pytest.mark.parametrize("owner", ["ada", 'o"dd\\one.x', "Zoë", "a\tb"])
+def test_the_policy_to_begin_with_is_valid_with_every_setting_switched_on(owner: str) -> None:
+    text = policies.annotated(owner, "node 1")
+    policy = parse(text)
+    assert ADMINISTRATOR in policy.properties(owner, "home")
+    assert warnings(policy) == []
+    switched_on = "\n".join(line[1:] if re.match(r"#\S", line) else line for line in text.splitlines())
+    full = parse(switched_on)
+    week = full.correction.wms_history["groups"].slices["week"]
+    assert (week.time_span, week.weight, week.max_correction) == (604800, 80, 2)
+    assert full.correction.wms_history["analysts"].group == "analysis"
+    assert len(full.limits) == 1
+    # Each group of lines is valid by itself too.
+    for block in re.findall(r"(?:^#\S.*\n)+", text, re.MULTILINE):
+        if not re.search("analysis|production|correct", block):
+            parse(text.replace(block, re.sub("^#", "", block, flags=re.MULTILINE)))
+
+
+def test_what_differs_is_told_key_by_key() -> None:
+    new = GOOD.replace("share = 3000", "share = 2000").replace(
+        "[sites.there]\nbanned = true", "[sites.there]"
+    )
+    new = new.replace('value = "alice"\nrunning = 5', 'value = "alice"\nrunning = 6')
+    new = new.replace("[sites.here]\n", "[sites.here]\nbanned = false\n[sites.'new.one']\n")
+    limit = {"attribute": "owner", "value": "alice"}
+    assert changes(GOOD, new) == [
+        Change("groups.physics.share", "changed", 3000, 2000),
+        Change("limits", "removed", {**limit, "running": 5}),
+        Change("limits", "added", None, {**limit, "running": 6}),
+        Change('sites."new.one"', "added", None, {}),
+        Change("sites.here.banned", "added", None, False),
+        Change("sites.there.banned", "removed", True),
+    ]
+    assert changes(GOOD, "# only words\n" + GOOD) == []
+    assert changes("a = 1", "a = 1.0") == [Change("a", "changed", 1, 1.0)]
+    assert changes("a = 1", "a.b = 1") == [Change("a", "removed", 1), Change("a.b", "added", None, 1)]
+    with pytest.raises(InvalidInput, match="not TOML"):
+        changes(GOOD, "x = ")

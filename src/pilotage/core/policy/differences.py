@@ -42,12 +42,12 @@ def changes(before: str, after: str) -> list[Change]:
 def _values(old: _Flat, new: _Flat) -> Iterator[Change]:
     for key, value in old.values.items():
         if key not in new.values:
-            if key not in new.tables:
+            if value != {} or key not in new.tables:
                 yield Change(key, "removed", value)
         elif new.values[key] != value or type(new.values[key]) is not type(value):
             yield Change(key, "changed", value, new.values[key])
     for key, value in new.values.items():
-        if key not in old.values and key not in old.tables:
+        if key not in old.values and (value != {} or key not in old.tables):
             yield Change(key, "added", None, value)
 
 

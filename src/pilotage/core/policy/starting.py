@@ -30,6 +30,7 @@ owners = "home"
 
 def annotated(owner: str, site: str) -> str:
     """A policy to edit, with what else may be said. Lines that begin with # and no space are valid without the #."""
+    second = "ada" if owner != "ada" else "bob"
     return f"""\
 # A policy of Pilotage: one document, applied whole.
 #
@@ -60,7 +61,7 @@ properties = ["{NORMAL_USER}", "{ADMINISTRATOR}"]    # someone must be able to c
 [users.{quoted(owner)}]
 groups = ["home"]
 
-#[users.ada]
+#[users.{second}]
 #groups = ["analysis", "production"]
 
 # --- Sites, and the CEs where pilots are started.
