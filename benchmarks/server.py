@@ -17,10 +17,10 @@ WITHIN = 60.0
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Client]:
-    """A client of a fresh `pilotage up`, with its defaults."""
+def served(folder: Path, *, again: bool = False) -> Iterator[Client]:
+    """A client of a fresh `pilotage up`, with its defaults; `again`: of one on the home that is there."""
     home = folder / "home"
-    home.mkdir(mode=0o700)
+    home.mkdir(mode=0o700, exist_ok=again)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home)]
     with (folder / "server.log").open("wb") as log:

@@ -11,7 +11,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry
 from pilotage.core.queues.waiting import Reason, Verdict
 from pilotage.wire.people import JobSummary
-from pilotage.wire.waiting import Why
+from pilotage.wire.waiting import Opening, Why
 
 CONDITIONS: Mapping[str, str] = {
     Condition.SITE_CLOSED: "the site is banned in the policy, or no longer in it",
@@ -129,8 +129,13 @@ def _needs(verdict: Verdict, answer: Why) -> tuple[str, str]:
         best = answer.openings[0]
         where = f"at {len(best.sites)} sites" if len(best.sites) != 1 else f"at site {next(iter(best.sites))}"
         plural = "slot" if best.slots == 1 else "slots"
-        return f"no node that is known fits: {said}", f"with {best.text}: {best.slots:,} {plural} {where}"
+        return f"no node that is known fits: {said}", f"{_with(best)}: {best.slots:,} {plural} {where}"
     return f"no node that is known fits: {said}", "no single change to the job opens anything: see the sites"
+
+
+def _with(opening: Opening) -> str:
+    named = opening.attribute in ("memory", "processors", "cpu_time", "setup", "job_type")
+    return f"with {opening.text}" if named else opening.text
 
 
 def _limit(verdict: Verdict, answer: Why) -> tuple[str, str]:

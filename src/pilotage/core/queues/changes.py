@@ -115,9 +115,12 @@ def _cpu_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[
 
 
 def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
-    value = _floor(buckets.memory, offer.memory)
-    text = f"memory <= {value} MB" if value else "no memory asked for"
-    yield Change("memory", value, text, replace(queue, memory=value))
+    """As much as is offered, and as much as lets jobs on all of its processors."""
+    wide = max(1, offer.processors // max(1, queue.processors))
+    whole, part = _floor(buckets.memory, offer.memory), _floor(buckets.memory, offer.memory // wide)
+    for value in {whole, part or whole}:
+        text = f"memory <= {value} MB" if value else "no memory asked for"
+        yield Change("memory", value, text, replace(queue, memory=value))
 
 
 def _processors(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:

@@ -188,6 +188,7 @@ def test_the_words_are_those_of_a_job_description() -> None:
     ]
     buckets = Buckets(CPU_BUCKETS, (1000, 2000, 3000, 4000, 8000, 16000))
     assert [(one.change.text, one.slots, one.sites) for one in openings(queue, known, buckets)] == [
+        ("memory <= 2000 MB", 6, {"here": 6}),
         ("memory <= 3000 MB", 5, {"here": 5}),
         ("site there allowed too", 4, {"there": 4}),
         ("without the tag gpu", 4, {"here": 4}),
