@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 from random import Random
 
@@ -74,6 +73,7 @@ class Pool:
             identity = QueueIdentity("owner", group, cpu_time=500, job_type=str(number), tags=frozenset())
             self.index.add(Entry(QueueId(number), identity, ("owner", group)))
         self.ledger = Ledger(BEGIN, HISTORY)
+        self.corrected_at = BEGIN
         self.memory: Memory = {}
         self.corrections = Corrections()
         self.factors: list[dict[str, float]] = []
@@ -138,9 +138,10 @@ class Pool:
             sharing=frozenset(),
             owners=self.index.priorities.waiting_owners(),
             admits=lambda _owner, group: group in self.shares,
-            use=cache(self.ledger.over),
-            elapsed=self.ledger.up_time(before, now),
+            use=self.ledger.over,
+            elapsed=self.ledger.up_time(self.corrected_at, now),
         )
+        self.corrected_at = now
         if self.instances:
             self.corrections = correct(["WMSHistory"], {"WMSHistory": self.instances}, facts, self.memory)
             self.memory = self.corrections.memory
