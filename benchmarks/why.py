@@ -72,7 +72,8 @@ def _fill(connection: sqlite3.Connection, jobs: int, queues: int, owner: tuple[s
         for job in range(1, jobs + 1)
     )
     connection.executemany(
-        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted) VALUES (?, ?, ?, 'Waiting', ?, 1)",
+        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
+        " VALUES (?, ?, ?, 'Waiting', ?, 1)",
         rows,
     )
     connection.execute("COMMIT")

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
+from pilotage.core.queues.index import Entry
 from pilotage.server.context import Context
 from pilotage.services import reasons, why
 from pilotage.store.waiting import ReasonRow
+
+
+async def snapshot(context: Context, now: float) -> why.Snapshot:
+    """What `why` looks at, for use in a thread that is neither the loop's nor the writer's."""
+    pool, writer = context.pool, context.writer
+
+    def turn(ask: Callable[[], Sequence[Entry] | None]) -> Sequence[Entry] | None:
+        return writer.call(lambda _: ask())
+
+    return await writer.acall(lambda tx: why.snapshot(pool, tx, now, turn))
 
 
 class ReasonDuty:
@@ -34,7 +46,7 @@ class ReasonDuty:
         ):
             return
         now = clock()
-        found = await writer.acall(lambda tx: why.snapshot(pool, tx, now))
+        found = await snapshot(self._context, now)
         rows: list[ReasonRow] = await asyncio.to_thread(lambda: self._looker.look(found, now))
         for part in reasons.chunks(rows):
             await writer.acall(lambda tx, part=part: reasons.write(pool, tx, part))  # type: ignore[misc]

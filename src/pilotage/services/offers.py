@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.index import Entry
 from pilotage.core.queues.kinds import Known
-from pilotage.core.queues.limits import HoldUp, Limit
 from pilotage.core.queues.waiting import Survey
 from pilotage.services.matching import Requirements, offer_of
 from pilotage.services.pool import Pool
@@ -68,23 +69,24 @@ def renew_kinds(pool: Pool) -> None:
     pool.kinds.renew(offered, pool.index.kind_of)
 
 
-def survey(pool: Pool, tx: Transaction, now: float) -> Survey:
+Turn = Callable[[Callable[[], Sequence[Entry] | None]], Sequence[Entry] | None]
+"""Carries a question to the index out in the writer's thread, and gives its answer."""
+
+
+def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> Survey:
     """All that the answer to `why` is made of, as of now. In the writer's thread; what it gives is for another one."""
     known = known_offers(pool, now)
     places = {(one.offer.site, one.offer.ce) for one in known}
+    index = pool.index
     return Survey(
-        entries=list(pool.index.entries.values()),
+        entries=list(index.entries.values()),
         known=known,
         closed={place: pool.limiter.closed(*place, now) for place in places},
-        rule=pool.index.rule,
+        rule=index.rule,
         draining=pool.draining,
         coming=frozenset(waiting.ces_with_coming(tx.connection)),
+        remembered=lambda offer: turn(lambda: index.fitting(offer)),
     )
-
-
-def hold_ups(pool: Pool, closed: list[Limit], now: float) -> list[HoldUp]:
-    """How far those limits are used. In the writer's thread."""
-    return [pool.limiter.hold_up(limit, now) for limit in closed]
 
 
 def known_offers(pool: Pool, now: float) -> list[Known]:

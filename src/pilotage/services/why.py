@@ -44,9 +44,9 @@ class Snapshot:
     waited: Mapping[QueueId, Waited]
 
 
-def snapshot(pool: Pool, tx: Transaction, now: float) -> Snapshot:
-    """In the writer's thread."""
-    survey = offers.survey(pool, tx, now)
+def snapshot(pool: Pool, tx: Transaction, now: float, turn: offers.Turn) -> Snapshot:
+    """In the writer's thread; it is used in another one, which asks the index by `turn`."""
+    survey = offers.survey(pool, tx, now, turn)
     closed = {limit.key: limit for limits in survey.closed.values() for limit in limits}
     held = {key: pool.limiter.hold_up(limit, now) for key, limit in closed.items()}
     return Snapshot(survey, pool.policy, held, dict(pool.directors), dict(pool.waited or {}))
@@ -176,7 +176,7 @@ def _placed(
 
 def _standing(survey: Survey, entry: Entry, place: int) -> wire.Standing:
     one: Known = survey.known[place]
-    stands = standing(entry, survey.part(place), survey.rule)
+    stands = standing(entry, survey.part(place).entries, survey.rule)
     return wire.Standing(
         site=one.offer.site,
         ce=one.offer.ce,

@@ -65,14 +65,19 @@ def summary(bench: Bench, job: int) -> JobSummary:
     return JobSummary(**row)
 
 
+def turn(ask: Callable[[], Any]) -> Any:
+    """Here everything is one thread."""
+    return ask()
+
+
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
-    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now))
+    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
     return why.why_job(found, bench.connection, summary(bench, job), bench.now)
 
 
 def why_queue(bench: Bench, queue: int) -> Why:
-    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now))
+    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
     return why.why_queue(found, bench.connection, QueueId(queue), bench.now)
 
 
@@ -90,7 +95,7 @@ def look(bench: Bench, looker: reasons.Looker | None = None) -> None:
     pool = bench.pool
     if pool.waited is None:
         pool.waited = reasons.last_reasons(bench.connection)
-    found = bench.do(lambda tx: why.snapshot(pool, tx, bench.now))
+    found = bench.do(lambda tx: why.snapshot(pool, tx, bench.now, turn))
     rows = (looker or reasons.Looker()).look(found, bench.now)
     for part in reasons.chunks(rows):
         bench.do(lambda tx, part=part: reasons.write(pool, tx, part))

@@ -115,10 +115,22 @@ def refusal(entry: Entry, offer: Offer, holds: RequirementsHold, closed: Sequenc
     return failed
 
 
-def taking_part(fitting: Sequence[Entry]) -> list[Entry]:
-    """Of queues that fit: background ones are left out while another one of their entity is there."""
-    foreground = {entry.entity for entry in fitting if not entry.background}
-    return [entry for entry in fitting if not entry.background or entry.entity not in foreground]
+def taking_part(fitting: Iterable[Entry], holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
+    """Of queues that fit an offer but for their Requirements: those that take part in its draw.
+
+    Background ones are left out while another one of their entity is there.
+    """
+    there = [
+        entry
+        for entry in fitting
+        if (not entry.identity.requirements or holds(entry.identity.requirements))
+        and not (closed and any(limit.concerns(entry.identity) for limit in closed))
+    ]
+    background = [entry for entry in there if entry.background]
+    if not background:
+        return there
+    foreground = {entry.entity for entry in there if not entry.background}
+    return [entry for entry in there if not entry.background or entry.entity not in foreground]
 
 
 class QueueIndex:
@@ -294,21 +306,23 @@ class QueueIndex:
         return fitting[draw_class([(entry.priority, 1) for entry in fitting], self.rule, rng)].id
 
     def _fitting(self, kind: _Kind, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
-        ids = [
-            queue
+        return taking_part(self._of_kind(kind), holds, closed)
+
+    def _of_kind(self, kind: _Kind) -> list[Entry]:
+        entries = self.entries
+        found = [
+            entries[queue]
             for by_priority in kind.plain.values()
             for members in by_priority.values()
             for queue in members
         ]
-        special = [self.entries[queue] for queue in kind.special]
-        entries = [self.entries[queue] for queue in ids]
-        entries += [entry for entry in special if self._requirements_hold(entry, holds)]
-        open_ones = [e for e in entries if not any(limit.concerns(e.identity) for limit in closed)]
-        return taking_part(open_ones)
+        found += [entries[queue] for queue in kind.special]
+        return found
 
-    @staticmethod
-    def _requirements_hold(entry: Entry, holds: RequirementsHold) -> bool:
-        return not entry.identity.requirements or holds(entry.identity.requirements)
+    def fitting(self, offer: Offer) -> list[Entry] | None:
+        """The queues that fit `offer` but for their Requirements; None if no such offer is remembered."""
+        kind = self._kinds.get(self.kind_of(offer))
+        return None if kind is None else self._of_kind(kind)
 
     def _take(self, entry: Entry, rng: Random) -> Proposal | None:
         before = self._standing(entry)

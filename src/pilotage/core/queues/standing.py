@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.index import Entity, Entry
@@ -20,6 +18,8 @@ NEGLIGIBLE = 60.0
 """Beyond so many mean values the rest of the integral is below e to the minus that."""
 
 RIVALS = 5
+
+_POINTS, _WIDTHS = np.polynomial.legendre.leggauss(NODES)
 
 
 def chance(priority: float, others: Iterable[float], rule: Rule) -> float:
@@ -37,17 +37,9 @@ def chance(priority: float, others: Iterable[float], rule: Rule) -> float:
     weights = np.array([p for p in counted if p > 0])
     numbers = np.array([n for p, n in counted.items() if p > 0], dtype=float)
     end = min(1 / max(priority, weights.max(initial=0.0)), NEGLIGIBLE / total)
-    points, widths = _gauss()
-    x = points * end
+    x = (_POINTS + 1) / 2 * end
     logs = np.log1p(-np.outer(x, weights)) @ numbers
-    return float(min(1.0, priority * end * (widths @ np.exp(logs))))
-
-
-@functools.cache
-def _gauss() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Gauss-Legendre on 0 to 1."""
-    points, widths = np.polynomial.legendre.leggauss(NODES)
-    return (points + 1) / 2, widths / 2
+    return float(min(1.0, priority * end * (_WIDTHS @ np.exp(logs)) / 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.fit import Condition
-from pilotage.core.queues.index import Entry, refusal, taking_part
+from pilotage.core.queues.fit import Condition, Offer, static_failure
+from pilotage.core.queues.index import Entry, taking_part
 from pilotage.core.queues.kinds import Known
 from pilotage.core.queues.limits import Limit
 
@@ -47,6 +48,22 @@ class Verdict:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The queues that take part in one draw."""
+
+    entries: Sequence[Entry]
+    ids: frozenset[QueueId]
+
+    def first_bucket(self) -> int:
+        """The highest CPU bucket, from which the document's rule draws."""
+        return max(one.identity.cpu_time for one in self.entries)
+
+
+def _nothing_remembered(_: Offer) -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Survey:
     """All queues and all known offers of one instant. Made for one thread, used up by it."""
@@ -62,7 +79,10 @@ class Survey:
     """CEs with pilots that were asked for and have not called home."""
     asked: int = 0
     """How often the predicate was asked: the cost so far."""
-    _parts: dict[int, list[Entry]] = field(default_factory=dict)
+    remembered: Callable[[Offer], Sequence[Entry] | None] = _nothing_remembered
+    """Asked for the queues that the index knows to fit an offer, their Requirements not asked; None: it does not."""
+    _parts: dict[int, Part] = field(default_factory=dict)
+    _buckets: dict[int, int] = field(default_factory=dict)
 
     def limits_on(self, entry: Entry, one: Known) -> list[Limit]:
         """The closed limits that keep `entry` from an offer that it fits."""
@@ -74,17 +94,26 @@ class Survey:
         self.asked += len(self.known)
         return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
 
-    def part(self, place: int) -> list[Entry]:
+    def part(self, place: int) -> Part:
         """The queues that take part in a draw for one known offer."""
         found = self._parts.get(place)
         if found is None:
             one = self.known[place]
             closed = self.closed.get((one.offer.site, one.offer.ce), ())
-            self.asked += len(self.entries)
-            found = self._parts[place] = taking_part(
-                [e for e in self.entries if e.waiting and refusal(e, one.offer, one.holds, closed) is None]
-            )
+            entries = taking_part(self._fitting_but_for_requirements(one), one.holds, closed)
+            found = self._parts[place] = Part(entries, frozenset(entry.id for entry in entries))
         return found
+
+    def _fitting_but_for_requirements(self, one: Known) -> Sequence[Entry]:
+        remembered = self.remembered(one.offer)
+        if remembered is not None:
+            return remembered
+        self.asked += len(self.entries)
+        return [
+            entry
+            for entry in self.entries
+            if entry.waiting and entry.admitted and static_failure(entry.identity, one.offer) is None
+        ]
 
     def verdict(self, entry: Entry, since: float) -> Verdict:
         """What a queue with waiting jobs waits for, which has waited since then."""
@@ -125,7 +154,7 @@ class Survey:
 
     def _among_others(self, entry: Entry, places: Sequence[int], since: float) -> Verdict:
         compared = places[:COMPARED]
-        there = [place for place in compared if any(one is entry for one in self.part(place))]
+        there = [place for place in compared if entry.id in self.part(place).ids]
         if not there:
             return Verdict(Reason.BACKGROUND)
         bucket = min(self._first_bucket(place, entry) for place in there)
@@ -144,13 +173,15 @@ class Survey:
         """The CPU bucket that is drawn from first."""
         if self.rule != "document":
             return entry.identity.cpu_time
-        return max(one.identity.cpu_time for one in self.part(place))
+        if place not in self._buckets:
+            self._buckets[place] = self.part(place).first_bucket()
+        return self._buckets[place]
 
     def _rivals(self, place: int, entry: Entry) -> bool:
         own = entry.identity.cpu_time
         return any(
-            one is not entry and (self.rule != "document" or one.identity.cpu_time >= own)
-            for one in self.part(place)
+            one.id != entry.id and (self.rule != "document" or one.identity.cpu_time >= own)
+            for one in self.part(place).entries
         )
 
     def _nearest(self, entry: Entry) -> list[Condition]:

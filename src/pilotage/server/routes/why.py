@@ -11,6 +11,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.jobs.states import JobState
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
+from pilotage.server.waiting import snapshot
 from pilotage.services import why as services
 from pilotage.store import browse, submissions, waiting
 from pilotage.wire.people import JobSummary
@@ -31,7 +32,7 @@ async def why_job(
     if isinstance(found, Why):
         return found
     now = context.clock()
-    taken = await _snapshot(context, now) if found.state == JobState.WAITING else None
+    taken = await snapshot(context, now) if found.state == JobState.WAITING else None
     return await asyncio.to_thread(lambda: services.why_job(taken, context.readers.connection(), found, now))
 
 
@@ -42,14 +43,10 @@ async def why_queue(
     """What the jobs of a queue wait for, and what they waited for before."""
     await asyncio.to_thread(_check_queue, context, caller, queue)
     now = context.clock()
-    taken = await _snapshot(context, now)
+    taken = await snapshot(context, now)
     return await asyncio.to_thread(
         lambda: services.why_queue(taken, context.readers.connection(), QueueId(queue), now)
     )
-
-
-async def _snapshot(context: Context, now: float) -> services.Snapshot:
-    return await context.writer.acall(lambda tx: services.snapshot(context.pool, tx, now))
 
 
 def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
