@@ -24,9 +24,9 @@ from pilotage.core.shares.settings import HistoryInstance, Slice
 KEYS: dict[str, str] = {
     "groups.*.share": "what fraction of the whole the group is entitled to, relative to the other shares",
     "groups.*.properties": f"rights of its members: {', '.join(PROPERTIES)}",
-    "groups.*.vo": "virtual organisation, for the ads of pilots",
+    "groups.*.vo": "virtual organisation, for the ads of pilots; nothing reads it yet",
     "users.*.groups": "the groups of the user; the first is the default",
-    "users.*.subject": "certificate subject of the user, for the ads of pilots",
+    "users.*.subject": "certificate subject of the user, for the ads of pilots; nothing reads it yet",
     "sites.*.banned": "true: no job starts there",
     "sites.*.job_types": "the job types that the site takes; absent: all",
     "ces.*.site": "the site that it belongs to",
