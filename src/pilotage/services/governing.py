@@ -38,6 +38,17 @@ def apply_policy(
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
+    _note(pool, tx, old, version, by=by, reason=reason, now=now)
+    pool.policy, pool.policy_version = policy, version
+    pool.index, pool.settling = new_index(policy, tx), None
+    fill(pool, tx)
+    renew_kinds(pool)
+    pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
+    return version
+
+
+def _note(pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float) -> None:
+    """The event: who, when, why, before, after."""
     detail = f"version {old} to version {version}" + (f": {reason}" if reason else "")
     record(
         tx.connection,
@@ -49,12 +60,6 @@ def apply_policy(
         old=str(old),
         new=str(version),
     )
-    pool.policy, pool.policy_version = policy, version
-    pool.index, pool.settling = new_index(policy, tx), None
-    fill(pool, tx)
-    renew_kinds(pool)
-    pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
-    return version
 
 
 def roll_back(

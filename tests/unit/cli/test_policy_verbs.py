@@ -113,11 +113,11 @@ def test_check_and_apply_tell_what_is_stranded(
     assert cli("policy", "check", "p.toml") == 0
     err = capsys.readouterr().err
     assert (
-        "warning: 1,200 waiting jobs of group old would not start (there is no such group); they stay" in err
+        "warning: 1,200 waiting jobs of group old would not start (there is no such group), but stay" in err
     )
-    assert "warning: 1 waiting jobs of bob in group lab would not start (the user is not in it)" in err
+    assert "warning: 1 waiting job of bob in group lab would not start (the user is not in it)" in err
     assert "99 more" in err
-    assert "2 pilots live at here, CE gone" in err
+    assert "live pilots at here, CE gone, which is not in the policy: 2;" in err
     assert "note: rule x" in err
     assert "\x1b" not in err
     assert cli("policy", "apply", "p.toml", "--reason", "why", "--expect", "3") == 0

@@ -161,10 +161,11 @@ def _lines(document: PolicyDocument, would: str) -> Iterator[str]:
     for one in document.stranded:
         whose = f"{one.owner} in group {one.group}" if one.owner else f"group {one.group}"
         why = "the user is not in it" if one.owner else "there is no such group"
-        yield f"warning: {one.waiting:,} waiting jobs of {whose} {would} ({why}); they stay"
+        jobs = "job" if one.waiting == 1 else "jobs"
+        yield f"warning: {one.waiting:,} waiting {jobs} of {whose} {would} ({why}), but stay"
     told = sum(one.waiting for one in document.stranded)
     if document.stranded_jobs > told:
         yield f"warning: and {document.stranded_jobs - told:,} more of others"
     for left in document.pilots_left:
-        where = f"{left.site}, CE {left.ce}"
-        yield f"warning: {left.pilots:,} pilots live at {where}: it is not in the policy, so they get no more jobs"
+        where = f"{left.site}, CE {left.ce}, which is not in the policy"
+        yield f"warning: live pilots at {where}: {left.pilots:,}; they get no more jobs"
