@@ -34,14 +34,25 @@ class Use:
     jobs: Mapping[Entity, float]
     cores: Mapping[Entity, float]
 
-    def of_groups(self, unit: Unit) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for (_, group), amount in self._in(unit).items():
-            found[group] = found.get(group, 0.0) + amount
-        return found
+    _by_group: dict[Unit, dict[str, dict[str, float]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
-    def of_owners(self, group: str, unit: Unit) -> dict[str, float]:
-        return {owner: amount for (owner, theirs), amount in self._in(unit).items() if theirs == group}
+    def of_groups(self, unit: Unit) -> dict[str, float]:
+        return {group: sum(owners.values()) for group, owners in self._grouped(unit).items()}
+
+    def of_owners(self, group: str, unit: Unit) -> Mapping[str, float]:
+        return self._grouped(unit).get(group, {})
+
+    def _grouped(self, unit: Unit) -> dict[str, dict[str, float]]:
+        found = self._by_group.get(unit)
+        if found is None:
+            # Whole before it is seen: several threads may ask.
+            found = {}
+            for (owner, group), amount in self._in(unit).items():
+                found.setdefault(group, {})[owner] = amount
+            self._by_group[unit] = found
+        return found
 
     def _in(self, unit: Unit) -> Mapping[Entity, float]:
         return self.jobs if unit == "jobs" else self.cores

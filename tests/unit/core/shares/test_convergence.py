@@ -15,8 +15,9 @@ from simulated_pool import ENDLESS, OFFER, Flow, Pool
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Entry, QueueIndex
+from pilotage.core.queues.index import QueueIndex
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.settings import HistoryInstance, Slice, Unit
 from pilotage.core.shares.use import DAY, HOUR
@@ -102,8 +103,8 @@ def test_the_documents_rule_and_policy_settle_at_their_fixed_point() -> None:
 
 @pytest.mark.slow
 def test_proportional_with_ratio_is_within_a_point_whoever_floods() -> None:
-    """Equal lengths; the minor group has forty times the queues and a thousand times the jobs."""
-    found = pool(Flow(jobs=10**6), Flow(queues=40, jobs=ENDLESS), "proportional", DOCUMENT).run(30)
+    """Equal lengths; the minor group has twenty times the queues and a thousand times the jobs."""
+    found = pool(Flow(jobs=10**6), Flow(queues=20, jobs=ENDLESS), "proportional", DOCUMENT).run(30)
     assert found.part("major", 10, 30) == pytest.approx(ENTITLED, abs=0.01)
     assert found.parts("major", 7)[1:] == pytest.approx([ENTITLED] * 3, abs=0.015)
 
@@ -124,8 +125,8 @@ def test_with_the_ratio_alone_longer_jobs_get_more() -> None:
     ("major", "minor", "instance"),
     [
         pytest.param(Flow(), Flow(length=10 * HOUR, queues=10), integral(DAY), id="1 h, 10 h, a day"),
-        pytest.param(Flow(), Flow(length=10 * HOUR), integral(WEEK), id="1 h, 10 h, a week"),
-        pytest.param(Flow(length=10 * HOUR), Flow(queues=10), integral(WEEK), id="10 h, 1 h, a week"),
+        pytest.param(Flow(), Flow(length=10 * HOUR), integral(2 * DAY), id="1 h, 10 h, two days"),
+        pytest.param(Flow(length=10 * HOUR), Flow(queues=10), integral(2 * DAY), id="10 h, 1 h, two days"),
         pytest.param(Flow(), Flow(length=HOUR / 2, queues=10), integral(WEEK), id="1 h, 30 min, a week"),
         pytest.param(
             Flow(), Flow(length=3 * HOUR, cores=4), integral(DAY, "cores"), id="1 core, 4 cores, a day"
@@ -140,7 +141,7 @@ def test_proportional_with_integral_is_within_two_percent_whatever_the_lengths(
     The bounds must leave room: max_correction² and max_global_correction_factor² at least the ratio of what one job
     of either uses (12 and 10 here, of 100). With the defaults, 3, that is 9.
     """
-    found = pool(major, minor, "proportional", instance, slots=80).run(30)
+    found = pool(major, minor, "proportional", instance, slots=60).run(30)
     assert found.part("major", 14, 30, instance.unit) == pytest.approx(ENTITLED, rel=0.02)
     later = found.parts("major", 3, instance.unit)[4:]
     assert max(abs(part - ENTITLED) for part in later) < 0.06, later
@@ -178,10 +179,10 @@ def test_the_default_gain_is_well_below_what_would_oscillate() -> None:
 def test_a_queue_waits_no_longer_than_chance_has_it(queues: int) -> None:
     """P(not drawn in n draws) = (1-p)^n for a queue with the part p of the priority of all that fit.
 
-    With corrections p is at least E·lowest/(Σ E·highest). Of 2000 waits here, the longest one is beyond
-    n = ln(2000·10^6)/-ln(1-p) draws once in a million runs; and half of them end within ln 2/-ln(1-p).
+    With corrections p is at least E·lowest/(Σ E·highest). Of 1000 waits here, the longest one is beyond
+    n = ln(1000·10^6)/-ln(1-p) draws once in a million runs; and half of them end within ln 2/-ln(1-p).
     """
-    part, waits = 0.01, 2000
+    part, waits = 0.01, 1000
     index = index_of(
         "proportional", {0: (500, part), **{n + 1: (500, (1 - part) / queues) for n in range(queues)}}
     )
@@ -228,7 +229,7 @@ def index_of(rule: Rule, queues: Mapping[int, tuple[int, float]]) -> QueueIndex:
 
 
 def away(day: float) -> bool:
-    return not 5 <= day < 19
+    return not 3 <= day < 17
 
 
 @pytest.mark.slow
@@ -242,20 +243,20 @@ def away(day: float) -> bool:
 def test_who_comes_back_after_two_weeks_gets_the_bounded_boost_and_no_more(
     instance: HistoryInstance, highest: float, lowest: float
 ) -> None:
-    found = pool(Flow(), Flow(present=away), "proportional", instance, slots=60).run(34)
-    assert found.part("minor", 6, 19) == 0
+    found = pool(Flow(), Flow(present=away), "proportional", instance, slots=40).run(29)
+    assert found.part("minor", 4, 17) == 0
     factors = [one["minor"] for one in found.factors]
     assert max(factors) <= highest * (1 + 1e-12)
     assert min(one["major"] for one in found.factors) >= lowest * (1 - 1e-12)
     most = 1000 * highest / (1000 * highest + 3000 * lowest)
-    back = found.parts("minor", 0.5)[38:]
+    back = found.parts("minor", 0.5)[34:]
     # Boosted at first, within what these factors allow; then less and less; in the end at its share.
     assert back[0] > 0.25
     assert max(back) <= most
-    assert found.part("minor", 30, 34) == pytest.approx(0.25, abs=0.03)
+    assert found.part("minor", 25, 29) == pytest.approx(0.25, abs=0.03)
     if instance is DOCUMENT:
-        assert factors[19 * 144 + 1] == pytest.approx(HIGHEST), "absent in both slices"
-        assert back[0] > 0.4
+        assert factors[17 * 144 + 1] == pytest.approx(HIGHEST), "absent in both slices"
+        assert back[0] > 0.33
 
 
 # --- the clock
@@ -268,11 +269,12 @@ def test_who_comes_back_after_two_weeks_gets_the_bounded_boost_and_no_more(
 def test_a_step_of_the_clock_by_a_day_forward_and_back_does_no_harm(instance: HistoryInstance) -> None:
     found = pool(Flow(), Flow(queues=5), "proportional", instance)
     found.steps.update({8.0: DAY, 12.0: -DAY, 15.0: -DAY, 18.0: DAY})
-    before = found.run(7.9).factors[-1]
-    found.run(16.1)
+    found.run(24)
     assert found.ledger.outages
     assert found.part("major", 8, 24) == pytest.approx(ENTITLED, abs=0.01)
     assert found.parts("major", 1)[8:] == pytest.approx([ENTITLED] * 16, abs=0.06)
-    week = found.factors[8 * 144 :]
-    # Nobody's use is lost or doubled: a correction is never far from what it was.
-    assert all(one[group] == pytest.approx(before[group], rel=0.25) for one in week for group in SHARES)
+    # Nobody's use is lost or doubled: corrections stay where they were before the first step, but for chance.
+    for group in SHARES:
+        before = [one[group] for one in found.factors[4 * 144 : 8 * 144]]
+        after = [one[group] for one in found.factors[8 * 144 :]]
+        assert min(before) / 1.25 < min(after) <= max(after) < max(before) * 1.25
