@@ -13,7 +13,7 @@ from pilotage.cli.screen import Column, Screen
 from pilotage.cli.session import Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.waiting import CePilots, Standing, Why
+from pilotage.wire.waiting import CePilots, PlaceInQueue, Standing, Why
 
 QUEUE = "queue:"
 
@@ -64,15 +64,9 @@ def _facts(answer: Why) -> Iterator[tuple[str, object]]:
     yield "reason", " ".join(part for part in (answer.reason, f"({answer.detail})") if part != "()")
     yield "asks for", "; ".join(f"{name} {value}" for name, value in answer.needs.items())
     if answer.reason:
-        yield "waiting", f"{answer.waiting:,} {'job' if answer.waiting == 1 else 'jobs'} in this queue"
+        yield "waiting", f"{_many(answer.waiting, 'job')} in this queue"
     if answer.in_queue is not None:
-        before = answer.in_queue
-        yield (
-            "before it",
-            (
-                f"{_counted(before.higher)} of higher UserPriority in the same queue, {_counted(before.older)} older"
-            ),
-        )
+        yield "before it", _before(answer.in_queue)
     for limit in answer.limits:
         state = f"{limit.running} of {limit.most} running" if limit.most is not None else ""
         delay = f"the next start in {span(limit.wait)}" if limit.wait else ""
@@ -97,8 +91,8 @@ def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
     yield (
         "the draw, on the offers that it fits",
         (
-            *(Column("where"), Column("asked", right=True), Column("queues", right=True)),
-            *(Column("chance", right=True), Column("ahead", right=True), Column("first")),
+            *(Column("offer"), Column("made", right=True), Column("go first"), Column("queues", right=True)),
+            *(Column("chance", right=True), Column("larger shares", right=True)),
         ),
         [_draw(one) for one in answer.standings],
     )
@@ -134,10 +128,12 @@ def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
 
 
 def _draw(one: Standing) -> Row:
-    size = f"{one.processors} cores, {one.memory} MB" if one.memory else f"{one.processors} cores"
-    asked = "not yet" if one.possible else f"{one.takes:,}"
-    first = ", ".join(f"{b.jobs:,} jobs of {b.cpu_time} s" for b in one.higher_buckets)
-    return (f"{one.site}, {one.ce}, {size}", asked, one.queues, f"{one.chance:.2%}", one.ahead, first)
+    size = f"{one.processors} {'core' if one.processors == 1 else 'cores'}"
+    size += f", {one.memory} MB" if one.memory else ""
+    asked = "possible" if one.possible else f"{one.takes:,} times"
+    first = ", ".join(f"{_many(b.jobs, 'job')} of {b.cpu_time} s" for b in one.higher_buckets)
+    chance = f"then {one.chance:.2%}" if first else f"{one.chance:.2%}"
+    return (f"{one.site}, {one.ce}, {size}", asked, first, one.queues, chance, one.ahead)
 
 
 def _pilots(one: CePilots, now: float, screen: Screen) -> Row:
@@ -154,5 +150,18 @@ def _counts(numbers: Mapping[str, int]) -> str:
     )
 
 
+def _before(place: PlaceInQueue) -> str:
+    parts = [
+        f"{_counted(number)} {what}"
+        for number, what in ((place.higher, "of higher UserPriority"), (place.older, "older"))
+        if number
+    ]
+    return f"of the same queue {' and '.join(parts)}" if parts else "nothing of the same queue"
+
+
 def _counted(number: int) -> str:
-    return "10,000 or more" if number >= 10_000 else str(number)
+    return "10,000 or more" if number >= 10_000 else f"{number:,}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
