@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,22 @@ def test_import(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     assert told["left"] == [
         {"path": "Registry/Groups/lab/Colour", "value": "red", "line": 8, "reason": "not understood"}
     ]
+
+
+def test_the_mark_that_some_editors_put_before_a_text(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "d.cfg").write_text(CFG, encoding="utf-8-sig")
+    (tmp_path / "p.toml").write_text(POLICY, encoding="utf-8-sig")
+    assert cli("policy", "import", "d.cfg") == 0
+    assert cli("policy", "check", "--offline", "p.toml") == 0
+
+
+def test_without_diraccfg(
+    cli: Cli, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d.cfg").write_text(CFG)
+    monkeypatch.setitem(sys.modules, "diraccfg", None)
+    assert cli("policy", "import", "d.cfg") == 2
+    assert "pip install 'pilotage[dirac]'" in capsys.readouterr().err
 
 
 def test_long_lists_are_cut_on_the_screen_only(cli: Cli, tmp_path: Path, capsys: Captured) -> None:

@@ -111,7 +111,8 @@ def _contents(made: Imported) -> str:
 def policy_text(file: str) -> str:
     """What stands in a file, or in standard input."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        # Some editors put a mark before the first letter.
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except OSError as trouble:
         raise InvalidInput(f"cannot read {file}: {trouble.strerror}") from trouble
     except UnicodeDecodeError as trouble:
