@@ -96,7 +96,7 @@ class LocalDirector:
         widths: list[int] = []
         hungry: set[QueueId] = set()
         for entry in self._fitting(pool, ce, now):
-            need, left = entry.identity.processors, entry.waiting
+            need, left = self._width(ce, entry), entry.waiting
             while left and (width := next((w for w in sorted(idle) if w >= need and idle[w]), 0)):
                 idle[width] -= 1
                 left -= 1
@@ -106,7 +106,7 @@ class LocalDirector:
                 left -= 1
             if left and not any(pilot.processors >= need for pilot in staying) and need not in widths:
                 hungry.add(entry.id)
-                self._make_room(pool, tx, entry, staying, now, free)
+                self._make_room(pool, tx, entry, need, staying, now, free)
         self.starved = {queue: since for queue, since in self.starved.items() if queue in hungry}
         return widths
 
@@ -119,14 +119,27 @@ class LocalDirector:
         pool.rng.shuffle(entries)
         return entries
 
+    def _width(self, ce: Ce, entry: Entry) -> int:
+        """The processors of a pilot for one of these jobs: as many as bring the memory that it asks for."""
+        cores, memory = capacity(ce, self.node)
+        for_memory = -(-entry.identity.memory * cores // memory) if memory else 0
+        return max(entry.identity.processors, for_memory)
+
     def _make_room(
-        self, pool: Pool, tx: Transaction, entry: Entry, staying: Sequence[PilotRow], now: float, room: int
+        self,
+        pool: Pool,
+        tx: Transaction,
+        entry: Entry,
+        need: int,
+        staying: Sequence[PilotRow],
+        now: float,
+        room: int,
     ) -> None:
-        """Have narrow pilots end for a queue that needs a wide one and has waited for long enough."""
+        """Have narrow pilots end for a queue that needs one of `need` processors and has waited for long enough."""
         if now - self.starved.setdefault(entry.id, now) < PATIENCE:
             return
         for pilot in staying:
-            if room >= entry.identity.processors:
+            if room >= need:
                 break
             tell_to_leave(pool, tx, pilot, "drain")
             room += pilot.processors

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from pilotage.core.policy import Policy
+from pilotage.core.queues.index import Entry
 from pilotage.core.queues.fit import Condition
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Entry
 from pilotage.core.queues.waiting import Reason, Verdict
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
@@ -130,7 +130,10 @@ def _needs(verdict: Verdict, answer: Why) -> tuple[str, str]:
         where = f"at {len(best.sites)} sites" if len(best.sites) != 1 else f"at site {next(iter(best.sites))}"
         plural = "slot" if best.slots == 1 else "slots"
         return f"no node that is known fits: {said}", f"{_with(best)}: {best.slots:,} {plural} {where}"
-    return f"no node that is known fits: {said}", "no single change to the job opens anything: see the sites"
+    advice = "no single change to the job opens anything: see what refuses it at each site"
+    if conditions == [Condition.SITE_CLOSED]:
+        advice = "it may start when an administrator lifts the ban; or send it to other sites"
+    return f"no node that is known fits: {said}", advice
 
 
 def _with(opening: Opening) -> str:

@@ -393,14 +393,15 @@ def test_others_are_ahead_by_their_share(make: Make) -> None:
     [job] = bench.submit()
     bench.submit(3, owner="carol", group="large", user_priority=2)
     bench.submit(2, owner="alice", memory=1000)
-    pilot = bench.pilot(processors=1)
-    while pilot.take()[0].job == job:
-        bench.later(100)
+    # Each time another pilot: one that has served somebody makes another kind of offer.
+    while (offer := (pilot := bench.pilot()).take()[0]).payload.owner != "carol":
+        pilot.release(offer)
     bench.do(lambda _: settle_some(bench.pool))
     answer = why_job(bench, job)
     assert answer.reason == Reason.SHARE
     [stands] = answer.standings
     assert (stands.ce, stands.queues, stands.ahead, stands.possible) == ("local", 3, 1, False)
+    assert stands.ours == pytest.approx(1000)
     [rival] = stands.rivals
     assert (rival.owner, rival.group) == ("carol", "large")
     assert rival.ratio == pytest.approx(rival.priority / stands.ours) == pytest.approx(3.0)
@@ -645,3 +646,31 @@ def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
         bench.do(fails)
     assert bench.pool.waited == {}
     assert kept(bench, queue) == []
+
+
+def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: Make) -> None:
+    bench = make(POLICY + '[sites.attic]\nbanned = true\n[ces.up]\nsite = "attic"\nowners = "any"\n')
+    [large] = bench.submit(memory=16000)
+    [only_there] = bench.submit(memory=6000, sites=("attic",))
+    order(bench)
+    order(bench, "up", memory=64000)
+    assert why_job(bench, large).detail == "memory"
+    answer = why_job(bench, only_there)
+    assert answer.detail == "site-closed"
+    assert "lifts the ban" in answer.advice
+
+
+def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -> None:
+    """A pilot gets memory by its processors: one for a job that asks for much must be wide enough."""
+    [job] = bench.submit(memory=16000)
+    order(bench, processors=4, memory=8000)
+    assert texts(why_job(bench, job)) == ["memory <= 2000 MB", "memory <= 8000 MB"]
+    for memory, width in ((8000, 4), (4000, 2), (3000, 2), (2000, 1)):
+        [changed] = bench.submit(memory=memory)
+        [ordered] = order(bench, processors=4, memory=8000)
+        assert (ordered.processors, ordered.memory) == (width, 2000 * width)
+        bench.connection.execute("UPDATE pilots SET state = 'Aborted', ended = 1")
+        pilot = bench.pilot(processors=width, memory=2000 * width)
+        assert [offer.job for offer in pilot.take(processors=width, memory=8000)] == [changed]
+        pilot.send(leaving="idle")
+        bench.act("kill", changed)

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.fit import Condition, Offer, static_failure
 from pilotage.core.queues.index import Entry, taking_part
+from pilotage.core.queues.fit import Condition, Offer, static_failure
 from pilotage.core.queues.kinds import Known
 from pilotage.core.queues.limits import Limit
 
@@ -185,12 +185,18 @@ class Survey:
         )
 
     def _nearest(self, entry: Entry) -> list[Condition]:
-        """The conditions of the offers that refuse it at the fewest."""
+        """The conditions of the offers that refuse it at the fewest; of a closed site only if no other is as near."""
         self.asked += len(self.known)
         failed = [one.failures(entry.identity) for one in self.known]
-        fewest = min(len(conditions) for conditions in failed)
-        nearest = {c for conditions in failed if len(conditions) == fewest for c in conditions}
-        return [condition for condition in Condition if condition in nearest]
+        distances = [(len(conditions), Condition.SITE_CLOSED in conditions) for conditions in failed]
+        nearest = min(distances)
+        named = {
+            condition
+            for conditions, distance in zip(failed, distances, strict=True)
+            if distance == nearest
+            for condition in conditions
+        }
+        return [condition for condition in Condition if condition in named]
 
 
 def in_words(limit: Limit) -> str:

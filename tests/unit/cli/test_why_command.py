@@ -1,0 +1,131 @@
+"""`pilotage why`: what is asked of the server, what is printed, and what is refused before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_server import State
+
+Cli = Callable[..., int]
+
+NEEDS: dict[str, Any] = {
+    "summary": "no node that is known fits: it asks for more memory",
+    "advice": "with memory <= 3000 MB: 412 slots at 6 sites",
+    "reason": "needs",
+    "detail": "memory",
+    "job": 12,
+    "state": "Waiting",
+    "queue": 3,
+    "needs": {"owner": "ada", "memory": "16000 MB"},
+    "waiting": 2,
+    "in_queue": {"higher": 0, "older": 10000},
+    "refused": [{"site": "here", "offers": 2, "conditions": {"memory": 2, "tags": 1}, "takes": {"memory": 9}}],
+    "openings": [
+        {"attribute": "memory", "value": "3000", "text": "memory <= 3000 MB", "slots": 412, "sites": {"here": 412}}
+    ],
+    "history": [
+        {"reason": "pilot", "detail": "local", "since": 1000.0, "until": 1090.0},
+        {"reason": "needs", "detail": "memory", "since": 1090.0, "until": None},
+    ],
+    "of_a_later_version": 1,
+}  # fmt: skip
+
+SHARE: dict[str, Any] = {
+    "summary": "it takes part in the draw",
+    "reason": "share",
+    "queue": 3,
+    "waiting": 1,
+    "in_queue": {"higher": 3, "older": 0},
+    "limits": [{"text": "owner ada: at most 2 running", "running": 2, "most": 2, "wait": 0.0}],
+    "standings": [
+        {
+            "site": "here", "ce": "local", "processors": 1, "memory": 0, "cpu_time": 5000.0, "possible": False,
+            "takes": 1200, "higher_buckets": [{"cpu_time": 50000, "queues": 1, "jobs": 1}], "chance": 0.25,
+            "queues": 4, "priority": 1000.0, "ours": 1000.0, "ahead": 1,
+            "rivals": [{"owner": "", "group": "lab", "priority": 3000.0, "ratio": 3.0, "waiting": 7}],
+        }
+    ],
+    "pilots": [
+        {
+            "ce": "local", "site": "here", "pilots": {"Running": 2}, "cores": 2, "used": 2, "ordered": 0,
+            "not_before": 4e9,
+        }
+    ],
+}  # fmt: skip
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_what_refuses_a_job_and_what_would_help(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state.failures.append((200, NEEDS))
+    assert cli("why", "12") == 0
+    assert state.paths("GET") == ["/v1/jobs/12/why"]
+    found = lines(capsys)
+    assert "why\tno node that is known fits: it asks for more memory" in found
+    assert "what helps\twith memory <= 3000 MB: 412 slots at 6 sites" in found
+    assert "reason\tneeds (memory)" in found
+    assert "asks for\towner ada; memory 16000 MB" in found
+    assert "before it\tof the same queue 10,000 or more older" in found
+    assert "memory <= 3000 MB\t412\there 412" in found
+    assert "here\t2\tmemory 2, tags 1" in found
+    assert any(line.startswith("pilot\tlocal\t") and line.endswith("\t2 min") for line in found)
+    assert not any("draw" in line for line in found), "no empty tables"
+
+
+def test_who_is_before_a_queue(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
+    state.failures.append((200, SHARE))
+    assert cli("why", "queue:3") == 0
+    assert state.paths("GET") == ["/v1/queues/3/why"]
+    found = lines(capsys)
+    assert "reason\tshare" in found
+    assert "before it\tof the same queue 3 of higher UserPriority" in found
+    assert "limit\towner ada: at most 2 running; 2 of 2 running" in found
+    assert "here, local, 1 core\t1,200 times\t1 job of 50000 s\t4\tthen 25.00%\t1" in found
+    assert "(all)\tlab\t3000\t3\t7" in found
+    assert any(line.startswith("local\there\t2 Running\t2 of 2\ttries again 2096-") for line in found)
+
+
+def test_json_is_the_answer_of_the_server(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
+    state.failures.append((200, NEEDS))
+    assert cli("why", "12", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["openings"] == NEEDS["openings"]
+    assert found["standings"] == []
+
+
+def test_control_characters_of_others_do_not_reach_the_screen(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "x\x1b[2Jy"
+    state.failures.append((200, {**NEEDS, "summary": evil, "needs": {"owner": evil}, "detail": evil}))
+    assert cli("why", "12") == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "word", ["abc", "0", "-1", "1-3", "1,2", "queue:", "queue:x", "queue:0", "9" * 30, ""]
+)
+def test_what_is_no_target_is_told_in_one_line(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    assert cli("why", "--", word) == 2
+    told = capsys.readouterr().err
+    assert "neither a job nor a queue" in told
+    assert "Traceback" not in told
+    assert state.requests == []
+
+
+def test_a_missing_target_and_an_unknown_job(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("why") == 2
+    assert "TARGET" in capsys.readouterr().err
+    assert cli("why", "7") == 4
+    assert "there is no job 7" in capsys.readouterr().err
