@@ -60,7 +60,7 @@ def _facts(answer: Why) -> Iterator[tuple[str, object]]:
     yield "job", answer.job
     yield "queue", answer.queue
     yield "why", answer.summary
-    yield "what helps", answer.advice
+    yield "hint", answer.advice
     yield "reason", " ".join(part for part in (answer.reason, f"({answer.detail})") if part != "()")
     yield "asks for", "; ".join(f"{name} {value}" for name, value in answer.needs.items())
     if answer.reason:

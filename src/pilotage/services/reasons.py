@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.index import Entry
 from pilotage.services.pool import Pool, Waited
-from pilotage.services.why import Snapshot, verdict_of
+from pilotage.services.why import LOOKS, Snapshot, verdict_of
 from pilotage.store import waiting
 from pilotage.store.sqlite import Connection
 from pilotage.store.waiting import ReasonRow
 from pilotage.store.writer import Transaction
 
-PERIOD = 30.0
+PERIOD = LOOKS
 """Seconds between two looks."""
 
 SOON = 5.0

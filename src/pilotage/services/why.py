@@ -13,8 +13,8 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.policy import Policy
 from pilotage.core.queues.changes import Buckets, openings
-from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Entry
+from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.kinds import Known, refusals
 from pilotage.core.queues.limits import HoldUp, Limit
 from pilotage.core.queues.standing import standing
@@ -31,6 +31,9 @@ COUNTED = 10_000
 """Jobs before one in its queue are counted up to this."""
 HISTORY = 50
 OPENINGS = 20
+
+LOOKS = 30.0
+"""Seconds between two entries of the history at least: a wait began at most so long before its first one."""
 
 
 @dataclass(slots=True)
@@ -130,7 +133,7 @@ def _began(found: Snapshot, connection: Connection, entry: Entry, since: float |
     """When the queue began to wait: as the history has it, else as old as what waits in it."""
     known = found.waited.get(entry.id)
     if known is not None and known.reason:
-        return known.began
+        return known.began - LOOKS
     if since is not None:
         return since
     oldest = waiting.waiting_since(connection, entry.id)
@@ -214,4 +217,5 @@ def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:
 def verdict_of(found: Snapshot, entry: Entry, now: float) -> Verdict:
     """The main reason alone, as the history keeps it."""
     known = found.waited.get(entry.id)
-    return found.survey.verdict(entry, known.began if known is not None and known.reason else now)
+    began = known.began if known is not None and known.reason else now
+    return found.survey.verdict(entry, began - LOOKS)

@@ -69,7 +69,7 @@ def test_what_refuses_a_job_and_what_would_help(
     assert state.paths("GET") == ["/v1/jobs/12/why"]
     found = lines(capsys)
     assert "why\tno node that is known fits: it asks for more memory" in found
-    assert "what helps\twith memory <= 3000 MB: 412 slots at 6 sites" in found
+    assert "hint\twith memory <= 3000 MB: 412 slots at 6 sites" in found
     assert "reason\tneeds (memory)" in found
     assert "asks for\towner ada; memory 16000 MB" in found
     assert "before it\tof the same queue 10,000 or more older" in found
