@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from pilotage.core.queues.index import Entry
+from pilotage.core.queues.entry import Entry
 from pilotage.server.context import Context
 from pilotage.services import reasons, why
 from pilotage.store.waiting import ReasonRow

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import UTC, datetime
 
 from pilotage.store import use as use_rows
+from pilotage.store.sqlite import Connection
 from pilotage.wire.shares import AccountRow
 
 
@@ -25,9 +25,7 @@ def months(begin: float, end: float) -> list[tuple[str, float, float]]:
     return found
 
 
-def accounts(
-    connection: sqlite3.Connection, begin: float | None, end: float | None, owner: str
-) -> list[AccountRow]:
+def accounts(connection: Connection, begin: float | None, end: float | None, owner: str) -> list[AccountRow]:
     """Use by month, site, group and owner, of attempts that ended in [begin, end); `owner` empty: everybody's.
 
     An attempt counts whole in the month in which it ended, as APEL and EGI account for jobs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from pilotage.core.shares.settings import HistoryInstance
 from pilotage.core.shares.use import Entity, Use
 from pilotage.services.sharing import UseBook
 from pilotage.store import use as use_rows
+from pilotage.store.sqlite import Connection
 from pilotage.wire.shares import FairnessReport, FairnessRow
 
 
@@ -30,7 +30,7 @@ class Period:
     demand: Mapping[Entity, float]
 
 
-def period(connection: sqlite3.Connection, book: UseBook, policy: Policy, begin: float, end: float) -> Period:
+def period(connection: Connection, book: UseBook, policy: Policy, begin: float, end: float) -> Period:
     """Read what is known of [begin, end). Reader's connection, any thread."""
     intervals: dict[Entity, list[tuple[float, float]]] = {}
     for owner, group, since, until in use_rows.waiting_times(connection, begin):

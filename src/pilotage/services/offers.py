@@ -8,8 +8,8 @@ from dataclasses import replace
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Offer
-from pilotage.core.queues.index import Entry
 from pilotage.core.queues.kinds import Known
 from pilotage.core.queues.waiting import Survey
 from pilotage.services.matching import Requirements, offer_of

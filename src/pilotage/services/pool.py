@@ -17,8 +17,9 @@ from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Entry, QueueIndex
+from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.kinds import KindBook
 from pilotage.core.queues.limits import Limiter
 from pilotage.core.shares.correction import Corrections

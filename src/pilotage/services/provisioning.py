@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
-from pilotage.core.queues.index import Entry
+from pilotage.core.queues.entry import Entry
 from pilotage.services.enrolment import secret_hash
 from pilotage.services.leases import take_back
 from pilotage.services.matching import Requirements

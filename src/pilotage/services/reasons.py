@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pilotage.core.ids import QueueId
-from pilotage.core.queues.index import Entry
+from pilotage.core.queues.entry import Entry
 from pilotage.services.pool import Pool, Waited
 from pilotage.services.why import LOOKS, Snapshot, verdict_of
 from pilotage.store import waiting

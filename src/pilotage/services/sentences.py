@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.index import Entry
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Condition
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.waiting import Reason, Verdict

@@ -6,7 +6,6 @@ index, in short requests to the writer.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
 from pilotage.services.pool import Pool
 from pilotage.store import instance
 from pilotage.store import use as use_rows
+from pilotage.store.sqlite import Connection
 from pilotage.store.writer import Transaction
 
 SETTLED_AT_ONCE = 250
@@ -69,7 +69,7 @@ class UseBook:
     _ledger: Ledger | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def charge(self, connection: sqlite3.Connection) -> Charged:
+    def charge(self, connection: Connection) -> Charged:
         """Charge what attempts have used up to the last sign of life."""
         with self._lock:
             connection.execute("BEGIN")
@@ -81,7 +81,7 @@ class UseBook:
             finally:
                 connection.execute("COMMIT")
 
-    def _charge(self, connection: sqlite3.Connection) -> Charged:
+    def _charge(self, connection: Connection) -> Charged:
         found = instance.load(connection)
         assert found is not None
         stored = use_rows.as_of(connection)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.index import Entry
+from pilotage.core.queues.entry import Entry
 
 MOST = 1000
 """So many lines are told, those of most jobs; the count of all is told besides."""

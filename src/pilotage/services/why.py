@@ -13,7 +13,7 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.policy import Policy
 from pilotage.core.queues.changes import Buckets, openings
-from pilotage.core.queues.index import Entry
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.kinds import Known, refusals
 from pilotage.core.queues.limits import HoldUp, Limit

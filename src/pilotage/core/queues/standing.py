@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.index import Entity, Entry
+from pilotage.core.queues.entry import Entity, Entry
 
 NODES = 64
 """Points of the numerical integral."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.index import Entry, taking_part
+from pilotage.core.queues.entry import Entry, taking_part
 from pilotage.core.queues.fit import Condition, Offer, static_failure
 from pilotage.core.queues.kinds import Known
 from pilotage.core.queues.limits import Limit

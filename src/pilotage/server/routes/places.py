@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Query
 
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import site_allowed
-from pilotage.core.queues.index import Entry
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
 from pilotage.store import browse

@@ -16,11 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 from pilotage.core.ids import JobId, QueueId
+from pilotage.core.queues import candidates as candidates_module
 from pilotage.core.queues import index as index_module
 from pilotage.core.queues.draws import FIRST, RULES, Rule
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Entry, Proposal, QueueIndex, load
+from pilotage.core.queues.index import Proposal, QueueIndex, load
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 
@@ -219,7 +221,7 @@ class AgainstADictionary(RuleBasedStateMachine):
             self.index.entries[number].identity = QueueIdentity("o", "g")
             self.index.reset(number, dict(self.shelf.counts(number)))
             assert one is not None
-        self.index._kinds.clear()
+        self.index._candidates._kinds.clear()
         while self.shelf.waiting:
             found = self.index.propose(everything, holds, [], self.rng)
             assert found is not None
@@ -447,11 +449,11 @@ def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
 
 
 def test_kinds_that_are_forgotten_and_met_again_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "KINDS", 2)
+    monkeypatch.setattr(candidates_module, "KINDS", 2)
     shelf = Shelf()
     filled(shelf, {1: [1] * 20})
     index = index_of(shelf, "document", entry(1))
     offers_ = [replace(OFFER, processors=n) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None
-    assert len(index._kinds) == 2
+    assert len(index._candidates._kinds) == 2

@@ -11,8 +11,8 @@ from chance import assert_shares
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import RULES, Rule, draw_class
+from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Entry
 from pilotage.core.queues.standing import RIVALS, chance, standing
 
 SETS = [

@@ -1,0 +1,98 @@
+"""One task queue with waiting jobs, as the index knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId, QueueId
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.weighted import class_of
+
+Entity = tuple[str, str]
+
+
+class Standing(NamedTuple):
+    """How a queue stands among the candidates."""
+
+    special: bool
+    """It must be looked at one by one: it has Requirements, or only background jobs."""
+    of_class: int
+    """That of its priority (weighted.py)."""
+
+
+@dataclass(slots=True)
+class JobClass:
+    """The waiting jobs of one queue with one UserPriority."""
+
+    count: int = 0
+    heads: list[JobId] = field(default_factory=list)
+    read_to: int = 0
+    """All waiting jobs up to this id are in `heads` or were proposed."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One task queue with waiting jobs."""
+
+    id: QueueId
+    identity: QueueIdentity
+    entity: Entity
+    """Whose share it draws on: (owner, group), or ("", group) where the group has JOB_SHARING."""
+    admitted: bool = True
+    """Whether the policy still knows its group and owner: if not, its jobs stay, and none of them starts."""
+    priority: float = 0.0
+    """As of the last `settle`, or of when it began to wait."""
+    waiting: int = 0
+    weight: int = 0
+    """Sum of UserPriority of the waiting jobs."""
+    classes: dict[int, JobClass] = field(default_factory=dict)
+
+    @property
+    def background(self) -> bool:
+        """Only UserPriority 0 waits here."""
+        return not self.weight
+
+    @property
+    def standing(self) -> Standing | None:
+        """None: it takes part in no draw."""
+        if not self.waiting or not self.admitted:
+            return None
+        return Standing(bool(self.identity.requirements) or self.background, class_of(self.priority))
+
+    def count(self, user_priority: int, part: JobClass, change: int) -> None:
+        """So many more jobs wait in `part`."""
+        part.count += change
+        self.waiting += change
+        self.weight += change * user_priority
+
+
+def refusal(entry: Entry, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> Condition | None:
+    """Why a queue with waiting jobs gets nothing of `offer` at any draw; None if it takes part."""
+    if not entry.admitted:
+        return Condition.MEMBERSHIP
+    failed = first_failure(entry.identity, offer, holds)
+    if failed is None and any(limit.concerns(entry.identity) for limit in closed):
+        return Condition.LIMIT
+    return failed
+
+
+def taking_part(fitting: Iterable[Entry], holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
+    """Of queues that fit an offer but for their Requirements: those that take part in its draw.
+
+    Background ones are left out while another one of their entity is there.
+    """
+    there = [
+        entry
+        for entry in fitting
+        if (not entry.identity.requirements or holds(entry.identity.requirements))
+        and not (closed and any(limit.concerns(entry.identity) for limit in closed))
+    ]
+    background = [entry for entry in there if entry.background]
+    if not background:
+        return there
+    foreground = {entry.entity for entry in there if not entry.background}
+    return [entry for entry in there if not entry.background or entry.entity not in foreground]
