@@ -178,6 +178,10 @@ def _pilot(verdict: Verdict, answer: Why) -> tuple[str, str]:
 
 
 def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
+    if verdict.detail:
+        return f"it fits, but no node that is free for it has asked: the {verdict.detail} only", (
+            "a pilot whose node isolates nobody serves the owner of its first job until it leaves"
+        )
     full = [ce for ce in answer.pilots if ce.cores and ce.used >= ce.cores]
     if full:
         cores, pilots = sum(ce.cores for ce in full), sum(sum(ce.pilots.values()) for ce in full)

@@ -674,3 +674,22 @@ def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -
         assert [offer.job for offer in pilot.take(processors=width, memory=8000)] == [changed]
         pilot.send(leaving="idle")
         bench.act("kill", changed)
+
+
+def test_pilots_that_are_bound_to_others_are_told(make: Make) -> None:
+    bench = make(PROPORTIONAL)
+    bench.submit(5)
+    pilot = bench.pilot()
+    assert pilot.hold().payload.owner == "alice"
+    bench.now += 100
+    [job] = bench.submit(owner="bob")
+    assert len(pilot.take()) == 1
+    answer = why_job(bench, job)
+    assert (answer.reason, answer.detail) == (Reason.SLOTS, "pilots serve alice")
+    assert "serve alice only" in answer.summary
+    look(bench)
+    bench.now += 1000
+    assert why_job(bench, job).detail == "pilots serve alice", "since it began to wait"
+    while (offer := (free := bench.pilot()).take()[0]).job == job:
+        free.release(offer)
+    assert why_job(bench, job).reason == Reason.SHARE

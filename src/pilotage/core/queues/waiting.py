@@ -16,6 +16,9 @@ from pilotage.core.queues.limits import Limit
 COMPARED = 3
 """A queue is compared with the others on so many of the offers that it fits: the most used ones."""
 
+NAMED = 3
+"""So many owners are named whom pilots serve instead."""
+
 
 class Reason(StrEnum):
     """In the order in which they are asked: the first that holds is the main one."""
@@ -39,7 +42,7 @@ class Reason(StrEnum):
     PILOT = "pilot"
     """A pilot that it fits was asked for and has not called home yet."""
     SLOTS = "slots"
-    """It fits, and nothing is before it but the lack of a free node."""
+    """It fits, and no node with room for it has asked; the detail names whom those serve that would have fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,21 @@ class Survey:
         coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
         if coming:
             return Verdict(Reason.PILOT, ", ".join(coming))
-        return Verdict(Reason.SLOTS)
+        return Verdict(Reason.SLOTS, self._serving_others(entry, since))
+
+    def _serving_others(self, entry: Entry, since: float) -> str:
+        """Whom the pilots serve that have asked since and would fit if they were not bound to one owner."""
+        self.asked += len(self.known)
+        owners = {
+            one.offer.only_owner
+            for one in self.known
+            if self._asked_since(one, since)
+            and one.offer.only_owner not in (None, entry.identity.owner)
+            and one.failures(entry.identity) == (Condition.OWNER,)
+        }
+        named = sorted(owner for owner in owners if owner is not None)
+        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+        return f"pilots serve {', '.join(named[:NAMED])}{more}" if named else ""
 
     def _first_bucket(self, place: int, entry: Entry) -> int:
         """The CPU bucket that is drawn from first."""
