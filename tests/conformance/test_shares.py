@@ -193,7 +193,6 @@ def corrected(case: dict[str, Any]) -> dict[str, float]:
     shares = {group: float(share) for group, share in case["expectedShares"].items()}
     facts = Facts(
         shares=shares,
-        sharing=frozenset(),
         owners=frozenset(("a", group) for group in shares),
         admits=lambda owner, group: True,
         use=lambda span: Use(running[span], running[span]),

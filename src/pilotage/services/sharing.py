@@ -178,7 +178,6 @@ def corrections(book: UseBook, who: Waiting, last: float | None, memory: Memory)
 
     facts = Facts(
         shares=policy.shares(),
-        sharing=frozenset(group for group in policy.groups if policy.sharing(group)),
         owners=who.entities,
         admits=policy.admits,
         use=use,

@@ -123,7 +123,9 @@ def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
         hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
         return InvalidInput(f"unknown key {unknown[1]}", hint=hint, line=line, field=unknown[1])
     where = ".".join(keys)
-    hint = "`pilotage policy init` writes one to begin with" if "required field" in reason and not where else ""
+    hint = (
+        "`pilotage policy init` writes one to begin with" if "required field" in reason and not where else ""
+    )
     line = line_of(text, keys)
     return InvalidInput(f"{where or 'the policy'}: {reason}", hint=hint, line=line, field=where or None)
 

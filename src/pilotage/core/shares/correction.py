@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Protocol
 
 from pilotage.core.shares.history import Memory, correct_by_history
@@ -18,18 +18,25 @@ from pilotage.core.shares.settings import HistoryInstance
 from pilotage.core.shares.use import Entity, Use
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Facts:
     """What correctors look at. `owners` are (owner, group) pairs with waiting jobs; `elapsed` is seconds of up-time
     since the last correction; `use(span)` is the use of the last `span` seconds of up-time.
     """
 
     shares: Mapping[str, float]
-    sharing: frozenset[str]
     owners: frozenset[Entity]
     admits: Callable[[str, str], bool]
     use: Callable[[float], Use]
     elapsed: float
+
+    @cached_property
+    def waiting(self) -> dict[str, set[str]]:
+        """The owners with waiting jobs, by group."""
+        found: dict[str, set[str]] = {}
+        for owner, group in self.owners:
+            found.setdefault(group, set()).add(owner)
+        return found
 
 
 @dataclass(slots=True)
@@ -62,7 +69,7 @@ def _by_history(
     name: str, instance: HistoryInstance, facts: Facts, shares: Mapping[str, float], memory: Memory
 ) -> tuple[InstanceReport, Memory]:
     if instance.group:
-        waiting = {owner for owner, group in facts.owners if group == instance.group}
+        waiting = facts.waiting.get(instance.group, set())
         return correct_by_history(
             name,
             instance,
@@ -77,7 +84,7 @@ def _by_history(
         name,
         instance,
         shares=shares,
-        waiting={group for _, group in facts.owners},
+        waiting=facts.waiting,
         known=lambda group: group in shares,
         use=lambda span: facts.use(span).of_groups(instance.unit),
         memory=memory,

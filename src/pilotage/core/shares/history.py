@@ -8,10 +8,11 @@ rest only where use is as expected, whatever the draw or the lengths of jobs mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from pilotage.core.shares.reports import EntityReport, InstanceReport, SliceReport
-from pilotage.core.shares.settings import HistoryInstance, Slice
+from pilotage.core.shares.settings import HistoryInstance
 
 Memory = dict[tuple[str, str, str], float]
 """(instance, slice, entity) → its correction; of integral instances only."""
@@ -22,12 +23,15 @@ def clamp(value: float, most: float) -> float:
     return max(min(value, most), 1.0 / most)
 
 
-def slice_correction(expected: float, used: float, most: float) -> float:
-    """The ratio form of one slice, for an entity of its set. Both are parts of the whole.
+def slice_correction(expected: float, used: float | None, most: float) -> float:
+    """The ratio form of one slice, for an entity of its set. Both are parts of the whole; `used` is None where
+    nobody used anything, which tells nothing of anybody.
 
     >>> slice_correction(0.5, 0.75, 5)
     0.6666666666666666
     """
+    if used is None:
+        return 1.0
     return clamp(expected / used, most) if used > 0 else most
 
 
@@ -49,29 +53,35 @@ def correct_by_history(
     `use(span)` the average number of running jobs or cores of each. Of an entity without waiting jobs or use
     nothing is said.
     """
-    slices = []
-    for label, part in instance.slices.items():
-        used = {entity: amount for entity, amount in use(part.time_span).items() if known(entity)}
-        slices.append((label, part, used))
-    names = {entity for entity in waiting if known(entity)}.union(*(used for _, _, used in slices))
+    seen = [
+        (label, part, {entity: amount for entity, amount in use(part.time_span).items() if known(entity)})
+        for label, part in instance.slices.items()
+    ]
+    names = {entity for entity in waiting if known(entity)}
+    waits = frozenset(names)
+    names.update(*(used for _, _, used in seen))
     remembered: Memory = {}
     rows: dict[str, list[SliceReport]] = {entity: [] for entity in sorted(names)}
-    for label, part, used in slices:
-        members = names.intersection(waiting) | used.keys()
-        expected = _expected(members, shares)
+    for label, part, used in seen:
+        carried = _Carried(name, label, memory, remembered) if instance.form == "integral" else None
+        expected = _expected(waits | used.keys(), shares)
         total = sum(used.values())
         for entity, row in rows.items():
-            running = used.get(entity, 0.0)
-            if entity not in members:
+            wanted = expected.get(entity)
+            if wanted is None:
                 row.append(SliceReport(label, part.time_span, None, None, 0.0, 1.0))
                 continue
+            running = used.get(entity, 0.0)
             fraction = running / total if total > 0 else None
-            before = memory.get((name, label, entity), 1.0)
-            correction = _correction(instance, part, expected[entity], fraction, before, elapsed)
-            if instance.form == "integral":
-                remembered[name, label, entity] = correction
-            row.append(SliceReport(label, part.time_span, expected[entity], fraction, running, correction))
-    entities = tuple(_entity(entity, row, instance) for entity, row in rows.items())
+            if carried is None:
+                correction = slice_correction(wanted, fraction, part.max_correction)
+            else:
+                exponent = instance.gain * min(1.0, elapsed / part.time_span)
+                correction = carried.on(entity, wanted, fraction, part.max_correction, exponent)
+            row.append(SliceReport(label, part.time_span, wanted, fraction, running, correction))
+    weights = [part.weight for part in instance.slices.values()]
+    most = instance.max_global_correction_factor
+    entities = tuple(_entity(entity, row, weights, most) for entity, row in rows.items())
     return InstanceReport(name, instance.group, entities), remembered
 
 
@@ -82,28 +92,27 @@ def _expected(members: Collection[str], shares: Mapping[str, float] | None) -> d
     return {entity: shares[entity] / total if total > 0 else 0.0 for entity in members}
 
 
-def _correction(
-    instance: HistoryInstance,
-    part: Slice,
-    expected: float,
-    used: float | None,
-    before: float,
-    elapsed: float,
-) -> float:
-    """`used` is None where nobody used anything: that tells nothing of anybody."""
-    if instance.form == "ratio":
-        return 1.0 if used is None else slice_correction(expected, used, part.max_correction)
-    if used is None:
-        return before
-    ratio = slice_correction(expected, used, part.max_correction)
-    exponent = instance.gain * min(1.0, elapsed / part.time_span)
-    return clamp(before * float(ratio**exponent), part.max_correction)
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """What the integral form carries on, of one slice of one instance."""
+
+    instance: str
+    slice: str
+    memory: Memory
+    remembered: Memory
+
+    def on(self, entity: str, expected: float, used: float | None, most: float, exponent: float) -> float:
+        """The next correction of `entity`. Where nobody used anything the last one stays."""
+        key = (self.instance, self.slice, entity)
+        correction = self.memory.get(key, 1.0)
+        if used is not None:
+            ratio = slice_correction(expected, used, most)
+            correction = clamp(correction * float(ratio**exponent), most)
+        self.remembered[key] = correction
+        return correction
 
 
-def _entity(name: str, row: Iterable[SliceReport], instance: HistoryInstance) -> EntityReport:
-    slices = tuple(row)
-    weights = [part.weight for part in instance.slices.values()]
-    weighted = sum(one.correction * weight for one, weight in zip(slices, weights, strict=True)) / sum(
-        weights
-    )
-    return EntityReport(name, slices, weighted, clamp(weighted, instance.max_global_correction_factor))
+def _entity(name: str, row: Sequence[SliceReport], weights: Sequence[float], most: float) -> EntityReport:
+    corrected = (one.correction * weight for one, weight in zip(row, weights, strict=True))
+    weighted = sum(corrected) / sum(weights)
+    return EntityReport(name, tuple(row), weighted, clamp(weighted, most))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class SliceReport:
+class SliceReport(NamedTuple):
     """One entity in one slice. `expected` and `used` are parts of the whole; `running` the average number of jobs
     (or cores); None for an entity that is not of the slice's set.
     """
@@ -19,8 +18,7 @@ class SliceReport:
     correction: float
 
 
-@dataclass(frozen=True, slots=True)
-class EntityReport:
+class EntityReport(NamedTuple):
     """`name` is a group, or an owner; `weighted` the sum over the slices, `factor` that within the global bounds."""
 
     name: str
@@ -29,8 +27,7 @@ class EntityReport:
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceReport:
+class InstanceReport(NamedTuple):
     """`group` is empty for an instance between groups."""
 
     name: str

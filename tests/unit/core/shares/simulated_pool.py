@@ -136,7 +136,6 @@ class Pool:
         self.ledger.forget_old()
         facts = Facts(
             shares=self.shares,
-            sharing=frozenset(),
             owners=self.index.priorities.waiting_owners(),
             admits=lambda _owner, group: group in self.shares,
             use=self.ledger.over,

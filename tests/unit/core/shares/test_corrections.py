@@ -62,7 +62,6 @@ def facts(
 
     return Facts(
         shares=shares,
-        sharing=sharing,
         owners=frozenset(waiting),
         admits=lambda owner, group: (owner, group) in members,
         use=use,

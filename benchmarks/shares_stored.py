@@ -1,0 +1,121 @@
+"""A share correction as the server's duty carries it out: read from SQLite, computed, stored, taken up by the index."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+
+from benchmarks.shares import PERIOD, SLICES
+from benchmarks.shares import Pool as Facts
+from pilotage.core import policy as policies
+from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.limits import Limiter
+from pilotage.services import sharing
+from pilotage.services.pool import Pool, new_index
+from pilotage.services.sharing import UseBook
+from pilotage.store import attempts, instance, use
+from pilotage.store.events import EventIds
+from pilotage.store.sqlite import Readers, open_writer
+from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.store.writer import Transaction, Writer
+
+
+class Stored:
+    """A store that holds what `facts` hold, and an index with as many queues."""
+
+    def __init__(self, folder: Path, facts: Facts, queues: int) -> None:
+        path = folder / "shares.db"
+        engine = sqlite_engine(path)
+        upgrade(engine)
+        engine.dispose()
+        self.now = facts.ledger.as_of
+        self.connection = open_writer(path)
+        self.writer = Writer(self.connection)
+        self.writer.start()
+        self.readers = Readers(path)
+        self.writer.call(lambda tx: self._fill(tx, facts))
+        self.pool = self.writer.call(lambda tx: self._pool(tx, facts, queues))
+        self.book = UseBook(self.pool.policy.accounting.history)
+        # All priorities of a first start.
+        self._settle()
+
+    def close(self) -> None:
+        self.writer.stop()
+        self.readers.close()
+        self.connection.close()
+
+    def _fill(self, tx: Transaction, facts: Facts) -> None:
+        connection, ledger = tx.connection, facts.ledger
+        instance.create(connection, "bench", self.now)
+        rows = [(span, start, b) for span, level in ledger.levels.items() for start, b in level.items()]
+        use.save(connection, use.Save(None, self.now, True, 0, ledger.entities, rows, []))
+        begun = [
+            attempts.Begun(
+                JobId(job), 1, 1, PilotId(1), start, int(cores), *ledger.entities[place], "here", 1.0
+            )
+            for job, (place, start, cores) in enumerate(
+                zip(facts.running.entities, facts.running.starts, facts.running.cores, strict=True), 1
+            )
+        ]
+        attempts.save_begun(connection, begun)
+
+    def _pool(self, tx: Transaction, facts: Facts, queues: int) -> Pool:
+        policy = policies.parse(policy_text(facts))
+        pool = Pool(
+            policy=policy,
+            policy_version=1,
+            incarnation=1,
+            index=new_index(policy, tx),
+            limiter=Limiter(),
+            events=EventIds(tx.connection),
+            rng=Random(1),
+            home_owner="",
+            last_submission=0,
+            last_job=0,
+            identities={},
+        )
+        rng, people = Random(1), facts.ledger.entities
+        for queue in range(1, queues + 1):
+            owner, group = people[queue % len(people)]
+            identity = QueueIdentity(owner, group, job_type=f"T{queue}")
+            pool.index.add(pool.entry(QueueId(queue), identity))
+            pool.index.reset(QueueId(queue), {rng.randrange(1, 10): rng.randrange(1, 500)})
+        return pool
+
+    def cycle(self) -> float:
+        """Milliseconds of one cycle of the duty, a minute after the last."""
+        self.now += PERIOD
+        self.writer.call(lambda tx: instance.alive(tx.connection, self.now))
+        begun = time.perf_counter()
+        connection, pool = self.readers.connection(), self.pool
+        charged = self.book.charge(connection)
+        for part in self.book.saving(charged):
+            self.writer.call(lambda tx, part=part: sharing.save_use(tx, part))  # type: ignore[misc]
+        who = self.writer.call(lambda _: sharing.waiting(pool))
+        found = sharing.corrections(self.book, who, *use.memory(connection))
+        self.writer.call(lambda tx: sharing.take_up(pool, tx, found, charged.as_of))
+        self._settle()
+        return (time.perf_counter() - begun) * 1000
+
+    def _settle(self) -> None:
+        while not self.writer.call(lambda _: sharing.settle_some(self.pool)):
+            pass
+
+    def first_cycle(self) -> float:
+        """The same with nothing in memory, as after a start."""
+        self.book = UseBook(self.pool.policy.accounting.history)
+        return self.cycle()
+
+
+def policy_text(facts: Facts) -> str:
+    lines = [f"[groups.{name}]\nshare = {share}" for name, share in facts.shares.items()]
+    lines += [f'[users.{owner}]\ngroups = ["{group}"]' for owner, group in facts.ledger.entities]
+    lines.append('[correction]\ncorrectors = ["WMSHistory"]')
+    for name, one in facts.instances.items():
+        lines.append(f'[correction.WMSHistory.{name}]\ngroup = "{one.group}"\nform = "{one.form}"')
+        for label, part in SLICES.items():
+            lines.append(f"[correction.WMSHistory.{name}.slices.{label}]\ntime_span = {part.time_span}")
+            lines.append(f"weight = {part.weight}\nmax_correction = {part.max_correction}")
+    return "\n".join(lines)
