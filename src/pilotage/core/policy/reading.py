@@ -88,14 +88,30 @@ def known_properties(policy: Policy) -> list[str]:
                 "without a correction of form integral, shares hold of what is started: groups with longer jobs get"
                 " more than their share of the running ones"
             )
-        return said
+        return [*said, *_room(policy)]
     return [
         "rule document: the draw is not proportional to priority (of 1 and 3 the second gets .833, not .75), and a"
-        " group with many queues gets more than one with few",
+        " group whose share is spread over many queues gets less than one with a single queue (20 of 1 against one of"
+        " 20: .373, not .5)",
         "rule document: of the queues that fit a node those of the highest CPU bucket go first: shares hold within a"
         " bucket only, and short jobs wait for as long as longer ones keep coming",
         'matching.rule = "proportional" has neither property',
+        *_room(policy),
     ]
+
+
+def _room(policy: Policy) -> Iterator[str]:
+    """How far the integral form can make up for different lengths of jobs."""
+    for name, instance in policy.correction.wms_history.items():
+        if instance.form == "integral":
+            most = min(
+                instance.max_global_correction_factor, *(s.max_correction for s in instance.slices.values())
+            )
+            yield (
+                f"{name}: form integral makes up for jobs of one entity that use up to {most**2:g} times as much as"
+                " those of another (max_correction and max_global_correction_factor, squared); it comes to rest within"
+                " about three time_spans, and one slice longer than the jobs does best"
+            )
 
 
 def _never_binding(policy: Policy) -> Iterator[str]:
