@@ -166,9 +166,11 @@ def _share(verdict: Verdict, answer: Why) -> tuple[str, str]:
     if not answer.standings:
         return "others were drawn", ""
     first = answer.standings[0]
-    ahead = f"{first.ahead} of the others have a larger share" if first.ahead else "nobody has a larger share"
+    has = (
+        "1 other has" if first.ahead == 1 else f"{first.ahead:,} others have" if first.ahead else "nobody has"
+    )
     return (
-        f"it takes part in the draw with {_many(first.queues - 1, 'other queue')}; {ahead}",
+        f"it takes part in the draw with {_many(first.queues - 1, 'other queue')}; {has} a larger share",
         f"each time such a node asks, it is drawn with a chance of {percent(first.chance)}",
     )
 

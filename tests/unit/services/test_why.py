@@ -693,3 +693,6 @@ def test_pilots_that_are_bound_to_others_are_told(make: Make) -> None:
     while (offer := (free := bench.pilot()).take()[0]).job == job:
         free.release(offer)
     assert why_job(bench, job).reason == Reason.SHARE
+    bench.now += 61
+    pilot.take()
+    assert why_job(bench, job).detail == "pilots serve alice"

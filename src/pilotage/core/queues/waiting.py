@@ -16,6 +16,9 @@ from pilotage.core.queues.limits import Limit
 COMPARED = 3
 """A queue is compared with the others on so many of the offers that it fits: the most used ones."""
 
+STALE = 60.0
+"""When pilots that are bound to others go on asking for so long after the last one that was free, it waits for such."""
+
 NAMED = 3
 """So many owners are named whom pilots serve instead."""
 
@@ -164,27 +167,26 @@ class Survey:
         if bucket > entry.identity.cpu_time:
             return Verdict(Reason.CPU_BUCKET, f"{bucket} s")
         rivals = any(self._rivals(place, entry) for place in there)
-        asked = any(self._asked_since(self.known[place], since) for place in places)
-        if rivals and asked:
+        asked = [self.known[place].last for place in places if self._asked_since(self.known[place], since)]
+        bound = self._bound_to_others(entry, since)
+        only_bound = asked and max((one.last for one in bound), default=0.0) > max(asked) + STALE
+        if rivals and asked and not only_bound:
             return Verdict(Reason.SHARE)
         coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
         if coming:
             return Verdict(Reason.PILOT, ", ".join(coming))
-        return Verdict(Reason.SLOTS, self._serving_others(entry, since))
+        return Verdict(Reason.SLOTS, _served(bound))
 
-    def _serving_others(self, entry: Entry, since: float) -> str:
-        """Whom the pilots serve that have asked since and would fit if they were not bound to one owner."""
+    def _bound_to_others(self, entry: Entry, since: float) -> list[Known]:
+        """What has been offered since and would fit, were its pilots not bound to other owners."""
         self.asked += len(self.known)
-        owners = {
-            one.offer.only_owner
+        return [
+            one
             for one in self.known
             if self._asked_since(one, since)
-            and one.offer.only_owner not in (None, entry.identity.owner)
+            and one.offer.only_owner is not None
             and one.failures(entry.identity) == (Condition.OWNER,)
-        }
-        named = sorted(owner for owner in owners if owner is not None)
-        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-        return f"pilots serve {', '.join(named[:NAMED])}{more}" if named else ""
+        ]
 
     def _first_bucket(self, place: int, entry: Entry) -> int:
         """The CPU bucket that is drawn from first."""
@@ -214,6 +216,13 @@ class Survey:
             for condition in conditions
         }
         return [condition for condition in Condition if condition in named]
+
+
+def _served(bound: Sequence[Known]) -> str:
+    """Whom these pilots serve."""
+    names = sorted({str(one.offer.only_owner) for one in bound})
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"pilots serve {', '.join(names[:NAMED])}{more}" if names else ""
 
 
 def in_words(limit: Limit) -> str:
