@@ -696,3 +696,15 @@ def test_pilots_that_are_bound_to_others_are_told(make: Make) -> None:
     bench.now += 61
     pilot.take()
     assert why_job(bench, job).detail == "pilots serve alice"
+
+
+def test_the_beginning_of_a_wait_is_kept_while_its_reason_changes(bench: Bench) -> None:
+    [job] = bench.submit(memory=16000)
+    begin = bench.now
+    look(bench)
+    bench.now += 30
+    bench.pilot().take()
+    look(bench)
+    assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["no-offer", "needs"]
+    assert bench.pool.waited is not None
+    assert bench.pool.waited[queue_of(bench, job)].began == begin

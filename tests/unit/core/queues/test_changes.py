@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,8 +45,8 @@ def known_offers(draw: st.DrawFn) -> Known:
     return Known(offer, holds, counted=draw(st.booleans()), pilots=pilots)
 
 
-def near(queue: QueueIdentity) -> st.SearchStrategy[Known]:
-    """Offers that refuse the queue at little: at random most refuse it at many conditions."""
+def near(queue: QueueIdentity) -> st.SearchStrategy[list[Known]]:
+    """Offers that refuse the queue at little: purely random ones refuse it at many conditions."""
     fitting = Offer(
         site=min(queue.sites - queue.banned_sites, default="elsewhere"),
         ce=min(queue.grid_ces, default="ce1"),
@@ -56,29 +57,61 @@ def near(queue: QueueIdentity) -> st.SearchStrategy[Known]:
         processors=8,
         memory=20000,
     )
-    wrong = st.sampled_from(
+    wrong = st.sampled_from([*range(len(WRONG))]).flatmap(
+        lambda kind: st.lists(
+            st.sampled_from([*WRONG[kind], *WRONG[kind], {}, {"closed": True}]), min_size=1, max_size=6
+        )
+    )
+
+    def known(changes: list[dict[str, Any]], holds: list[Any]) -> list[Known]:
+        return [
+            Known(replace(fitting, **one), holds[place % len(holds)], pilots=(place % 4,))
+            for place, one in enumerate(changes)
+        ]
+
+    return st.builds(known, wrong, st.lists(st.sampled_from([yes, yes, no]), min_size=1, max_size=3))
+
+
+WRONG: list[list[dict[str, Any]]] = [
+    [{"site": "here"}, {"site": "there"}, {"site": "elsewhere"}],
+    [{"ce": "ce1"}, {"ce": "ce2"}],
+    [{"cpu_time": 600.0}, {"cpu_time": 5500.0}, {"cpu_time": 51000.0}, {"cpu_time": 10.0}],
+    [{"setup": "other"}, {"setup": "test"}, {"setup": ""}],
+    [{"platforms": frozenset({"el7"})}, {"platforms": frozenset({"el7", "el8"})}, {"platforms": frozenset()}],
+    [{"tags": frozenset()}, {"tags": frozenset({"gpu"})}, {"tags": frozenset({"ssd"})}],
+    [
+        {"tags": frozenset({"gpu", "ssd"}), "required_tags": frozenset({name for name in names})}
+        for names in (["gpu"], ["ssd"], ["gpu", "ssd"])
+    ],
+    [{"processors": count} for count in (1, 2, 3, 5)],
+    [{"memory": memory} for memory in (100, 600, 1100, 1900, 2500, 4100)],
+    [
+        {"memory": memory, "processors": count}
+        for memory, count in ((1100, 1), (2500, 5), (4100, 2), (600, 8))
+    ],
+    [
+        {"job_types": frozenset({"Merge", "Skim"})},
+        {"job_types": frozenset({"User"})},
+        {"job_types": frozenset()},
+    ],
+    [{"only_owner": "carol"}, {"pilot_type": "private"}],
+]
+"""What refuses a queue at one condition mostly; offers that differ in the same thing meet."""
+
+queues = identities().flatmap(
+    lambda queue: st.sampled_from(
         [
-            *({"site": "here"}, {"site": "there"}, {"ce": "ce2"}, {"cpu_time": 600.0}, {"cpu_time": 10.0}),
-            *({"setup": "other"}, {"platforms": frozenset({"el7"})}, {"platforms": frozenset()}),
-            *(
-                {"tags": frozenset()},
-                {"tags": frozenset({"gpu", "ssd"}), "required_tags": frozenset({"gpu"})},
-            ),
-            *({"processors": 1}, {"memory": 1100}, {"memory": 100}, {"memory": 2000, "processors": 3}),
-            *({"job_types": frozenset({"Merge", "Skim"})}, {"closed": True}, {"only_owner": "carol"}, {}),
+            queue,
+            replace(queue, memory=8000),
+            replace(queue, cpu_time=300000, processors=8),
+            replace(queue, requirements=""),
         ]
     )
-    return st.builds(
-        lambda changes, holds, pilot: Known(replace(fitting, **changes), holds, pilots=(pilot,)),
-        wrong,
-        st.sampled_from([yes, yes, no]),
-        st.integers(1, 5),
-    )
-
-
-queues_and_offers = identities().flatmap(
+)
+queues_and_offers = queues.flatmap(
     lambda queue: st.tuples(
-        st.just(queue), st.lists(st.one_of(near(queue), near(queue), known_offers()), max_size=8)
+        st.just(queue),
+        st.builds(lambda one, other: one + other, near(queue), st.lists(known_offers(), max_size=2)),
     )
 )
 
@@ -211,3 +244,21 @@ def test_what_is_not_the_jobs_to_change_is_not_proposed() -> None:
     closed = Known(Offer("here", "ce1", 1000.0, closed=True), yes, possible=True)
     of_bob = Known(Offer("here", "ce1", 1000.0, only_owner="bob"), yes, possible=True)
     assert openings(queue, [closed, of_bob], BUCKETS) == []
+
+
+def test_a_smaller_value_that_opens_no_more_is_not_named() -> None:
+    queue = QueueIdentity("alice", "physics", memory=4000)
+    offer = Offer("here", "ce1", 300000.0, memory=2500)
+    known = [Known(offer, yes, pilots=(1,)), Known(replace(offer, memory=1500), yes, pilots=(1,))]
+    assert [one.change.text for one in openings(queue, known, BUCKETS)] == ["memory <= 2000 MB"]
+
+
+def test_two_missing_tags_are_no_single_change_and_each_platform_of_a_node_is_one() -> None:
+    offer = Offer("here", "ce1", 300000.0, platforms=frozenset({"el7", "el8"}))
+    two_tags = QueueIdentity("alice", "physics", tags=frozenset({"gpu", "ssd"}))
+    assert openings(two_tags, [Known(offer, yes, pilots=(1,))], BUCKETS) == []
+    wants_two = replace(offer, tags=frozenset({"gpu", "ssd"}), required_tags=frozenset({"gpu", "ssd"}))
+    assert openings(QueueIdentity("a", "b"), [Known(wants_two, yes, pilots=(1,))], BUCKETS) == []
+    el9 = QueueIdentity("alice", "physics", platforms=frozenset({"el9"}))
+    found = openings(el9, [Known(offer, yes, pilots=(1,))], BUCKETS)
+    assert [one.change.text for one in found] == ["platform el7 allowed too", "platform el8 allowed too"]
