@@ -78,6 +78,12 @@ Table = tuple[str, tuple[Column, ...], list[Row]]
 
 
 def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
+    yield from _refused(answer)
+    yield from _drawn(answer)
+    yield from _over_time(screen, answer, now)
+
+
+def _refused(answer: Why) -> Iterator[Table]:
     yield (
         "single changes that would open slots",
         (Column("change"), Column("slots", right=True), Column("sites")),
@@ -88,6 +94,9 @@ def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
         (Column("site"), Column("offers", right=True), Column("refused at")),
         [(one.site, one.offers, _counts(one.conditions)) for one in answer.refused],
     )
+
+
+def _drawn(answer: Why) -> Iterator[Table]:
     yield (
         "the draw, on the offers that it fits",
         (
@@ -107,6 +116,9 @@ def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
             for one in (answer.standings[0].rivals if answer.standings else [])
         ],
     )
+
+
+def _over_time(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
     yield (
         "pilots where it fits",
         (Column("ce"), Column("site"), Column("pilots"), Column("cores in use"), Column("director")),
