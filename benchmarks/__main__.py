@@ -12,6 +12,7 @@ from benchmarks.figure import Figure
 
 NAMES = {
     "submit": "jobs/s from the client's call to all jobs waiting, durable",
+    "match": "matches/s, each committed with its event, in process",
     "life": "no-op jobs/s through submit, match, confirm, run /bin/true, finish with local pilots",
     "shares": "ms of one share correction and all priorities after it: 5,000 queues, 1,000 owners, a month of use",
     "why": "ms of one answer of why, with a million waiting jobs in 5,000 queues",

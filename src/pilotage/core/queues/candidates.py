@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pilotage.core.ids import QueueId
@@ -17,7 +17,7 @@ from pilotage.core.queues.fit import Offer, static_failure, with_sizes
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.weighted import Weighted
 
-KINDS = 512
+KINDS = 2048
 """So many kinds of offer are remembered; the one unused for longest is forgotten first."""
 
 
@@ -73,12 +73,18 @@ class Kind:
 
 
 class Candidates:
-    """The kinds of offer seen lately."""
+    """The kinds of offer seen lately.
+
+    Offers that are bound to one owner are kept apart by that owner: there are as many kinds of them as owners times
+    nodes, but each concerns the owner's queues only.
+    """
 
     def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
         self._kinds: OrderedDict[Offer, Kind] = OrderedDict()
+        """In the order of their last use."""
+        self._of_owner: dict[str | None, dict[Offer, Kind]] = {}
 
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
@@ -96,31 +102,40 @@ class Candidates:
             place = bisect_left(buckets, value)
             if value and (place == len(buckets) or buckets[place] != value):
                 buckets.insert(place, value)
-                self._kinds.clear()
+                self.clear()
+
+    def clear(self) -> None:
+        """Forget all kinds."""
+        self._kinds.clear()
+        self._of_owner.clear()
+
+    def __len__(self) -> int:
+        return len(self._kinds)
 
     def known(self, offer: Offer) -> Kind | None:
         """The kind of `offer`, if it is remembered."""
         return self._kinds.get(self.kind_of(offer))
 
-    def of(self, offer: Offer, entries: Iterable[Entry]) -> Kind:
-        """The kind of `offer`; filled from all `entries` if it is new."""
+    def of(self, offer: Offer, entries: Callable[[str | None], Iterable[Entry]]) -> Kind:
+        """The kind of `offer`; if it is new it is filled from `entries`, of one owner or (None) of all."""
         key = self.kind_of(offer)
         kind = self._kinds.get(key)
         if kind is not None:
             self._kinds.move_to_end(key)
             return kind
         kind = self._kinds[key] = Kind(key)
-        for entry in entries:
+        self._of_owner.setdefault(key.only_owner, {})[key] = kind
+        for entry in entries(key.only_owner):
             standing = entry.standing
             if standing is not None:
                 kind.place(entry, standing)
         if len(self._kinds) > KINDS:
-            self._kinds.popitem(last=False)
+            self._forget(self._kinds.popitem(last=False)[0])
         return kind
 
     def moved(self, entry: Entry, before: Standing | None, after: Standing | None) -> None:
         """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
-        for kind in self._kinds.values():
+        for kind in self._concerned(entry):
             if before is not None:
                 kind.displace(entry, before)
             if after is not None:
@@ -128,8 +143,18 @@ class Candidates:
 
     def reclassed(self, entry: Entry, before: Standing, after: Standing) -> None:
         """The priority of a queue is of another class."""
-        for kind in self._kinds.values():
+        for kind in self._concerned(entry):
             kind.reclass(entry, before, after)
+
+    def _concerned(self, entry: Entry) -> Iterator[Kind]:
+        for owner in (None, entry.identity.owner):
+            yield from self._of_owner.get(owner, {}).values()
+
+    def _forget(self, key: Offer) -> None:
+        kinds = self._of_owner[key.only_owner]
+        del kinds[key]
+        if not kinds:
+            del self._of_owner[key.only_owner]
 
 
 def _floor(buckets: Sequence[int], value: float) -> int:

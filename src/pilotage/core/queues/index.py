@@ -55,6 +55,7 @@ class QueueIndex:
         priorities: Priorities[QueueId],
     ) -> None:
         self.entries: dict[QueueId, Entry] = {}
+        self._of_owner: dict[str, dict[QueueId, Entry]] = {}
         self.priorities = priorities
         self._heads = heads
         self.rule = rule
@@ -65,7 +66,9 @@ class QueueIndex:
     def add(self, entry: Entry) -> None:
         """A queue that may have waiting jobs; one that is known already stays as it is."""
         self._candidates.tell_apart(entry.identity)
-        self.entries.setdefault(entry.id, entry)
+        if entry.id not in self.entries:
+            self.entries[entry.id] = entry
+            self._of_owner.setdefault(entry.identity.owner, {})[entry.id] = entry
 
     def jobs_added(self, queue: QueueId, user_priority: int, first: JobId, count: int) -> None:
         """New jobs with ids from `first` on wait in `queue`; the store has them already.
@@ -140,6 +143,7 @@ class QueueIndex:
         if entry is not None:
             self.reset(queue, {})
             del self.entries[queue]
+            del self._of_owner[entry.identity.owner][queue]
 
     # --- the match
 
@@ -150,7 +154,7 @@ class QueueIndex:
 
         A queue that turns out to have no jobs in the store is set right and another one drawn.
         """
-        kind = self._candidates.of(offer, self.entries.values())
+        kind = self._candidates.of(offer, self._of)
         while True:
             if kind.special or closed:
                 queue = self._draw_with_care(kind, holds, closed, rng)
@@ -173,7 +177,7 @@ class QueueIndex:
 
     def candidates(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
         """All queues that fit now, background ones left out as the draw leaves them out."""
-        return self._fitting(self._candidates.of(offer, self.entries.values()), holds, closed)
+        return self._fitting(self._candidates.of(offer, self._of), holds, closed)
 
     def _draw_plain(self, kind: Kind, rng: Random) -> QueueId | None:
         if not kind.plain:
@@ -234,6 +238,11 @@ class QueueIndex:
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
         return self._candidates.kind_of(offer)
+
+    def _of(self, owner: str | None) -> Iterable[Entry]:
+        """The queues of one owner, or all."""
+        found = self.entries if owner is None else self._of_owner.get(owner, {})
+        return found.values()
 
     def _moved(self, entry: Entry, before: Standing | None) -> None:
         """The waiting jobs of a queue have changed."""

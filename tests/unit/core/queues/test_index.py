@@ -221,7 +221,7 @@ class AgainstADictionary(RuleBasedStateMachine):
             self.index.entries[number].identity = QueueIdentity("o", "g")
             self.index.reset(number, dict(self.shelf.counts(number)))
             assert one is not None
-        self.index._candidates._kinds.clear()
+        self.index._candidates.clear()
         while self.shelf.waiting:
             found = self.index.propose(everything, holds, [], self.rng)
             assert found is not None
@@ -456,4 +456,4 @@ def test_kinds_that_are_forgotten_and_met_again_find_the_same(monkeypatch: pytes
     offers_ = [replace(OFFER, processors=n) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None
-    assert len(index._candidates._kinds) == 2
+    assert len(index._candidates) == 2
