@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +98,7 @@ def test_what_runs_and_what_has_run_is_charged_once(bench: Bench, shares: Shares
     shares.charge()
     pilots = [bench.pilot(processors=4) for _ in range(3)]
     for pilot in pilots:
-        pilot.node.processors = 4
+        pilot.node = replace(pilot.node, processors=4)
     offers = [pilot.hold() for pilot in pilots]
     pass_time(shares, 100)
     shares.charge()
@@ -365,7 +365,7 @@ def test_accounts_by_month_site_group_and_owner(bench: Bench, shares: Shares) ->
     bench.submit(1, owner="bob")
     pilots = [bench.pilot(processors=2) for _ in range(3)]
     for pilot in pilots:
-        pilot.node.processors = 2
+        pilot.node = replace(pilot.node, processors=2)
     offers = [pilot.hold() for pilot in pilots]
     bench.now += 1000
     pilots[0].finish(offers[0], wall=900.0, cpu=800.0)
@@ -393,7 +393,7 @@ def test_normalised_by_the_power_of_the_ce_at_the_time(tmp_path: Path) -> None:
     bench = Bench(tmp_path, text, START)
     bench.submit(1, processors=2)
     pilot = bench.pilot(processors=2)
-    pilot.node.processors = 2
+    pilot.node = replace(pilot.node, processors=2)
     offer = pilot.hold()
     pilot.finish(offer, wall=10.0, cpu=8.0)
     text = CORRECTED
