@@ -153,10 +153,13 @@ def test_the_documents_scenario(lhcb: Instance, tmp_path: Path) -> None:
     close_site(lhcb, False)
     done(lhcb, production, 20)
     close_site(lhcb, True)
+    ended = max(job.ended or 0.0 for job in client.jobs(Selection(states=["Done"])))
 
     def melted() -> ShareTable | None:
+        """All that has run is charged."""
         now = client.shares()
-        return now if row(now, "lhcb_prod").correction < 2.6 else None
+        charged = now.corrected_at is not None and now.corrected_at >= ended
+        return now if charged and row(now, "lhcb_prod").correction < 2.6 else None
 
     later = until(melted, what="the next correction")
     follows(later)
