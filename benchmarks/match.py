@@ -23,12 +23,10 @@ from benchmarks.figure import Figure
 from pilotage.core import policy as policies
 from pilotage.core.ids import PilotId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.limits import Limiter
 from pilotage.services.exchange import exchange, token_hash
-from pilotage.services.pool import Pool, fill, new_index
+from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import settle_some
 from pilotage.store import instance, pilots, submissions
-from pilotage.store.events import EventIds
 from pilotage.store.sqlite import open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
 from pilotage.store.writer import Transaction, Writer
@@ -193,21 +191,7 @@ def filled(folder: Path, asked: argparse.Namespace) -> Iterator[Site]:
 
 def _pool(tx: Transaction, rule: str) -> Pool:
     policy = policies.parse(_policy(rule))
-    pool = Pool(
-        policy=policy,
-        policy_version=1,
-        incarnation=1,
-        index=new_index(policy, tx),
-        limiter=Limiter(),
-        events=EventIds(tx.connection),
-        rng=Random(5),
-        home_owner="",
-        last_submission=0,
-        last_job=0,
-        identities={},
-    )
-    fill(pool, tx)
-    return pool
+    return open_pool(tx, policy, version=1, incarnation=1, rng=Random(5), home_owner="")
 
 
 def _policy(rule: str) -> str:

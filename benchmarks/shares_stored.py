@@ -11,12 +11,10 @@ from benchmarks.shares import Pool as Facts
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.limits import Limiter
 from pilotage.services import sharing
-from pilotage.services.pool import Pool, new_index
+from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import UseBook
 from pilotage.store import attempts, instance, use
-from pilotage.store.events import EventIds
 from pilotage.store.sqlite import Readers, open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
 from pilotage.store.writer import Transaction, Writer
@@ -63,19 +61,7 @@ class Stored:
 
     def _pool(self, tx: Transaction, facts: Facts, queues: int) -> Pool:
         policy = policies.parse(policy_text(facts))
-        pool = Pool(
-            policy=policy,
-            policy_version=1,
-            incarnation=1,
-            index=new_index(policy, tx),
-            limiter=Limiter(),
-            events=EventIds(tx.connection),
-            rng=Random(1),
-            home_owner="",
-            last_submission=0,
-            last_job=0,
-            identities={},
-        )
+        pool = open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), home_owner="")
         rng, people = Random(1), facts.ledger.entities
         for queue in range(1, queues + 1):
             owner, group = people[queue % len(people)]

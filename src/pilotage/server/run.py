@@ -20,7 +20,6 @@ import uvloop
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
-from pilotage.core.queues.limits import Limiter
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
@@ -43,11 +42,10 @@ from pilotage.server.home import Home, HomeLock
 from pilotage.server.tokens import Issuer, signing_key, write_private
 from pilotage.server.waiting import ReasonDuty
 from pilotage.services.offers import capacity
-from pilotage.services.pool import Pool, fill, new_index
+from pilotage.services.pool import Pool, open_pool
 from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook
-from pilotage.store import instance, submissions
-from pilotage.store.events import EventIds
+from pilotage.store import instance
 from pilotage.store.sqlite import Connection, Readers
 from pilotage.store.upgrade import open_database
 from pilotage.store.writer import Transaction, Writer
@@ -178,21 +176,15 @@ class _Server:
             current = instance.current_policy(connection)
             assert current is not None
         policy = policies.parse(current.text)
-        last_submission, last_job = submissions.last_ids(connection)
-        pool = Pool(
-            policy=policy,
-            policy_version=current.version,
+        pool = open_pool(
+            tx,
+            policy,
+            version=current.version,
             incarnation=found.incarnation,
-            index=new_index(policy, tx),
-            limiter=Limiter(),
-            events=EventIds(connection, found.id_floor),
             rng=random.Random(),  # noqa: S311
             home_owner=owner,
-            last_submission=max(last_submission, found.id_floor),
-            last_job=max(last_job, found.id_floor),
-            identities={},
+            id_floor=found.id_floor,
         )
-        fill(pool, tx)
         return found, pool
 
     async def _serve(self, context: Context) -> None:

@@ -210,6 +210,35 @@ class Pool:
         tx.on_rollback(lambda: self.forget_pilot(pilot))
 
 
+def open_pool(
+    tx: Transaction,
+    policy: Policy,
+    *,
+    version: int,
+    incarnation: int,
+    rng: Random,
+    home_owner: str,
+    id_floor: int = 0,
+) -> Pool:
+    """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again."""
+    last_submission, last_job = submission_rows.last_ids(tx.connection)
+    pool = Pool(
+        policy=policy,
+        policy_version=version,
+        incarnation=incarnation,
+        index=new_index(policy, tx),
+        limiter=Limiter(),
+        events=EventIds(tx.connection, id_floor),
+        rng=rng,
+        home_owner=home_owner,
+        last_submission=max(last_submission, id_floor),
+        last_job=max(last_job, id_floor),
+        identities={},
+    )
+    fill(pool, tx)
+    return pool
+
+
 def fill(pool: Pool, tx: Transaction) -> None:
     """Read the task queues and the running counts from the store: at start, and after a new policy."""
     pool.identities = dict(submission_rows.all_queues(tx.connection))

@@ -18,15 +18,13 @@ from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
-from pilotage.core.queues.limits import Limiter
 from pilotage.services import leases
 from pilotage.services.actions import Outcome, act
 from pilotage.services.enrolment import enrol, secret_hash
 from pilotage.services.exchange import exchange, token_hash
-from pilotage.services.pool import Pool, fill, new_index
+from pilotage.services.pool import Pool, open_pool
 from pilotage.services.submission import Making, Prepared, accept, identity_of
 from pilotage.store import events, instance, jobs, pilots, submissions
-from pilotage.store.events import EventIds
 from pilotage.store.pilots import PilotRow
 from pilotage.store.sqlite import open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
@@ -115,22 +113,14 @@ class Bench:
         current = instance.current_policy(connection)
         assert current is not None
         policy = policies.parse(current.text)
-        last_submission, last_job = submissions.last_ids(connection)
-        pool = Pool(
-            policy=policy,
-            policy_version=current.version,
+        return open_pool(
+            tx,
+            policy,
+            version=current.version,
             incarnation=found.incarnation,
-            index=new_index(policy, tx),
-            limiter=Limiter(),
-            events=EventIds(connection),
             rng=Random(5),
             home_owner=HOME_OWNER,
-            last_submission=last_submission,
-            last_job=last_job,
-            identities={},
         )
-        fill(pool, tx)
-        return pool
 
     def close(self) -> None:
         self.connection.close()

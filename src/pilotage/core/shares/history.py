@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.shares.reports import EntityReport, InstanceReport, SliceReport
-from pilotage.core.shares.settings import HistoryInstance
+from pilotage.core.shares.settings import HistoryInstance, Slice
 
 Memory = dict[tuple[str, str, str], float]
 """(instance, slice, entity) → its correction; of integral instances only."""
@@ -63,22 +63,11 @@ def correct_by_history(
     remembered: Memory = {}
     rows: dict[str, list[SliceReport]] = {entity: [] for entity in sorted(names)}
     for label, part, used in seen:
-        carried = _Carried(name, label, memory, remembered) if instance.form == "integral" else None
-        expected = _expected(waits | used.keys(), shares)
-        total = sum(used.values())
+        exponent = instance.gain * min(1.0, elapsed / part.time_span)
+        carried = _Carried(name, label, exponent, memory, remembered) if instance.form == "integral" else None
+        look = _Look(label, part, used, sum(used.values()), _expected(waits | used.keys(), shares), carried)
         for entity, row in rows.items():
-            wanted = expected.get(entity)
-            if wanted is None:
-                row.append(SliceReport(label, part.time_span, None, None, 0.0, 1.0))
-                continue
-            running = used.get(entity, 0.0)
-            fraction = running / total if total > 0 else None
-            if carried is None:
-                correction = slice_correction(wanted, fraction, part.max_correction)
-            else:
-                exponent = instance.gain * min(1.0, elapsed / part.time_span)
-                correction = carried.on(entity, wanted, fraction, part.max_correction, exponent)
-            row.append(SliceReport(label, part.time_span, wanted, fraction, running, correction))
+            row.append(look.report(entity))
     weights = [part.weight for part in instance.slices.values()]
     most = instance.max_global_correction_factor
     entities = tuple(_entity(entity, row, weights, most) for entity, row in rows.items())
@@ -98,18 +87,43 @@ class _Carried:
 
     instance: str
     slice: str
+    exponent: float
     memory: Memory
     remembered: Memory
 
-    def on(self, entity: str, expected: float, used: float | None, most: float, exponent: float) -> float:
+    def on(self, entity: str, expected: float, used: float | None, most: float) -> float:
         """The next correction of `entity`. Where nobody used anything the last one stays."""
         key = (self.instance, self.slice, entity)
         correction = self.memory.get(key, 1.0)
         if used is not None:
             ratio = slice_correction(expected, used, most)
-            correction = clamp(correction * float(ratio**exponent), most)
+            correction = clamp(correction * float(ratio**self.exponent), most)
         self.remembered[key] = correction
         return correction
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One slice of one instance. `expected` are the entities of its set."""
+
+    label: str
+    part: Slice
+    used: Mapping[str, float]
+    total: float
+    expected: Mapping[str, float]
+    carried: _Carried | None
+
+    def report(self, entity: str) -> SliceReport:
+        expected, span, most = self.expected.get(entity), self.part.time_span, self.part.max_correction
+        if expected is None:
+            return SliceReport(self.label, span, None, None, 0.0, 1.0)
+        running = self.used.get(entity, 0.0)
+        used = running / self.total if self.total > 0 else None
+        if self.carried is None:
+            correction = slice_correction(expected, used, most)
+        else:
+            correction = self.carried.on(entity, expected, used, most)
+        return SliceReport(self.label, span, expected, used, running, correction)
 
 
 def _entity(name: str, row: Sequence[SliceReport], weights: Sequence[float], most: float) -> EntityReport:
