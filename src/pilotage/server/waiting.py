@@ -47,6 +47,8 @@ class ReasonDuty:
             return
         now = clock()
         found = await snapshot(self._context, now)
-        rows: list[ReasonRow] = await asyncio.to_thread(lambda: self._looker.look(found, now))
+        rows: list[ReasonRow] = await asyncio.to_thread(
+            lambda: self._looker.look(found, self._context.readers.connection(), now)
+        )
         for part in reasons.chunks(rows):
             await writer.acall(lambda tx, part=part: reasons.write(pool, tx, part))  # type: ignore[misc]

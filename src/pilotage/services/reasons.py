@@ -42,7 +42,7 @@ class Looker:
     stopped_at: QueueId = field(default=QueueId(0))
     """The queue after which the last look had to stop; 0: it came round."""
 
-    def look(self, found: Snapshot, now: float) -> list[ReasonRow]:
+    def look(self, found: Snapshot, connection: Connection, now: float) -> list[ReasonRow]:
         """What has changed since the last look. Not in the writer's thread."""
         rows, asked = [], found.survey.asked
         begin, self.stopped_at = self.stopped_at, QueueId(0)
@@ -51,7 +51,7 @@ class Looker:
             if found.survey.asked - asked > ASKED:
                 self.stopped_at = done
                 break
-            rows += _changed(found, entry, now)
+            rows += _changed(found, connection, entry, now)
             done = entry.id
         return rows + list(_emptied(found, now))
 
@@ -63,8 +63,8 @@ def _round(entries: Sequence[Entry], begin: QueueId) -> Iterator[Entry]:
     yield from (one for one in ordered if one.id <= begin)
 
 
-def _changed(found: Snapshot, entry: Entry, now: float) -> list[ReasonRow]:
-    verdict, known = verdict_of(found, entry, now), found.waited.get(entry.id)
+def _changed(found: Snapshot, connection: Connection, entry: Entry, now: float) -> list[ReasonRow]:
+    verdict, known = verdict_of(found, connection, entry, now), found.waited.get(entry.id)
     if known is not None and (known.reason, known.detail) == (verdict.reason, verdict.detail):
         return []
     return [ReasonRow(entry.id, now, str(verdict.reason), verdict.detail)]

@@ -124,20 +124,27 @@ def why_queue(
     if verdict.reason is Reason.NEEDS:
         _refused(answer, found, entry.identity)
     elif fitting and verdict.reason is not Reason.MEMBERSHIP:
-        _placed(answer, found, connection, entry, fitting)
+        _placed(answer, found, connection, entry, fitting, verdict.places)
     answer.summary, answer.advice = sentences.of_verdict(verdict, entry, answer, found.policy, now)
     return answer
 
 
 def _began(found: Snapshot, connection: Connection, entry: Entry, since: float | None, now: float) -> float:
-    """When the queue began to wait: as the history has it, else as old as what waits in it."""
+    """Since when what asks counts for the queue: since it began to wait as the history has it, else for as long as
+    what waits in it has. Takes from before the oldest job that waits say nothing of it.
+    """
     known = found.waited.get(entry.id)
     if known is not None and known.reason:
-        return known.began - LOOKS
+        return _not_before_its_jobs(connection, entry, known.began - LOOKS)
     if since is not None:
         return since
     oldest = waiting.waiting_since(connection, entry.id)
     return now if oldest is None else oldest
+
+
+def _not_before_its_jobs(connection: Connection, entry: Entry, began: float) -> float:
+    oldest = waiting.waiting_since(connection, entry.id)
+    return began if oldest is None else max(began, oldest)
 
 
 def _refused(answer: wire.Why, found: Snapshot, identity: QueueIdentity) -> None:
@@ -156,9 +163,17 @@ def _refused(answer: wire.Why, found: Snapshot, identity: QueueIdentity) -> None
 
 
 def _placed(
-    answer: wire.Why, found: Snapshot, connection: Connection, entry: Entry, fitting: Sequence[int]
+    answer: wire.Why,
+    found: Snapshot,
+    connection: Connection,
+    entry: Entry,
+    fitting: Sequence[int],
+    first: Sequence[int],
 ) -> None:
-    """Of a queue that fits something: who is before it there, what closes it, whether pilots come."""
+    """Of a queue that fits something: who is before it there, what closes it, whether pilots come.
+
+    The offers at the places `first`, which gave the verdict, stand first.
+    """
     survey = found.survey
     closed: dict[tuple[str, str, str, str], Limit] = {}
     open_ones = []
@@ -167,7 +182,7 @@ def _placed(
         closed |= {limit.key: limit for limit in limits}
         if not limits:
             open_ones.append(place)
-    for place in open_ones[:COMPARED]:
+    for place in sorted(open_ones[:COMPARED], key=lambda place: place not in first):
         answer.standings.append(_standing(survey, entry, place))
     for key, limit in sorted(closed.items()):
         held = found.hold_ups[key]
@@ -214,8 +229,13 @@ def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:
     ]
 
 
-def verdict_of(found: Snapshot, entry: Entry, now: float) -> Verdict:
+def verdict_of(found: Snapshot, connection: Connection, entry: Entry, now: float) -> Verdict:
     """The main reason alone, as the history keeps it."""
     known = found.waited.get(entry.id)
-    began = known.began if known is not None and known.reason else now
-    return found.survey.verdict(entry, began - LOOKS)
+    began = (known.began if known is not None and known.reason else now) - LOOKS
+    verdict = found.survey.verdict(entry, began)
+    if verdict.reason not in (Reason.SHARE, Reason.SLOTS) or not (verdict.places or verdict.detail):
+        # Nothing has asked since, and so nothing has since later: the store need not be asked for each queue.
+        return verdict
+    exactly = _not_before_its_jobs(connection, entry, began)
+    return verdict if exactly == began else found.survey.verdict(entry, exactly)

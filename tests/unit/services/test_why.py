@@ -96,7 +96,7 @@ def look(bench: Bench, looker: reasons.Looker | None = None) -> None:
     if pool.waited is None:
         pool.waited = reasons.last_reasons(bench.connection)
     found = bench.do(lambda tx: why.snapshot(pool, tx, bench.now, turn))
-    rows = (looker or reasons.Looker()).look(found, bench.now)
+    rows = (looker or reasons.Looker()).look(found, bench.connection, bench.now)
     for part in reasons.chunks(rows):
         bench.do(lambda tx, part=part: reasons.write(pool, tx, part))
 
@@ -546,6 +546,52 @@ def test_slots_background_share_and_limit_are_kept_too(make: Make) -> None:
     assert len(bench.pilot(only_owner="bob").take()) == 1
     after()
     assert now(of_bob[0]) == "limit"
+
+
+def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: Make) -> None:
+    bench = make(PROPORTIONAL)
+    order(bench, processors=2)
+    bench.submit(2)
+    pilots = [bench.pilot(processors=1), bench.pilot(processors=1)]
+    assert [len(pilot.take()) for pilot in pilots] == [1, 1]
+    order(bench, processors=2)
+    bench.now += 3
+    [job], [rival] = bench.submit(owner="bob"), bench.submit(memory=1000)
+    for seconds in (1, 2, 30, 30):
+        bench.now += seconds
+        answer = why_job(bench, job)
+        assert (answer.reason, answer.detail) == (Reason.SLOTS, ""), seconds
+        assert "have all 2 cores" in answer.summary
+        look(bench)
+    for one in (job, rival):
+        assert [row[:2] for row in kept(bench, queue_of(bench, one))] == [("slots", "")]
+    while (offer := (free := bench.pilot()).take()[0]).job == job:
+        free.release(offer)
+    bench.submit(memory=1000)
+    look(bench)
+    assert kept(bench, queue_of(bench, job))[-1][0] == why_job(bench, job).reason == Reason.SHARE
+
+
+def test_the_sentence_of_a_share_is_of_the_draw_that_has_rivals(make: Make) -> None:
+    """The offer that was made most is bound to the owner, who has nobody beside there."""
+    bench = make(PROPORTIONAL)
+    bench.submit(3)
+    mine = bench.pilot()
+    for _ in range(3):
+        mine.finish(mine.hold())
+    for _ in range(20):
+        mine.take()
+    bench.now += 100
+    [job] = bench.submit()
+    bench.submit(3, owner="bob")
+    while (offer := (free := bench.pilot()).take()[0]).payload.owner == "alice":
+        free.release(offer)
+    answer = why_job(bench, job)
+    assert answer.reason == Reason.SHARE
+    assert "with 1 other queue" in answer.summary
+    assert "100 %" not in answer.advice
+    assert [one.queues for one in answer.standings] == [2, 1]
+    assert answer.standings[0].takes < answer.standings[1].takes
 
 
 def test_a_restart_continues_the_history(bench: Bench) -> None:

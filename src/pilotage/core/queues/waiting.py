@@ -52,6 +52,8 @@ class Reason(StrEnum):
 class Verdict:
     reason: Reason
     detail: str = ""
+    places: tuple[int, ...] = ()
+    """Which of the known offers made it so: of `needs` the nearest, of `share` and `cpu-bucket` the one to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class Survey:
             return self._among_others(entry, fitting, since)
         if limits:
             return Verdict(Reason.LIMIT, "; ".join(sorted({in_words(limit) for limit in limits})))
-        return Verdict(Reason.NEEDS, ", ".join(self._nearest(entry)))
+        return self._nearest(entry)
 
     def _open(self, entry: Entry, since: float) -> tuple[list[int], list[Limit]]:
         """Offers that the queue gets part in: as many as are compared, and one that asked since, if there is one."""
@@ -163,15 +165,19 @@ class Survey:
         there = [place for place in compared if entry.id in self.part(place).ids]
         if not there:
             return Verdict(Reason.BACKGROUND)
-        bucket = min(self._first_bucket(place, entry) for place in there)
+        bucket, lowest = min((self._first_bucket(place, entry), place) for place in there)
         if bucket > entry.identity.cpu_time:
-            return Verdict(Reason.CPU_BUCKET, f"{bucket} s")
-        rivals = any(self._rivals(place, entry) for place in there)
+            return Verdict(Reason.CPU_BUCKET, f"{bucket} s", (lowest,))
+        rivals = [place for place in there if self._rivals(place, entry)]
         asked = [self.known[place].last for place in places if self._asked_since(self.known[place], since)]
         bound = self._bound_to_others(entry, since)
         only_bound = asked and max((one.last for one in bound), default=0.0) > max(asked) + STALE
         if rivals and asked and not only_bound:
-            return Verdict(Reason.SHARE)
+            # Those that asked stand first among the known ones, but not each of them since.
+            drawn = next(
+                (place for place in rivals if self._asked_since(self.known[place], since)), rivals[0]
+            )
+            return Verdict(Reason.SHARE, places=(drawn,))
         coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
         if coming:
             return Verdict(Reason.PILOT, ", ".join(coming))
@@ -203,19 +209,17 @@ class Survey:
             for one in self.part(place).entries
         )
 
-    def _nearest(self, entry: Entry) -> list[Condition]:
+    def _nearest(self, entry: Entry) -> Verdict:
         """The conditions of the offers that refuse it at the fewest; of a closed site only if no other is as near."""
         self.asked += len(self.known)
         failed = [one.failures(entry.identity) for one in self.known]
         distances = [(len(conditions), Condition.SITE_CLOSED in conditions) for conditions in failed]
         nearest = min(distances)
-        named = {
-            condition
-            for conditions, distance in zip(failed, distances, strict=True)
-            if distance == nearest
-            for condition in conditions
-        }
-        return [condition for condition in Condition if condition in named]
+        places = tuple(place for place, distance in enumerate(distances) if distance == nearest)
+        named = {condition for place in places for condition in failed[place]}
+        return Verdict(
+            Reason.NEEDS, ", ".join(condition for condition in Condition if condition in named), places
+        )
 
 
 def _served(bound: Sequence[Known]) -> str:
