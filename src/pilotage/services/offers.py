@@ -63,6 +63,9 @@ def renew_kinds(pool: Pool) -> None:
     """A new policy is in force: the kinds are what the same pilots would offer under it."""
 
     def offered(before: Offer, origin: tuple[PilotRow, Node]) -> Offer:
+        if before.ce not in pool.policy.ces or before.site not in pool.policy.sites:
+            # Setup and tags of a CE that is gone are not those of none: that it is gone is all that has changed.
+            return replace(before, closed=True)
         # Whom it was bound to when it asked is not what it is bound to now.
         return replace(offer_of(pool, *origin), only_owner=before.only_owner)
 

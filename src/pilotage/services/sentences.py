@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pilotage.core.policy import Policy
 from pilotage.core.queues.entry import Entry
-from pilotage.core.queues.fit import Condition
+from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.waiting import Reason, Verdict
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
 
 CONDITIONS: Mapping[str, str] = {
-    Condition.SITE_CLOSED: "the site is banned in the policy, or no longer in it",
     Condition.OWNER: "the pilots there serve other owners only",
     Condition.SETUP: "it asks for another setup",
     Condition.CPU_TIME: "it asks for more CPU time than a pilot there has left",
@@ -30,7 +29,7 @@ CONDITIONS: Mapping[str, str] = {
     Condition.JOB_TYPE: "its job type is not taken there",
     Condition.REQUIREMENTS: "its Requirements are not true there",
 }
-"""What a queue falls at, as a person says it."""
+"""What a queue falls at, as a person says it; of a closed site the cause is told."""
 
 # --- jobs that do not wait
 
@@ -87,10 +86,14 @@ def needs(queue: QueueIdentity) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def of_verdict(verdict: Verdict, entry: Entry, answer: Why, policy: Policy, now: float) -> tuple[str, str]:
-    """(summary, advice) for a queue with waiting jobs."""
+def of_verdict(
+    verdict: Verdict, entry: Entry, answer: Why, policy: Policy, offers: Sequence[Offer], now: float
+) -> tuple[str, str]:
+    """(summary, advice) for a queue with waiting jobs. `offers` are those of the verdict."""
     if verdict.reason is Reason.MEMBERSHIP:
         return _membership(entry.identity, policy)
+    if verdict.reason is Reason.NEEDS:
+        return _needs(verdict, answer, policy, offers)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
     back_off = max((ce.not_before for ce in answer.pilots), default=0.0)
     if verdict.reason is Reason.SLOTS and back_off > now:
@@ -122,18 +125,38 @@ def _no_offer(verdict: Verdict, answer: Why) -> tuple[str, str]:
     )
 
 
-def _needs(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _needs(verdict: Verdict, answer: Why, policy: Policy, offers: Sequence[Offer]) -> tuple[str, str]:
     conditions = [condition for condition in verdict.detail.split(", ") if condition]
-    said = "; ".join(CONDITIONS.get(condition, condition) for condition in conditions)
+    closures = _closures(policy, offers) if Condition.SITE_CLOSED in conditions else {}
+    parts = [*closures, *(CONDITIONS[condition] for condition in conditions if condition in CONDITIONS)]
+    summary = f"no node that is known fits: {'; '.join(parts)}"
     if answer.openings:
         best = answer.openings[0]
-        where = f"at {len(best.sites)} sites" if len(best.sites) != 1 else f"at site {next(iter(best.sites))}"
-        plural = "slot" if best.slots == 1 else "slots"
-        return f"no node that is known fits: {said}", f"{_with(best)}: {best.slots:,} {plural} {where}"
-    advice = "no single change to the job opens anything: see what refuses it at each site"
+        where = f"at site {next(iter(best.sites))}" if len(best.sites) == 1 else f"at {len(best.sites)} sites"
+        return summary, f"{_with(best)}: {_many(best.slots, 'slot')} {where}"
     if conditions == [Condition.SITE_CLOSED]:
-        advice = "it may start when an administrator lifts the ban; or send it to other sites"
-    return f"no node that is known fits: {said}", advice
+        return summary, "; ".join(dict.fromkeys(closures.values()))
+    return summary, "no single change to the job opens anything: see what refuses it at each site"
+
+
+def _closures(policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
+    """Why the policy lets nothing start at these offers, each with what would help."""
+    found: dict[str, str] = {}
+    for offer in offers:
+        site = policy.sites.get(offer.site)
+        if site is None:
+            found[f"the site {offer.site} is no longer in the policy"] = (
+                "it may start when an administrator puts the site back (`pilotage policy apply`), or at another one"
+            )
+        elif site.banned:
+            found[f"the site {offer.site} is banned in the policy"] = (
+                "it may start when an administrator lifts the ban; or send it to other sites"
+            )
+        elif offer.ce not in policy.ces:
+            found[f"the CE {offer.ce} is no longer in the policy"] = (
+                "it may start when an administrator puts the CE back (`pilotage policy apply`), or at another one"
+            )
+    return found
 
 
 def _with(opening: Opening) -> str:
@@ -198,7 +221,6 @@ def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
 _SENTENCES: Mapping[Reason, Callable[[Verdict, Why], tuple[str, str]]] = {
     Reason.DRAINING: _draining,
     Reason.NO_OFFER: _no_offer,
-    Reason.NEEDS: _needs,
     Reason.LIMIT: _limit,
     Reason.BACKGROUND: _background,
     Reason.CPU_BUCKET: _cpu_bucket,

@@ -125,7 +125,8 @@ def why_queue(
         _refused(answer, found, entry.identity)
     elif fitting and verdict.reason is not Reason.MEMBERSHIP:
         _placed(answer, found, connection, entry, fitting, verdict.places)
-    answer.summary, answer.advice = sentences.of_verdict(verdict, entry, answer, found.policy, now)
+    spoken_of = [survey.known[place].offer for place in verdict.places]
+    answer.summary, answer.advice = sentences.of_verdict(verdict, entry, answer, found.policy, spoken_of, now)
     return answer
 
 

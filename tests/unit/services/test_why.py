@@ -238,6 +238,28 @@ def test_under_a_ban_the_site_is_closed_and_when_it_is_lifted_it_is_not(bench: B
     assert len(pilot.take()) == 1
 
 
+def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
+    bench = make(TWO_SITES)
+    asks = {"sites": ("there",), "setup": "production", "tags": ("gpu",), "job_type": "Merge"}
+    [job] = bench.submit(**asks)
+    pilot = bench.pilot("far")
+    pilot.release(pilot.take()[0])
+    no_ce = TWO_SITES[: TWO_SITES.index("[ces.far]")]
+    no_site = no_ce[: no_ce.index("[sites.there]")]
+    banned = TWO_SITES.replace("[sites.there]", "[sites.there]\nbanned = true")
+    for policy, said, help_ in (
+        (no_ce, "the CE far is no longer in the policy", "puts the CE back"),
+        (no_site, "the site there is no longer in the policy", "puts the site back"),
+        (banned, "the site there is banned", "lifts the ban"),
+    ):
+        new_policy(bench, policy)
+        answer = why_job(bench, job)
+        assert answer.detail == "site-closed"
+        assert answer.summary.startswith(f"no node that is known fits: {said}"), answer.summary
+        assert help_ in answer.advice
+        assert (answer.summary + answer.advice).count("ban") == 2 * ("banned" in said)
+
+
 # --- what jobs do that do not wait
 
 
