@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment, parse_span, span
+from pilotage.cli.moments import moment, parse_span
 from pilotage.cli.screen import Column
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
@@ -37,7 +37,14 @@ def share_list(
         session.screen.json(table)
         return None
     spans = _spans(table)
-    session.screen.table(_columns(spans), (_cells(row, spans) for row in table.rows))
+    if session.screen.terminal:
+        session.screen.table(
+            _narrow_columns(spans, table),
+            (_narrow_cells(row, spans, bool(table.correctors)) for row in table.rows),
+        )
+        _tell_notes(session, table)
+    else:
+        session.screen.table(_columns(spans), (_cells(row, spans) for row in table.rows))
     session.screen.note(_state(table, exact=not session.screen.terminal))
     return None
 
@@ -47,20 +54,51 @@ def _spans(table: ShareTable) -> list[float]:
     return sorted({part.time_span for row in table.rows for part in row.slices})
 
 
-def _columns(spans: Sequence[float]) -> Sequence[Column]:
-    middle = [Column(f"used {span(one)}", right=True) for one in spans]
+def _short(seconds: float) -> str:
+    """Such as "1h" or "7d": for the head of a column."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def _narrow_columns(spans: Sequence[float], table: ShareTable) -> Sequence[Column]:
+    """For 80 columns: owners stand below their group, a factor that was scaled behind the raw one."""
+    used = [Column(f"used {_short(one)}", right=True) for one in spans]
+    factor = [Column("factor", right=True)] if table.correctors else []
+    names = [Column("group"), Column("share", right=True), Column("entitled", right=True)]
+    return (*names, *used, *factor, Column("priority", right=True), Column("waiting", right=True))
+
+
+def _narrow_cells(row: ShareRow, spans: Sequence[float], corrected: bool) -> Sequence[object]:
+    slices = {part.time_span: part for part in row.slices}
+    factor = f"{row.correction:.3f}"
+    if row.owner and abs(row.scaled - row.correction) > 0.0005:
+        factor += f" → {row.scaled:.3f}"
     return (
-        Column("group"),
-        Column("owner"),
-        Column("share", right=True),
-        Column("entitled", right=True),
-        *middle,
-        Column("correction", right=True),
-        Column("scaled", right=True),
-        Column("priority", right=True),
-        Column("waiting", right=True),
-        Column("note"),
+        f"  {row.owner}" if row.owner else row.group,
+        f"{row.share:.4g}" if row.share else "" if row.owner else "0",
+        _part(row.entitled),
+        *(_used(slices.get(one)) for one in spans),
+        *([factor] if corrected else []),
+        f"{row.priority:.4g}",
+        row.waiting,
     )
+
+
+def _tell_notes(session: Session, table: ShareTable) -> None:
+    for row in table.rows:
+        if row.note:
+            who = f"{row.owner} in group {row.group}" if row.owner else f"group {row.group}"
+            session.screen.note(f"# {who}: {row.note}")
+
+
+def _columns(spans: Sequence[float]) -> Sequence[Column]:
+    used = [Column(f"used {_short(one)}", right=True) for one in spans]
+    names = ("correction", "scaled", "priority", "waiting")
+    right = [Column(name, right=True) for name in names]
+    share = (Column("share", right=True), Column("entitled", right=True))
+    return (Column("group"), Column("owner"), *share, *used, *right, Column("note"))
 
 
 def _cells(row: ShareRow, spans: Sequence[float]) -> Sequence[object]:
@@ -68,7 +106,7 @@ def _cells(row: ShareRow, spans: Sequence[float]) -> Sequence[object]:
     return (
         row.group,
         row.owner,
-        f"{row.share:.6g}" if row.share else "-" if row.owner else "0",
+        f"{row.share:.6g}" if row.share else "" if row.owner else "0",
         _part(row.entitled),
         *(_used(slices.get(one)) for one in spans),
         f"{row.correction:.3f}",
@@ -139,7 +177,7 @@ def _tell_fairness(session: Session, report: FairnessReport) -> None:
             _part(row.used),
             f"± {row.bound:.1%}",
             _part(row.demand),
-            f"{row.running:.3g}",
+            f"{row.running:.2f}",
             row.waiting,
             row.verdict,
         )

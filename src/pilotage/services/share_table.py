@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from pilotage.core.policy import Policy
+from pilotage.core.queues.entry import Entry
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Entitled
 from pilotage.core.shares.reports import EntityReport, InstanceReport
 from pilotage.services.pool import Pool
 from pilotage.wire.shares import ShareRow, ShareSlice, ShareTable
 
+STRANDED = "not in the policy: its jobs stay, and do not start"
+
 
 def share_table(pool: Pool, entitled: Sequence[Entitled], as_of: float | None) -> ShareTable:
-    """Every group of the policy, and every owner with waiting jobs or use. `entitled` are those with waiting jobs."""
-    policy, found = pool.policy, pool.corrections
-    rows: list[ShareRow] = []
-    groups = _reports(found, "")
-    for group in sorted({*policy.groups, *groups, *(one.group for one in entitled)}):
-        theirs = [one for one in entitled if one.group == group]
-        rows.append(_group_row(policy, group, theirs, groups.get(group)))
-        if not policy.sharing(group):
-            rows += _owner_rows(policy, found, group, theirs)
+    """Every group of the policy, and every owner with waiting jobs or use; and whoever waits without being in it.
+
+    `entitled` are the entities with waiting jobs that the policy knows.
+    """
+    policy = pool.policy
+    stranded = [entry for entry in list(pool.index.entries.values()) if entry.waiting and not entry.admitted]
+    table = _Table(policy, pool.corrections, [*entitled, *_without_share(stranded)])
     return ShareTable(
         rule=policy.matching.rule,
         correctors=list(policy.correction.correctors),
         as_of=as_of,
         corrected_at=pool.corrected_at,
-        rows=rows,
+        rows=list(table.rows()),
     )
+
+
+def _without_share(stranded: Iterable[Entry]) -> list[Entitled]:
+    """Jobs of groups or owners that are not in the policy any more, by owner."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for entry in stranded:
+        key = (entry.identity.owner, entry.identity.group)
+        waiting, queues = found.get(key, (0, 0))
+        found[key] = (waiting + entry.waiting, queues + 1)
+    return [Entitled(*key, 0.0, 1.0, *counts) for key, counts in sorted(found.items())]
 
 
 def _reports(found: Corrections, group: str) -> dict[str, EntityReport]:
@@ -36,52 +48,66 @@ def _reports(found: Corrections, group: str) -> dict[str, EntityReport]:
     return {} if instance is None else {entity.name: entity for entity in instance.entities}
 
 
-def _group_row(
-    policy: Policy, group: str, entitled: Sequence[Entitled], report: EntityReport | None
-) -> ShareRow:
-    share = policy.shares().get(group)
-    return ShareRow(
-        owner="",
-        group=group,
-        share=share or 0.0,
-        entitled=_entitled(report),
-        correction=report.factor if report else 1.0,
-        scaled=report.factor if report else 1.0,
-        priority=sum(one.share for one in entitled),
-        waiting=sum(one.waiting for one in entitled),
-        queues=sum(one.queues for one in entitled),
-        slices=_slices(report),
-        note="" if share is not None else "not in the policy",
-    )
+@dataclass(frozen=True, slots=True)
+class _Table:
+    policy: Policy
+    found: Corrections
+    entitled: Sequence[Entitled]
 
+    def rows(self) -> Iterable[ShareRow]:
+        policy, reports = self.policy, _reports(self.found, "")
+        shares = policy.shares()
+        # Of those that wait or have used something; whoever begins to wait counts at once.
+        counted = {
+            name for name in shares if name in reports or any(one.group == name for one in self.entitled)
+        }
+        whole = sum(shares[name] for name in counted)
+        for group in sorted({*shares, *(one.group for one in self.entitled)}):
+            theirs = [one for one in self.entitled if one.group == group]
+            part = shares[group] / whole if group in counted and whole else None
+            yield self._group(group, theirs, part, reports.get(group))
+            if not policy.sharing(group):
+                yield from self._owners(group, theirs)
 
-def _owner_rows(
-    policy: Policy, found: Corrections, group: str, entitled: Sequence[Entitled]
-) -> Iterable[ShareRow]:
-    reports = _reports(found, group)
-    waiting = {one.owner: one for one in entitled}
-    share = policy.shares().get(group, 0.0)
-    for owner in sorted({*reports, *waiting}):
-        now, report = waiting.get(owner), reports.get(owner)
-        yield ShareRow(
-            owner=owner,
+    def _group(
+        self, group: str, entitled: Sequence[Entitled], part: float | None, report: EntityReport | None
+    ) -> ShareRow:
+        known = group in self.policy.groups
+        return ShareRow(
+            owner="",
             group=group,
-            share=share / len(waiting) if now else 0.0,
-            entitled=_entitled(report),
+            share=self.policy.shares().get(group, 0.0),
+            entitled=part,
             correction=report.factor if report else 1.0,
-            scaled=now.correction if now else 1.0,
-            priority=now.share if now else 0.0,
-            waiting=now.waiting if now else 0,
-            queues=now.queues if now else 0,
+            scaled=report.factor if report else 1.0,
+            priority=sum(one.share for one in entitled),
+            waiting=sum(one.waiting for one in entitled),
+            queues=sum(one.queues for one in entitled),
             slices=_slices(report),
-            note="" if policy.admits(owner, group) else "not in the policy",
+            note="" if known else STRANDED,
         )
 
-
-def _entitled(report: EntityReport | None) -> float | None:
-    """The expected part in the longest slice in which the entity counts."""
-    counted = [one for one in report.slices if one.expected is not None] if report else []
-    return max(counted, key=lambda one: one.time_span).expected if counted else None
+    def _owners(self, group: str, entitled: Sequence[Entitled]) -> Iterable[ShareRow]:
+        policy, reports = self.policy, _reports(self.found, group)
+        waiting = {one.owner: one for one in entitled}
+        admitted = {owner for owner in {*waiting, *reports} if policy.admits(owner, group)}
+        dividing = sum(1 for owner in waiting if owner in admitted)
+        for owner in sorted({*reports, *waiting}):
+            now, report = waiting.get(owner), reports.get(owner)
+            counts = owner in admitted
+            yield ShareRow(
+                owner=owner,
+                group=group,
+                share=policy.shares().get(group, 0.0) / dividing if now and counts else 0.0,
+                entitled=1 / len(admitted) if counts else None,
+                correction=report.factor if report else 1.0,
+                scaled=now.correction if now else 1.0,
+                priority=now.share if now else 0.0,
+                waiting=now.waiting if now else 0,
+                queues=now.queues if now else 0,
+                slices=_slices(report),
+                note="" if counts else STRANDED if now else "not in the policy any more",
+            )
 
 
 def _slices(report: EntityReport | None) -> list[ShareSlice]:

@@ -72,14 +72,12 @@ class UseBook:
     def charge(self, connection: Connection) -> Charged:
         """Charge what attempts have used up to the last sign of life."""
         with self._lock:
-            connection.execute("BEGIN")
             try:
-                return self._charge(connection)
+                with use_rows.snapshot(connection):
+                    return self._charge(connection)
             except BaseException:
                 self._ledger = None
                 raise
-            finally:
-                connection.execute("COMMIT")
 
     def _charge(self, connection: Connection) -> Charged:
         found = instance.load(connection)

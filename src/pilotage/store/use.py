@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +16,16 @@ from pilotage.core.shares.use import Bucket, Entity, Ledger, Outage
 
 ROWS = 50_000
 """Attempts that are read at once."""
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is read within is of one instant. A reader's connection."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
 
 
 def as_of(connection: sqlite3.Connection) -> float | None:

@@ -39,7 +39,7 @@ class ShareRow:
     share: float
     """Of a group: as the policy says; of an owner: the equal part among the owners with waiting jobs."""
     entitled: Optional[float]
-    """The expected part in the longest slice in which it counts."""
+    """Its part of 1 among all groups, or among the owners of its group, that wait or have used something lately."""
     correction: float
     """The factor that the correctors give."""
     scaled: float
@@ -80,8 +80,8 @@ class FairnessRow:
     demand: float
     """For what part of the time it had work waiting."""
     verdict: str
-    """within; below; above; no demand: below, but it did not always have work waiting; room left: above, while
-    another one had no demand."""
+    """within; below; above; less demand: below, but it did not always have work waiting; room left: above, while
+    another one had less demand; too few: attempts, to tell even no use from chance."""
 
 
 @dataclass

@@ -115,20 +115,20 @@ BAD = {
         "did you mean share?",
     ),
     "a typo in a table": ("[platforms]", "[platfroms]", ("platfroms",), "unknown key", "platforms"),
-    "an unknown key unlike any": ("share = 3000", "zzz = 1", ("zzz",), "unknown key zzz", "known keys"),
+    "an unknown key unlike any": ("share = 3000", "zzz = 1", ("zzz",), "unknown key zzz", "known here"),
     "a key of another table": ("lease = 600", "share = 600", ("share = 600",), "unknown key share", ""),
     "a wrong type": (
         "share = 3000",
         'share = "3000"',
         ("share",),
-        "groups.physics.share: Expected `float`",
+        "groups.physics.share: must be a number",
         "",
     ),
     "a wrong type in the second entry": (
         '[users."bob.b"]\ngroups = ["home"]',
         '[users."bob.b"]\ngroups = "home"',
         ("bob.b", "groups"),
-        "users.bob.b.groups: Expected `array`",
+        "users.bob.b.groups: must be a list",
         "",
     ),
     "no groups": ('groups = ["home"]', "groups = []", ("bob.b", "groups"), "user bob.b is in no group", ""),
@@ -183,7 +183,7 @@ BAD = {
     ),
     "an idle time that is no number": ("lease = 600", "idle = nan", ("idle",), "idle must be", ""),
     "fewer than no cores": ("lease = 600", "processors = -1", ("processors",), "processors must be", ""),
-    "an unknown type of CE": ("lease = 600", 'type = "slrum"', ("type",), "Invalid enum value", ""),
+    "an unknown type of CE": ("lease = 600", 'type = "slrum"', ("type",), "invalid enum value", ""),
     "an unknown attribute of a limit": (
         'attribute = "job_type"',
         'attribute = "jobtype"',
@@ -226,7 +226,7 @@ BAD = {
         "[platforms]",
         '[matching]\nrule = "fair"\n[platforms]',
         ('"fair"',),
-        "matching.rule: Invalid enum value",
+        "matching.rule: invalid enum value",
         "",
     ),
     "a retry delay that is no number": (
@@ -281,6 +281,14 @@ def test_every_user_on_this_machine_is_warned_of() -> None:
     [said] = warnings(parse(text))
     assert "ces.local" in said
     assert "account of the server" in said
+
+
+def test_shares_whose_sum_is_no_number_are_refused() -> None:
+    text = GOOD.replace("share = 3000", "share = 1e308").replace(
+        "[groups.home]", "[groups.home]\nshare = 1e308"
+    )
+    with pytest.raises(InvalidInput, match="their sum is no number"):
+        parse(text)
 
 
 def test_shares_that_are_all_nothing_are_refused() -> None:
@@ -405,14 +413,32 @@ BAD_CORRECTION = {
         ("max_global_correction_factor",),
         "Groups: max_global_correction_factor must be",
     ),
+    "a bound that lets nothing through": (
+        "max_global_correction_factor = 3",
+        "max_global_correction_factor = 1",
+        ("max_global_correction_factor",),
+        "with 1 nothing is corrected",
+    ),
+    "a gain that nothing reads": (
+        'form = "integral"',
+        'form = "ratio"',
+        ("gain = 0.5",),
+        "gain is read with",
+    ),
+    "bounds of slices that let nothing through": (
+        "time_span = 86400",
+        "time_span = 86400\nmax_correction = 1",
+        ("[correction.WMSHistory.Home]",),
+        "max_correction is 1 in all slices",
+    ),
     "a gain of nothing": ("gain = 0.5", "gain = 0", ("gain = 0",), "Home: gain must be"),
     "an endless gain": ("gain = 0.5", "gain = inf", ("gain = inf",), "Home: gain must be"),
-    "an unknown form": ('form = "integral"', 'form = "pid"', ('form = "pid"',), "Invalid enum value 'pid'"),
+    "an unknown form": ('form = "integral"', 'form = "pid"', ('form = "pid"',), "invalid enum value 'pid'"),
     "an unknown unit": (
         'unit = "cores"',
         'unit = "euros"',
         ('unit = "euros"',),
-        "Invalid enum value 'euros'",
+        "invalid enum value 'euros'",
     ),
     "an unknown corrector": (
         '["WMSHistory"]',
@@ -465,13 +491,13 @@ BAD_CORRECTION = {
         "time_span = 3600",
         'time_span = "1h"',
         ('time_span = "1h"',),
-        "correction.WMSHistory.Groups.slices.Hour.time_span: Expected",
+        "correction.WMSHistory.Groups.slices.Hour.time_span: must be",
     ),
     "a number for a table deep inside": (
         "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
         "[correction.WMSHistory.Home.slices]\nDay = 86400\n",
         ("Day = 86400",),
-        "correction.WMSHistory.Home.slices.Day: Expected",
+        "correction.WMSHistory.Home.slices.Day: must be",
     ),
 }
 

@@ -44,10 +44,16 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
         refuse("all shares are 0, so that every task queue would be equally likely", "groups", hint=hint)
     for name, group in policy.groups.items():
         if not 0 <= group.share < float("inf"):
-            refuse(f"the share of group {name} must be a number of at least 0", "groups", name, "share")
+            refuse(
+                f"the share of group {name} must be a finite number of at least 0", "groups", name, "share"
+            )
         for unknown in set(group.properties) - set(PROPERTIES):
             known = f"known: {', '.join(PROPERTIES)}"
             refuse(f"group {name}: unknown property {unknown}", "groups", name, "properties", hint=known)
+    if not math.isfinite(sum(group.share for group in policy.groups.values())):
+        refuse(
+            "the shares are so large that their sum is no number", "groups", hint="only their ratios count"
+        )
     for name, user in policy.users.items():
         if not user.groups:
             refuse(f"user {name} is in no group", "users", name, "groups")
@@ -135,11 +141,20 @@ def _check_instance(name: str, instance: HistoryInstance, policy: Policy, refuse
     if instance.group and policy.sharing(instance.group):
         hint = "its share belongs to the group as a whole; leave the instance out"
         refuse(f"{name}: {instance.group} has JOB_SHARING, so its owners have no shares", *here, hint=hint)
-    if not 1 <= instance.max_global_correction_factor < math.inf:
-        message = f"{name}: max_global_correction_factor must be at least 1"
+    if not 1 < instance.max_global_correction_factor < math.inf:
+        message = (
+            f"{name}: max_global_correction_factor must be a number above 1; with 1 nothing is corrected"
+        )
         refuse(message, *here, "max_global_correction_factor")
-    if not 0 < instance.gain < math.inf:
+    if not 0 < instance.strength < math.inf:
         refuse(f"{name}: gain must be a number above 0", *here, "gain")
+    if instance.gain is not None and instance.form != "integral":
+        refuse(f'{name}: gain is read with form = "integral" only', *here, "gain")
+    _check_slices(name, instance, policy, refuse)
+
+
+def _check_slices(name: str, instance: HistoryInstance, policy: Policy, refuse: _Refuser) -> None:
+    here = ("correction", "WMSHistory", name)
     if not instance.slices:
         hint = f"add [correction.WMSHistory.{name}.slices.NAME] with time_span and weight"
         refuse(f"{name} has no slice, so nothing is corrected", *here, hint=hint)
@@ -153,6 +168,9 @@ def _check_instance(name: str, instance: HistoryInstance, policy: Policy, refuse
             hint = "raise accounting.history, or shorten the slice"
             message = f"{name}, {label}: time_span must be between 60 and accounting.history"
             refuse(f"{message} ({policy.accounting.history:g})", *there, "time_span", hint=hint)
+    if all(part.max_correction == 1 for part in instance.slices.values()):
+        hint = "give at least one slice a max_correction above 1"
+        refuse(f"{name}: max_correction is 1 in all slices, so nothing is corrected", *here, hint=hint)
     if not sum(part.weight for part in instance.slices.values()) > 0:
         hint = "give at least one slice a weight above 0"
         refuse(f"{name}: the weights of its slices add up to 0, so nothing is corrected", *here, hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -92,7 +92,7 @@ def known_properties(policy: Policy) -> list[str]:
     return [
         "rule document: the draw is not proportional to priority (of 1 and 3 the second gets .833, not .75), and a"
         " group whose share is spread over many queues gets less than one with a single queue (20 of 1 against one of"
-        " 20: .373, not .5)",
+        " 20: .372, not .5)",
         "rule document: of the queues that fit a node those of the highest CPU bucket go first: shares hold within a"
         " bucket only, and short jobs wait for as long as longer ones keep coming",
         'matching.rule = "proportional" has neither property',
@@ -134,16 +134,64 @@ def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
     unknown = re.search(r"unknown field `(\w+)`", reason)
     if unknown:
         line = line_of(text, [*keys, unknown[1]])
-        known = sorted({part for key in KEYS for part in key.split(".") if part != "*"})
-        near = difflib.get_close_matches(unknown[1], known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+        here = sorted(_below(keys))
+        anywhere = {part for key in KEYS for part in key.split(".") if part != "*"}
+        near = difflib.get_close_matches(unknown[1], here, 1) or difflib.get_close_matches(
+            unknown[1], sorted(anywhere), 1
+        )
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
         return InvalidInput(f"unknown key {unknown[1]}", hint=hint, line=line, field=unknown[1])
     where = ".".join(keys)
-    hint = (
-        "`pilotage policy init` writes one to begin with" if "required field" in reason and not where else ""
-    )
+    missing = re.search(r"required field `(\w+)`", reason)
+    if missing:
+        reason = f"{'it has' if where else 'there is'} no {f'[{missing[1]}]' if not where else missing[1]}"
+    reason = _plain_words(reason)
+    hint = _meaning(keys)
+    if missing and not where:
+        hint = "`pilotage policy init` writes one to begin with"
     line = line_of(text, keys)
     return InvalidInput(f"{where or 'the policy'}: {reason}", hint=hint, line=line, field=where or None)
+
+
+WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "datetime": "a date",
+}
+
+
+def _plain_words(reason: str) -> str:
+    """In the words of TOML: msgspec says "Expected `float`, got `str`"."""
+    types = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", reason)
+    if types is None:
+        return reason[:1].lower() + reason[1:]
+    wanted = " or ".join(WORDS.get(one.strip(), one.strip()) for one in types[1].split("|"))
+    return f"must be {wanted}, not {WORDS.get(types[2], types[2])}"
+
+
+def _below(keys: Sequence[str]) -> set[str]:
+    """The keys that a policy may have below `keys`."""
+    patterns = [key.split(".") for key in KEYS]
+    return {
+        pattern[len(keys)]
+        for pattern in patterns
+        if len(pattern) > len(keys)
+        and all(part in ("*", key) for part, key in zip(pattern, keys, strict=False))
+        and pattern[len(keys)] != "*"
+    }
+
+
+def _meaning(keys: Sequence[str]) -> str:
+    """What the key at `keys` means, if it is one."""
+    for name, meaning in KEYS.items():
+        pattern = name.split(".")
+        if len(pattern) == len(keys) and all(p in ("*", k) for p, k in zip(pattern, keys, strict=True)):
+            return f"{pattern[-1]}: {meaning}"
+    return ""
 
 
 def _named(keys: list[str], plain: dict[str, Any]) -> list[str]:

@@ -67,7 +67,7 @@ KEYS: dict[str, str] = {
         "ratio: the document's, expected/used; integral: the last correction times (expected/used)^gain"
     ),
     "correction.WMSHistory.*.unit": "jobs: running jobs are counted; cores: the cores that they hold",
-    "correction.WMSHistory.*.gain": "of the integral form, for each time_span that passes",
+    "correction.WMSHistory.*.gain": "of form integral only, for each time_span that passes; absent: 1",
     "correction.WMSHistory.*.slices.*.time_span": "seconds to look back",
     "correction.WMSHistory.*.slices.*.weight": "part of this slice in the correction, relative to the other slices",
     "correction.WMSHistory.*.slices.*.max_correction": "the slice's correction stays between 1/this and this",

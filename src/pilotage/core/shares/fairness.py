@@ -29,10 +29,12 @@ class Verdict(StrEnum):
     WITHIN = "within"
     BELOW = "below"
     ABOVE = "above"
-    NO_DEMAND = "no demand"
+    LESS_DEMAND = "less demand"
     """Below its part, but it did not always have work waiting."""
     ROOM_LEFT = "room left"
-    """Above its part, while another one had no demand."""
+    """Above its part, while another one had less demand."""
+    TOO_FEW = "too few"
+    """So few attempts that even no use at all would not be told from chance."""
 
 
 def expected_use(
@@ -90,7 +92,7 @@ def bound(expected: float, starts: int, instance: HistoryInstance | None) -> flo
     systematic = SYSTEMATIC
     if instance is not None and instance.form == "integral":
         systematic = SYSTEMATIC_INTEGRAL
-    return systematic + 3 * math.sqrt(expected * (1 - expected) / max(1, starts))
+    return min(1.0, systematic + 3 * math.sqrt(expected * (1 - expected) / max(1, starts)))
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:
@@ -119,10 +121,12 @@ def judge(
     found = {}
     for name in used:
         off = used[name] - expected[name]
-        if abs(off) <= bounds[name]:
+        if bounds[name] >= expected[name]:
+            found[name] = Verdict.TOO_FEW
+        elif abs(off) <= bounds[name]:
             found[name] = Verdict.WITHIN
         elif off < 0:
-            found[name] = Verdict.BELOW if demand[name] else Verdict.NO_DEMAND
+            found[name] = Verdict.BELOW if demand[name] else Verdict.LESS_DEMAND
         else:
             found[name] = Verdict.ROOM_LEFT if room else Verdict.ABOVE
     return found

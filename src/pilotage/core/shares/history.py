@@ -63,7 +63,7 @@ def correct_by_history(
     remembered: Memory = {}
     rows: dict[str, list[SliceReport]] = {entity: [] for entity in sorted(names)}
     for label, part, used in seen:
-        exponent = instance.gain * min(1.0, elapsed / part.time_span)
+        exponent = instance.strength * min(1.0, elapsed / part.time_span)
         carried = _Carried(name, label, exponent, memory, remembered) if instance.form == "integral" else None
         look = _Look(label, part, used, sum(used.values()), _expected(waits | used.keys(), shares), carried)
         for entity, row in rows.items():

@@ -9,6 +9,11 @@ import msgspec
 Form = Literal["ratio", "integral"]
 Unit = Literal["jobs", "cores"]
 
+DEFAULT_GAIN = 1.0
+"""For each time_span that passes. The integral form would oscillate from π²/2 on, sooner where jobs are longer than the
+slice; 1 comes to rest in about three time spans, and overshoots little.
+"""
+
 SHORTEST_SPAN = 60.0
 """Use is known by the minute."""
 
@@ -28,8 +33,11 @@ class HistoryInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     max_global_correction_factor: float = 5.0
     form: Form = "ratio"
     unit: Unit = "jobs"
-    gain: float = 1.0
-    """Of the integral form, for each time_span that passes. It would oscillate from π²/2 on, sooner where jobs are
-    longer than the slice; 1 comes to rest in about three time spans, and overshoots little.
-    """
+    gain: float | None = None
+    """Of the integral form; None: DEFAULT_GAIN."""
     slices: dict[str, Slice] = {}
+
+    @property
+    def strength(self) -> float:
+        """The gain in force."""
+        return DEFAULT_GAIN if self.gain is None else self.gain

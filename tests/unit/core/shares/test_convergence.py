@@ -18,6 +18,7 @@ from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.shares.fairness import Verdict, bound, expected_use, judge
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.settings import HistoryInstance, Slice, Unit
 from pilotage.core.shares.use import DAY, HOUR
@@ -74,12 +75,33 @@ def fixed_point(chance: Callable[[float, float], float]) -> float:
     return low
 
 
-def test_the_fixed_points() -> None:
+def test_what_fairness_check_expects_is_the_fixed_point() -> None:
     """For r = p2/p1 = (1/9)·u/(1-u) the document's draw gives u = 1 - r/2, so 18(1-u)² = u."""
-    assert chance_to_win(3, 1) == 1 - 1 / 6
-    assert fixed_point(chance_to_win) == pytest.approx((37 - math.sqrt(73)) / 36, abs=1e-9)
-    assert round(fixed_point(chance_to_win), 3) == 0.790
-    assert fixed_point(lambda one, other: one / (one + other)) == pytest.approx(0.75, abs=1e-9)
+    exact = (37 - math.sqrt(73)) / 36
+    assert fixed_point(chance_to_win) == pytest.approx(exact, abs=1e-9)
+    shares = {"major": 3.0, "minor": 1.0}
+    assert expected_use(shares, "document", DOCUMENT)["major"] == pytest.approx(exact, abs=1e-4)
+    assert expected_use(shares, "document", None)["major"] == pytest.approx(1 - 1 / 6, abs=1e-4)
+    for instance in (None, DOCUMENT, integral(DAY)):
+        assert expected_use(shares, "proportional", instance) == {"major": 0.75, "minor": 0.25}
+    assert expected_use(shares, "document", integral(DAY))["major"] == 0.75
+    # Clamped: a correction of at most 1.1 cannot make up for what the draw does.
+    weak = HistoryInstance(slices={"Day": Slice(time_span=DAY, max_correction=1.1)})
+    assert 0.8 < expected_use(shares, "document", weak)["major"] < 1 - 1 / 6
+    assert expected_use({"a": 0.0, "b": 0.0}, "document", None) == {"a": 0.5, "b": 0.5}
+    assert expected_use({}, "document", None) == {}
+
+
+def test_verdicts_tell_apart_who_wanted_more() -> None:
+    used, expected = {"a": 0.9, "b": 0.1}, {"a": 0.5, "b": 0.5}
+    close = {"a": 0.05, "b": 0.05}
+    always, never = {"a": True, "b": True}, {"a": True, "b": False}
+    assert judge(used, expected, close, always) == {"a": Verdict.ABOVE, "b": Verdict.BELOW}
+    assert judge(used, expected, close, never) == {"a": Verdict.ROOM_LEFT, "b": Verdict.LESS_DEMAND}
+    assert set(judge(expected, expected, close, never).values()) == {Verdict.WITHIN}
+    assert set(judge(used, expected, {"a": 0.6, "b": 0.6}, always).values()) == {Verdict.TOO_FEW}
+    assert bound(0.5, 100, None) == pytest.approx(0.01 + 3 * 0.05)
+    assert bound(0.5, 0, None) == 1.0
 
 
 @pytest.mark.slow
@@ -109,17 +131,6 @@ def test_proportional_with_ratio_is_within_a_point_whoever_floods() -> None:
     assert found.parts("major", 7)[1:] == pytest.approx([ENTITLED] * 3, abs=0.015)
 
 
-def test_with_the_ratio_alone_longer_jobs_get_more() -> None:
-    """Why there is an integral form: started is 3:1 times the corrections, running that times the lengths."""
-
-    def running(one: float, other: float) -> float:
-        return one * 1 / (one * 1 + other * 10)
-
-    assert fixed_point(running) == pytest.approx(
-        0.4868, abs=1e-3
-    )  # √(.3) : 1 of starts, where none is clamped
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("major", "minor", "instance"),
@@ -147,29 +158,6 @@ def test_proportional_with_integral_is_within_two_percent_whatever_the_lengths(
     assert max(abs(part - ENTITLED) for part in later) < 0.06, later
     inner = [factor for factors in found.factors[14 * 144 :] for factor in factors.values()]
     assert 1 / 10 < min(inner) <= max(inner) < 10, "held by its bounds, not at rest"
-
-
-def test_the_default_gain_is_well_below_what_would_oscillate() -> None:
-    """Use is a mean over time_span: of z² + gain·(1 - e^-z) = 0 a root crosses to the right at gain = π²/2.
-
-    Jobs that are long against the slice lower that; see the slices of the test above.
-    """
-
-    def swings(gain: float, spans: int = 60, steps: int = 200) -> float:
-        """The largest deviation of ln(used/expected) in the last third, having begun at 1."""
-        state, means, window = 1.0, [], [1.0] * steps
-        total = sum(window)
-        for step in range(spans * steps):
-            total += state - window[step % steps]
-            window[step % steps] = state
-            state -= gain / steps * total / steps
-            means.append(abs(state))
-        return max(means[2 * len(means) // 3 :])
-
-    gain = HistoryInstance().gain
-    assert swings(gain) < 1e-6
-    assert swings(4 * gain) < 0.1
-    assert swings(6 * gain) > 1
 
 
 # --- nobody starves
