@@ -22,14 +22,12 @@ CONDITIONS: Mapping[str, str] = {
     Condition.BANNED_SITE: "it bans the site itself",
     Condition.GRID_CE: "it is for other CEs",
     Condition.PLATFORM: "it asks for another platform",
-    Condition.TAGS: "it asks for tags that are not offered",
-    Condition.REQUIRED_TAGS: "it lacks a tag that is asked for there",
     Condition.PROCESSORS: "it asks for more processors",
     Condition.MEMORY: "it asks for more memory",
     Condition.JOB_TYPE: "its job type is not taken there",
     Condition.REQUIREMENTS: "its Requirements are not true there",
 }
-"""What a queue falls at, as a person says it; of a closed site the cause is told."""
+"""What a queue falls at, as a person says it; closures and tags are told by name."""
 
 # --- jobs that do not wait
 
@@ -93,7 +91,7 @@ def of_verdict(
     if verdict.reason is Reason.MEMBERSHIP:
         return _membership(entry.identity, policy)
     if verdict.reason is Reason.NEEDS:
-        return _needs(verdict, answer, policy, offers)
+        return _needs(verdict, entry.identity, answer, policy, offers)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
     back_off = max((ce.not_before for ce in answer.pilots), default=0.0)
     if verdict.reason is Reason.SLOTS and back_off > now:
@@ -125,10 +123,13 @@ def _no_offer(verdict: Verdict, answer: Why) -> tuple[str, str]:
     )
 
 
-def _needs(verdict: Verdict, answer: Why, policy: Policy, offers: Sequence[Offer]) -> tuple[str, str]:
+def _needs(
+    verdict: Verdict, queue: QueueIdentity, answer: Why, policy: Policy, offers: Sequence[Offer]
+) -> tuple[str, str]:
     conditions = [condition for condition in verdict.detail.split(", ") if condition]
     closures = _closures(policy, offers) if Condition.SITE_CLOSED in conditions else {}
-    parts = [*closures, *(CONDITIONS[condition] for condition in conditions if condition in CONDITIONS)]
+    said = {**CONDITIONS, **_tags(queue, offers)}
+    parts = [*closures, *(said[condition] for condition in conditions if condition in said)]
     summary = f"no node that is known fits: {'; '.join(parts)}"
     if answer.openings:
         best = answer.openings[0]
@@ -136,6 +137,8 @@ def _needs(verdict: Verdict, answer: Why, policy: Policy, offers: Sequence[Offer
         return summary, f"{_with(best)}: {_many(best.slots, 'slot')} {where}"
     if conditions == [Condition.SITE_CLOSED]:
         return summary, "; ".join(dict.fromkeys(closures.values()))
+    if conditions == [Condition.REQUIRED_TAGS] and (never := _serving_nobody(offers)):
+        return summary, never
     return summary, "no single change to the job opens anything: see what refuses it at each site"
 
 
@@ -157,6 +160,33 @@ def _closures(policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
                 "it may start when an administrator puts the CE back (`pilotage policy apply`), or at another one"
             )
     return found
+
+
+def _tags(queue: QueueIdentity, offers: Sequence[Offer]) -> dict[str, str]:
+    """What is said of tags, by condition: which ones the job has too many, or too few."""
+    missing = frozenset[str]().union(*(queue.tags - offer.tags for offer in offers))
+    asked = frozenset[str]().union(*(offer.required_tags - queue.tags for offer in offers))
+    offered = "is not offered" if len(missing) == 1 else "are not offered"
+    return {
+        Condition.TAGS: f"it asks for {_tags_named(missing)}, which {offered}",
+        Condition.REQUIRED_TAGS: f"it lacks {_tags_named(asked)}, without which nothing starts there",
+    }
+
+
+def _tags_named(tags: frozenset[str]) -> str:
+    return f"the {'tag' if len(tags) == 1 else 'tags'} {_listed(tags)}"
+
+
+def _serving_nobody(offers: Sequence[Offer]) -> str:
+    """What to say when CEs require tags that they do not offer: to have the tag would not help either."""
+    ces = {offer.ce: offer.required_tags - offer.tags for offer in offers}
+    if not all(ces.values()):
+        return ""
+    return "; ".join(
+        f"CE {ce} requires {_tags_named(tags)}, which it does not offer: it serves nobody until an administrator"
+        " mends its tags (`pilotage policy apply`)"
+        for ce, tags in sorted(ces.items())
+    )
 
 
 def _with(opening: Opening) -> str:

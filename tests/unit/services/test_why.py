@@ -188,6 +188,33 @@ def test_a_tag_that_the_ce_asks_for_and_a_job_type_that_the_site_takes(make: Mak
         bench.act("kill", changed)
 
 
+def test_tags_are_named(make: Make) -> None:
+    bench = make(
+        POLICY.replace("[ces.local]", '[ces.local]\ntags = ["gold", "ssd"]\nrequired_tags = ["gold"]')
+    )
+    [poor] = bench.submit()
+    [rich] = bench.submit(tags=("gold", "silk"))
+    [richer] = bench.submit(tags=("gold", "silk", "jade"))
+    bench.pilot().take()
+    answer = why_job(bench, poor)
+    assert (answer.detail, texts(answer)) == ("required-tags", ["with the tag gold"])
+    assert answer.summary.endswith("it lacks the tag gold, without which nothing starts there")
+    assert answer.advice == "with the tag gold: 1 slot at site here"
+    assert why_job(bench, rich).summary.endswith("it asks for the tag silk, which is not offered")
+    assert why_job(bench, richer).summary.endswith("it asks for the tags jade, silk, which are not offered")
+
+
+def test_a_ce_that_requires_what_it_does_not_offer_serves_nobody(make: Make) -> None:
+    bench = make(POLICY.replace("[ces.local]", '[ces.local]\nrequired_tags = ["gold"]'))
+    [poor], [rich] = bench.submit(), bench.submit(tags=("gold",))
+    bench.pilot().take()
+    answer = why_job(bench, poor)
+    assert answer.openings == []
+    assert "it lacks the tag gold" in answer.summary
+    assert "CE local requires the tag gold, which it does not offer: it serves nobody" in answer.advice
+    assert "it asks for the tag gold, which is not offered" in why_job(bench, rich).summary
+
+
 def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
     [job] = bench.submit(force_generic=True)
     pilot = bench.pilot(pilot_type="private")
