@@ -13,7 +13,7 @@ from pilotage.cli.screen import Column, Screen
 from pilotage.cli.session import Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.waiting import CePilots, PlaceInQueue, Standing, Why
+from pilotage.wire.waiting import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
 
 QUEUE = "queue:"
 
@@ -68,9 +68,16 @@ def _facts(answer: Why) -> Iterator[tuple[str, object]]:
     if answer.in_queue is not None:
         yield "before it", _before(answer.in_queue)
     for limit in answer.limits:
-        state = f"{limit.running} of {limit.most} running" if limit.most is not None else ""
-        delay = f"the next start in {span(limit.wait)}" if limit.wait else ""
-        yield "limit", "; ".join(part for part in (limit.text, state, delay) if part)
+        yield "limit", _limit(limit)
+
+
+def _limit(limit: ClosedLimit) -> str:
+    """When it opens again too."""
+    if limit.most == 0:
+        return f"{limit.text}; nothing starts until the policy is changed"
+    state = f"{limit.running:,} of {limit.most:,} running" if limit.most is not None else ""
+    delay = f"the next start in {span(limit.wait)}" if limit.wait else ""
+    return "; ".join(part for part in (limit.text, state, delay) if part)
 
 
 Row = tuple[object, ...]

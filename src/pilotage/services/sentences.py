@@ -11,7 +11,7 @@ from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.waiting import Reason, Verdict
 from pilotage.wire.people import JobSummary
-from pilotage.wire.waiting import Opening, Why
+from pilotage.wire.waiting import ClosedLimit, Opening, Why
 
 CONDITIONS: Mapping[str, str] = {
     Condition.OWNER: "the pilots there serve other owners only",
@@ -28,6 +28,9 @@ CONDITIONS: Mapping[str, str] = {
     Condition.REQUIREMENTS: "its Requirements are not true there",
 }
 """What a queue falls at, as a person says it; closures and tags are told by name."""
+
+NEVER = "no such job starts at all until an administrator changes that (`pilotage policy apply`)"
+"""Of a limit of 0 running jobs."""
 
 # --- jobs that do not wait
 
@@ -92,6 +95,8 @@ def of_verdict(
         return _membership(entry.identity, policy)
     if verdict.reason is Reason.NEEDS:
         return _needs(verdict, entry.identity, answer, policy, offers)
+    if verdict.reason is Reason.LIMIT:
+        return _limit(verdict, answer, now)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
     back_off = max((ce.not_before for ce in answer.pilots), default=0.0)
     if verdict.reason is Reason.SLOTS and back_off > now:
@@ -194,10 +199,24 @@ def _with(opening: Opening) -> str:
     return f"with {opening.text}" if named else opening.text
 
 
-def _limit(verdict: Verdict, answer: Why) -> tuple[str, str]:
-    return f"limits of the policy close what it fits: {verdict.detail}", (
-        "it starts when one of the running jobs ends, or the delay is over"
-    )
+def _limit(verdict: Verdict, answer: Why, now: float) -> tuple[str, str]:
+    limits = answer.limits
+    close = "a limit of the policy closes" if len(limits) == 1 else "limits of the policy close"
+    summary = f"{close} what it fits: {verdict.detail}"
+    advice = list(dict.fromkeys(_opens(limit, now) for limit in limits))
+    return summary, advice[0] if len(advice) == 1 else "each line `limit` says when it opens again"
+
+
+def _opens(limit: ClosedLimit, now: float) -> str:
+    """What lets the next job start under a closed limit."""
+    if limit.most == 0:
+        return NEVER
+    if limit.most is None or limit.running < limit.most:
+        when = datetime.fromtimestamp(now + limit.wait, UTC)
+        return f"the next one may start in {limit.wait:.0f} s, at {when:%Y-%m-%d %H:%M:%S} UTC"
+    jobs = "the running job ends" if limit.running == 1 else f"one of the {limit.running:,} running jobs ends"
+    later = f", in {limit.wait:.0f} s at the earliest" if limit.wait else ""
+    return f"it starts when {jobs}{later}"
 
 
 def _background(verdict: Verdict, answer: Why) -> tuple[str, str]:
@@ -251,7 +270,6 @@ def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
 _SENTENCES: Mapping[Reason, Callable[[Verdict, Why], tuple[str, str]]] = {
     Reason.DRAINING: _draining,
     Reason.NO_OFFER: _no_offer,
-    Reason.LIMIT: _limit,
     Reason.BACKGROUND: _background,
     Reason.CPU_BUCKET: _cpu_bucket,
     Reason.SHARE: _share,

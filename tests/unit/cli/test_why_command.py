@@ -92,6 +92,18 @@ def test_who_is_before_a_queue(cli: Cli, state: State, capsys: pytest.CaptureFix
     assert any(line.startswith("local\there\t2 Running\t2 of 2\ttries again 2096-") for line in found)
 
 
+def test_a_limit_of_nothing_never_opens(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
+    limits = [
+        {"text": "owner ada: at most 0 running", "running": 0, "most": 0, "wait": 0.0},
+        {"text": "group lab: a start every 60 s", "running": 1, "most": None, "wait": 40.0},
+    ]
+    state.failures.append((200, {**SHARE, "limits": limits}))
+    assert cli("why", "queue:3") == 0
+    found = lines(capsys)
+    assert "limit\towner ada: at most 0 running; nothing starts until the policy is changed" in found
+    assert "limit\tgroup lab: a start every 60 s; the next start in 40 s" in found
+
+
 def test_json_is_the_answer_of_the_server(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
     state.failures.append((200, NEEDS))
     assert cli("why", "12", "--json") == 0

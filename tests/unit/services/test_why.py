@@ -382,6 +382,7 @@ def test_a_running_limit(make: Make) -> None:
     [limit] = answer.limits
     assert (limit.running, limit.most, limit.wait) == (1, 1, 0.0)
     assert limit.text == answer.detail == "owner bob at site here: at most 1 running"
+    assert answer.advice == "it starts when the running job ends"
     pilot.confirm(offer)
     pilot.finish(offer)
     assert why_job(bench, left).limits == []
@@ -398,9 +399,30 @@ def test_a_start_delay(make: Make) -> None:
     answer = why_job(bench, left)
     assert answer.reason == Reason.LIMIT
     assert [limit.wait for limit in answer.limits] == [pytest.approx(40.0)]
+    assert answer.advice == "the next one may start in 40 s, at 1970-01-01 00:17:40 UTC"
     bench.now += 40
     assert why_job(bench, left).limits == []
     assert [offer.job for offer in pilot.take(processors=1)] == [left]
+
+
+def test_a_limit_of_nothing_never_opens(make: Make) -> None:
+    bench = make(LIMITED.replace("running = 1", "running = 0"))
+    [job] = bench.submit(owner="bob")
+    bench.pilot().take()
+    answer = why_job(bench, job)
+    assert answer.reason == Reason.LIMIT
+    assert answer.summary.startswith("a limit of the policy closes what it fits")
+    assert "no such job starts at all" in answer.advice
+
+
+def test_a_limit_of_both_kinds(make: Make) -> None:
+    both = make(LIMITED.replace("running = 1", "running = 2\ndelay = 60\nburst = 2"))
+    both.submit(3, owner="bob")
+    assert len(both.pilot(processors=2).take(2, processors=2)) == 2
+    [left] = [job for job in (1, 2, 3) if both.state(job) == "Waiting"]
+    assert (
+        why_job(both, left).advice == "it starts when one of the 2 running jobs ends, in 60 s at the earliest"
+    )
 
 
 def test_background(bench: Bench) -> None:
