@@ -23,6 +23,7 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
     if session.as_json:
         session.screen.json({"queues": found})
         return None
+    noted = any(one.note for one in found)
     columns = (
         Column("id", right=True),
         Column("waiting", right=True),
@@ -34,6 +35,7 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
         Column("cores", right=True),
         Column("sites"),
         Column("tags"),
+        *([Column("note")] if noted else []),
     )
     rows = (
         (
@@ -47,6 +49,7 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
             one.processors,
             ",".join(one.sites) or "any",
             ",".join(one.tags),
+            *([one.note] if noted else []),
         )
         for one in found
     )

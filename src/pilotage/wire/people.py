@@ -236,6 +236,8 @@ class QueueSummary:
     requirements: str
     waiting: int
     priority: float
+    note: str = ""
+    """Why none of its jobs may start, where the policy no longer knows its group or owner."""
 
 
 @dataclass

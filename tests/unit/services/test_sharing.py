@@ -15,7 +15,7 @@ from pilotage.cli.shares import _as_csv
 from pilotage.core import policy as policies
 from pilotage.services import accounting, fairness, sharing
 from pilotage.services.governing import apply_policy
-from pilotage.services.share_table import share_table
+from pilotage.services.share_table import STRANDED, share_table
 from pilotage.services.sharing import UseBook
 from pilotage.store import use
 from pilotage.wire.shares import ShareRow
@@ -348,6 +348,10 @@ def test_a_group_that_goes_while_its_jobs_wait_is_flagged_and_they_stay(bench: B
     bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now))
     shares.cycle()
     assert bench.state(other) == "Waiting"
+    flagged = shares.row("sharing")
+    assert (flagged.waiting, flagged.priority, flagged.entitled) == (1, 0, None)
+    assert flagged.note == shares.row("sharing", "alice").note == STRANDED
+    assert shares.row("physics").note == shares.row("physics", "bob").note == ""
     pilot = bench.pilot()
     assert [offer.job for offer in pilot.take(count=1)] == [job]
     assert bench.pilot().take() == []

@@ -161,8 +161,11 @@ def _lines(document: PolicyDocument, would: str) -> Iterator[str]:
     for one in document.stranded:
         whose = f"{one.owner} in group {one.group}" if one.owner else f"group {one.group}"
         why = "the user is not in it" if one.owner else "there is no such group"
-        jobs = "job" if one.waiting == 1 else "jobs"
-        yield f"warning: {one.waiting:,} waiting {jobs} of {whose} {would} ({why}), but stay"
+        one_job = one.waiting == 1
+        jobs = "job" if one_job else "jobs"
+        what = would.replace("do not", "does not") if one_job else would
+        stay = "stays" if one_job else "stay"
+        yield f"warning: {one.waiting:,} waiting {jobs} of {whose} {what} ({why}), but {stay}"
     told = sum(one.waiting for one in document.stranded)
     if document.stranded_jobs > told:
         yield f"warning: and {document.stranded_jobs - told:,} more of others"

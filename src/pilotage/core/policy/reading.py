@@ -16,6 +16,9 @@ from pilotage.core.policy.facts import ADMINISTRATOR, GENERIC_PILOT, Policy
 from pilotage.core.policy.places import line_of
 from pilotage.core.policy.reference import KEYS
 
+NODE_TAGS = frozenset({"GPU", "apptainer", "userns"})
+"""Tags that a pilot finds out of its node by itself, whatever the policy says of its CE."""
+
 
 def parse(text: str) -> Policy:
     """The policy that `text` says, or `InvalidInput` with line and reason."""
@@ -55,6 +58,7 @@ def warnings(policy: Policy) -> list[str]:
                 " account of the server: they can read and change all that this account can, this server's own"
                 " files and keys included. Use it only among people who trust each other."
             )
+    said += _serving_nobody(policy)
     said += [f"WMSHistory {text}" for text in _never_binding(policy)]
     unread = {
         "groups.*.vo": [name for name, group in policy.groups.items() if group.vo],
@@ -67,6 +71,18 @@ def warnings(policy: Policy) -> list[str]:
         if names
     ]
     return said
+
+
+def _serving_nobody(policy: Policy) -> Iterator[str]:
+    """Local CEs that require tags which nothing there offers."""
+    for name, ce in policy.ces.items():
+        missing = sorted(set(ce.required_tags) - set(ce.tags) - NODE_TAGS)
+        if ce.type == "local" and missing:
+            tags = f"the {'tag' if len(missing) == 1 else 'tags'} {_some(missing)}"
+            yield (
+                f"ces.{name}: required_tags asks jobs for {tags}, and tags does not offer the same: a job without it"
+                " is refused, a job with it finds nothing that offers it, so this CE serves nobody"
+            )
 
 
 def _memberships(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import site_allowed
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
+from pilotage.services.share_table import STRANDED
 from pilotage.store import browse
 from pilotage.wire import people
 
@@ -58,6 +59,7 @@ def _summary(entry: Entry) -> people.QueueSummary:
         requirements=q.requirements,
         waiting=entry.waiting,
         priority=entry.priority,
+        note="" if entry.admitted else STRANDED,
     )
 
 
