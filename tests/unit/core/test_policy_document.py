@@ -19,6 +19,8 @@ from pilotage.core.policy import (
     parse,
     warnings,
 )
+from pilotage.core.policy.reading import NODE_TAGS
+from pilotage.pilot import node
 
 GOOD = """\
 [groups.physics]
@@ -527,6 +529,32 @@ def test_a_corrector_that_is_started_without_an_instance_is_refused() -> None:
     with pytest.raises(InvalidInput, match="is started, but has no instance") as refused:
         parse(text)
     assert refused.value.line == line_of(text, "correctors")
+
+
+@pytest.mark.parametrize(
+    ("tags", "required", "told"),
+    [
+        ((), ("gold",), "gold, tags"),
+        (("gold",), ("gold", "ssd", "big"), "big, ssd, tags"),
+        (("gold", "ssd"), ("gold",), ""),
+        ((), ("GPU", "apptainer", "userns"), ""),
+    ],
+)
+def test_a_ce_that_requires_tags_which_nothing_there_offers_is_told(
+    tags: tuple[str, ...], required: tuple[str, ...], told: str
+) -> None:
+    lists = f"tags = {list(tags)}\nrequired_tags = {list(required)}"
+    said = warnings(parse(GOOD.replace("lease = 600", lists)))
+    assert len(said) == bool(told)
+    assert all(f"ces.local: required_tags has {told} has not" in one for one in said)
+
+
+def test_the_tags_that_nodes_have_by_themselves_are_those_of_the_pilot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node.shutil, "which", lambda _: "/bin/true")
+    monkeypatch.setattr(node, "user_namespaces_work", lambda: True)
+    assert set(node.own_tags(True)) == NODE_TAGS
 
 
 def test_a_clamp_that_never_binds_is_told() -> None:

@@ -78,10 +78,9 @@ def _serving_nobody(policy: Policy) -> Iterator[str]:
     for name, ce in policy.ces.items():
         missing = sorted(set(ce.required_tags) - set(ce.tags) - NODE_TAGS)
         if ce.type == "local" and missing:
-            tags = f"the {'tag' if len(missing) == 1 else 'tags'} {_some(missing)}"
             yield (
-                f"ces.{name}: required_tags asks jobs for {tags}, and tags does not offer the same: a job without it"
-                " is refused, a job with it finds nothing that offers it, so this CE serves nobody"
+                f"ces.{name}: required_tags has {_some(missing)}, tags has not: a job without is refused by the CE, and"
+                " a job with it refuses the CE, so that it serves nobody"
             )
 
 
