@@ -98,14 +98,15 @@ def _tell_left(session: Session, made: Imported) -> None:
 def _contents(made: Imported) -> str:
     policy = made.policy
     instances = len(policy.correction.wms_history)
+    where = f" of WMSHistory from {made.section}" if instances else ""
     parts = (
-        (len(policy.groups), "groups"),
-        (len(policy.users), "users"),
-        (len(policy.sites), "sites"),
-        (len(policy.ces), "CEs"),
-        (instances, f"instances of WMSHistory from {made.section}" if instances else "corrections"),
+        (len(policy.groups), "group", ""),
+        (len(policy.users), "user", ""),
+        (len(policy.sites), "site", ""),
+        (len(policy.ces), "CE", ""),
+        (instances, "instance" if instances else "correction", where),
     )
-    return ", ".join(f"{count:,} {what}" for count, what in parts)
+    return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}{more}" for count, what, more in parts)
 
 
 def policy_text(file: str) -> str:
