@@ -94,7 +94,8 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> Survey:
 
 def known_offers(pool: Pool, now: float) -> list[Known]:
     """Those that were made, the most used first, then the possible ones."""
-    local = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
+    nodes = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
+    local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
         Known(
             kind.offer,
@@ -107,8 +108,13 @@ def known_offers(pool: Pool, now: float) -> list[Known]:
             pilots=tuple(kind.pilots),
         )
         for kind in pool.kinds.recent(now)
+        if kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer)
     ]
-    for name, node in sorted(local.items()):
-        offer = possible_offer(pool, name, node)
-        known.append(Known(offer, Requirements(pool, offer, node, now), possible=True))
+    for name, offer in local.items():
+        known.append(Known(offer, Requirements(pool, offer, nodes[name], now), possible=True))
     return known
+
+
+def _has_room(whole: Offer, part: Offer) -> bool:
+    """Whether a CE that offers `whole` now can still offer `part`: it may have had more when that was made."""
+    return part.processors <= whole.processors and (not whole.memory or part.memory <= whole.memory)

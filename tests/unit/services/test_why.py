@@ -287,6 +287,20 @@ def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
         assert (answer.summary + answer.advice).count("ban") == 2 * ("banned" in said)
 
 
+def test_what_was_offered_when_the_ce_had_more_is_left_out(bench: Bench) -> None:
+    [job] = bench.submit(memory=16000)
+    order(bench, processors=2, memory=8000)
+    bench.pilot(processors=2).take(processors=2, memory=8000)
+    bench.pilot().take(processors=1, memory=4000)
+    assert why_job(bench, job).refused[0].offers == 3
+    order(bench, processors=1, memory=8000)
+    assert why_job(bench, job).refused[0].offers == 2
+    order(bench, processors=1, memory=3000)
+    answer = why_job(bench, job)
+    assert answer.refused[0].offers == 1
+    assert texts(answer) == ["memory <= 3000 MB"]
+
+
 # --- what jobs do that do not wait
 
 
