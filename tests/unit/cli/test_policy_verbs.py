@@ -228,7 +228,7 @@ def test_import(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     assert "not taken: line 8: Registry/Groups/lab/Colour (red): not understood" in captured.err
     assert "warning: no user is in a group with ADMINISTRATOR" in captured.err
     assert cli("policy", "import", "d.cfg", "-o", "p.toml") == 0
-    assert "p.toml: 1 groups" in capsys.readouterr().out
+    assert "p.toml: 1 group," in capsys.readouterr().out
     assert (tmp_path / "p.toml").read_text() == captured.out
     assert cli("policy", "import", "d.cfg", "-o", "p.toml") == 5
     assert cli("policy", "import", "d.cfg", "-o", "p.toml", "--force") == 0

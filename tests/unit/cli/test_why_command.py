@@ -87,7 +87,10 @@ def test_who_is_before_a_queue(cli: Cli, state: State, capsys: pytest.CaptureFix
     assert "reason\tshare" in found
     assert "before it\tof the same queue 3 of higher UserPriority" in found
     assert "limit\towner ada: at most 2 running; 2 of 2 running" in found
-    assert "here, local, 1 core\t1,200 times\t1 job of 50000 s\t4\tthen 25.00%\t1" in found
+    assert "the draw, on the offers that it fits, once those of more CPU time are served" in found
+    assert "offer\tserves\tmade\tqueues\tchance\tgo_first" in found
+    assert "local, 1 core\teverybody\t1,200 times\t4\t25.00%\t1 job" in found
+    assert "50000 s\t1\t1" in found
     assert "(all)\tlab\t3000\t3\t7" in found
     assert any(line.startswith("local\there\t2 Running\t2 of 2\ttries again 2096-") for line in found)
 
@@ -102,6 +105,24 @@ def test_a_limit_of_nothing_never_opens(cli: Cli, state: State, capsys: pytest.C
     found = lines(capsys)
     assert "limit\towner ada: at most 0 running; nothing starts until the policy is changed" in found
     assert "limit\tgroup lab: a start every 60 s; the next start in 40 s" in found
+
+
+def test_offers_differ_in_whom_their_pilots_serve(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [stands] = SHARE["standings"]
+    free = {**stands, "higher_buckets": [], "processors": 2, "memory": 8000}
+    bound = {**free, "serves": "ada", "takes": 1}
+    state.failures.append((200, {**SHARE, "standings": [free, bound, {**free, "possible": True}]}))
+    assert cli("why", "queue:3") == 0
+    found = lines(capsys)
+    assert found[found.index("the draw, on the offers that it fits") :][1:5] == [
+        "offer\tserves\tmade\tqueues\tchance\tahead",
+        "local, 2 cores, 8000 MB\teverybody\t1,200 times\t4\t25.00%\t1",
+        "local, 2 cores, 8000 MB\tada\tonce\t4\t25.00%\t1",
+        "local, 2 cores, 8000 MB\teverybody\tpossible\t4\t25.00%\t1",
+    ]
+    assert not any("go first" in line for line in found)
 
 
 def test_json_is_the_answer_of_the_server(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:

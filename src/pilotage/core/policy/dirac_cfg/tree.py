@@ -15,7 +15,7 @@ from pilotage.core.errors import InvalidInput
 DEEPEST = 64
 """So many sections inside each other; real configurations have about ten."""
 
-MISSING = "install it with: pip install 'pilotage[dirac]'; in a checkout: uv pip install --python .venv/bin/python diraccfg"
+MISSING = "install it: pip install 'pilotage[dirac]'; in a checkout: uv pip install --python .venv/bin/python diraccfg"
 
 
 @dataclass(slots=True)
