@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -104,13 +104,12 @@ def _refused(answer: Why) -> Iterator[Table]:
 
 
 def _drawn(answer: Why) -> Iterator[Table]:
+    yield _draws(answer.standings)
+    first = answer.standings[0] if answer.standings else None
     yield (
-        "the draw, on the offers that it fits",
-        (
-            *(Column("offer"), Column("made", right=True), Column("go first"), Column("queues", right=True)),
-            *(Column("chance", right=True), Column("larger shares", right=True)),
-        ),
-        [_draw(one) for one in answer.standings],
+        "who goes first in the first of these draws",
+        (Column("CPU time"), Column("queues", right=True), Column("jobs", right=True)),
+        [(f"{one.cpu_time} s", one.queues, one.jobs) for one in (first.higher_buckets if first else [])],
     )
     yield (
         "who else is in the first of these draws",
@@ -120,8 +119,22 @@ def _drawn(answer: Why) -> Iterator[Table]:
         ),
         [
             (one.owner or "(all)", one.group, f"{one.priority:.4g}", f"{one.ratio:.3g}", one.waiting)
-            for one in (answer.standings[0].rivals if answer.standings else [])
+            for one in (first.rivals if first else [])
         ],
+    )
+
+
+def _draws(standings: Sequence[Standing]) -> Table:
+    """Narrow enough for 80 columns: a CE names its site, and who is ahead counts only where no bucket goes first."""
+    buckets = any(one.higher_buckets for one in standings)
+    return (
+        "the draw, on the offers that it fits"
+        + (", once those of more CPU time are served" if buckets else ""),
+        (
+            *(Column("offer"), Column("serves"), Column("made", right=True), Column("queues", right=True)),
+            *(Column("chance", right=True), Column("go first" if buckets else "ahead", right=True)),
+        ),
+        [_draw(one, buckets) for one in standings],
     )
 
 
@@ -146,20 +159,19 @@ def _over_time(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
     )
 
 
-def _draw(one: Standing) -> Row:
-    size = f"{one.processors} {'core' if one.processors == 1 else 'cores'}"
-    size += f", {one.memory} MB" if one.memory else ""
-    asked = "possible" if one.possible else f"{one.takes:,} times"
-    first = ", ".join(f"{_many(b.jobs, 'job')} of {b.cpu_time} s" for b in one.higher_buckets)
-    chance = f"then {one.chance:.2%}" if first else f"{one.chance:.2%}"
-    return (f"{one.site}, {one.ce}, {size}", asked, first, one.queues, chance, one.ahead)
+def _draw(one: Standing, buckets: bool) -> Row:
+    size = _many(one.processors, "core") + (f", {one.memory} MB" if one.memory else "")
+    made = "possible" if one.possible else "once" if one.takes == 1 else f"{one.takes:,} times"
+    before = sum(bucket.jobs for bucket in one.higher_buckets) if buckets else one.ahead
+    return (f"{one.ce}, {size}", one.serves or "all", made, one.queues, f"{one.chance:.2%}", before)
 
 
 def _pilots(one: CePilots, now: float, screen: Screen) -> Row:
     live = ", ".join(f"{number} {state}" for state, number in sorted(one.pilots.items())) or "none"
     did = f"asked for {one.ordered} just now" if one.ordered else ""
     if one.not_before > now:
-        did = f"tries again {moment(one.not_before, now, exact=not screen.terminal)}"
+        again = f"in {span(one.not_before - now)}"
+        did = f"tries again {again if screen.terminal else moment(one.not_before, now, exact=True)}"
     return (one.ce, one.site, live, f"{one.used} of {one.cores}" if one.cores else "", did)
 
 

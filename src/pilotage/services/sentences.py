@@ -278,6 +278,17 @@ _SENTENCES: Mapping[Reason, Callable[[Verdict, Why], tuple[str, str]]] = {
 }
 
 
+def served(offer: Offer) -> str:
+    """Whom alone pilots with such an offer serve: an owner, or on whose behalf they run; "": everybody."""
+    if offer.only_owner is not None:
+        return offer.only_owner
+    if offer.pilot_type != "private":
+        return ""
+    return ", ".join(
+        one.group if one.job_sharing else f"{one.owner} ({one.group})" for one in offer.identities
+    )
+
+
 def percent(part: float) -> str:
     """Such as "25 %", "0.4 %", "< 0.01 %"."""
     if 0 < part < 0.0001:

@@ -211,6 +211,7 @@ def _standing(survey: Survey, entry: Entry, place: int) -> wire.Standing:
         ours=stands.ours,
         ahead=stands.ahead,
         rivals=[wire.Rival(r.owner, r.group, r.priority, r.ratio, r.waiting) for r in stands.rivals],
+        serves=sentences.served(one.offer),
     )
 
 

@@ -92,6 +92,8 @@ class Standing:
     """Others with a larger sum."""
     rivals: List[Rival]
     """The largest sums."""
+    serves: str = ""
+    """Whom its pilots serve alone, such as "alice"; "": everybody."""
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -89,7 +91,7 @@ def test_who_is_before_a_queue(cli: Cli, state: State, capsys: pytest.CaptureFix
     assert "limit\towner ada: at most 2 running; 2 of 2 running" in found
     assert "the draw, on the offers that it fits, once those of more CPU time are served" in found
     assert "offer\tserves\tmade\tqueues\tchance\tgo_first" in found
-    assert "local, 1 core\teverybody\t1,200 times\t4\t25.00%\t1 job" in found
+    assert "local, 1 core\tall\t1,200 times\t4\t25.00%\t1" in found
     assert "50000 s\t1\t1" in found
     assert "(all)\tlab\t3000\t3\t7" in found
     assert any(line.startswith("local\there\t2 Running\t2 of 2\ttries again 2096-") for line in found)
@@ -118,11 +120,30 @@ def test_offers_differ_in_whom_their_pilots_serve(
     found = lines(capsys)
     assert found[found.index("the draw, on the offers that it fits") :][1:5] == [
         "offer\tserves\tmade\tqueues\tchance\tahead",
-        "local, 2 cores, 8000 MB\teverybody\t1,200 times\t4\t25.00%\t1",
+        "local, 2 cores, 8000 MB\tall\t1,200 times\t4\t25.00%\t1",
         "local, 2 cores, 8000 MB\tada\tonce\t4\t25.00%\t1",
-        "local, 2 cores, 8000 MB\teverybody\tpossible\t4\t25.00%\t1",
+        "local, 2 cores, 8000 MB\tall\tpossible\t4\t25.00%\t1",
     ]
     assert not any("go first" in line for line in found)
+
+
+def test_on_80_columns_an_offer_is_one_line(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    [stands] = SHARE["standings"]
+    wide = {**stands, "processors": 16, "memory": 64000, "queues": 1234, "ahead": 12}
+    pilots = [{**SHARE["pilots"][0], "pilots": {"Running": 12, "Waiting": 3}, "not_before": time.time() + 45}]
+    for buckets in ([], stands["higher_buckets"]):
+        standings = [{**wide, "higher_buckets": buckets, "takes": 12345}]
+        state.failures.append((200, {**SHARE, "standings": standings, "pilots": pilots}))
+        assert cli("why", "queue:3") == 0
+        found = lines(capsys)
+        assert max(map(len, found)) <= 80
+        [offer] = [line for line in found if "16 cores" in line]
+        assert all(part in offer for part in ("local, 16 cores, 64000 MB", "12,345 times", "25.00%"))
+        assert any("12 Running, 3 Waiting" in line and "tries again in 4" in line for line in found)
 
 
 def test_json_is_the_answer_of_the_server(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:

@@ -223,6 +223,8 @@ def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
     assert pilot.take() == []
     [opening] = why_job(bench, job).openings
     assert opening.text == "without ForceGeneric"
+    [fitting] = why_job(bench, bench.submit()[0]).standings
+    assert fitting.serves == "alice (physics)"
     [changed] = bench.submit(**applied({"force_generic": True}, opening))
     assert [offer.job for offer in pilot.take()] == [changed]
 
@@ -677,6 +679,7 @@ def test_the_sentence_of_a_share_is_of_the_draw_that_has_rivals(make: Make) -> N
     assert "100 %" not in answer.advice
     assert [one.queues for one in answer.standings] == [2, 1]
     assert answer.standings[0].takes < answer.standings[1].takes
+    assert [one.serves for one in answer.standings] == ["", "alice"]
 
 
 def test_a_restart_continues_the_history(bench: Bench) -> None:
