@@ -78,7 +78,7 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for column in columns:
             table.add_column(column.name, justify="right" if column.right else "left", overflow="fold")
         for row in rows:

@@ -19,7 +19,7 @@ from pilotage.cli.moments import moment, parse_span
 from pilotage.cli.screen import Column
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.shares import AccountRow, FairnessReport, ShareRow, ShareSlice, ShareTable
+from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
 
 
 @connected
@@ -124,7 +124,7 @@ def _used(part: ShareSlice | None) -> str:
 
 
 def _part(part: float | None) -> str:
-    return "-" if part is None else f"{part:.1%}"
+    return "-" if part is None else "100%" if part == 1 else f"{part:.1%}"
 
 
 def _state(table: ShareTable, *, exact: bool) -> str:
@@ -161,34 +161,24 @@ def fairness(
 
 
 def _tell_fairness(session: Session, report: FairnessReport) -> None:
-    names = ("entitled", "expected", "used", "bound", "demand", f"running {report.unit}", "waiting")
-    columns = (
-        Column("group"),
-        Column("owner"),
-        *(Column(name, right=True) for name in names),
-        Column("verdict"),
-    )
-    rows = (
-        (
-            row.group,
-            row.owner,
-            _part(row.entitled),
-            _part(row.expected),
-            _part(row.used),
-            f"± {row.bound:.1%}",
-            _part(row.demand),
-            f"{row.running:.2f}",
-            row.waiting,
-            row.verdict,
-        )
-        for row in report.rows
-    )
-    session.screen.table(columns, rows)
-    exact, now = not session.screen.terminal, time.time()
-    since, until = (moment(at, now, exact=exact) for at in (report.begin, report.end))
+    terminal = session.screen.terminal
+    whose = [Column("group")] if terminal else [Column("group"), Column("owner")]
+    names = ["entitled", "expected", "used", "bound", "demand", "waiting"]
+    if not terminal:
+        names.append(f"running {report.unit}")
+    columns = (*whose, *(Column(name, right=True) for name in names), Column("verdict"))
+    session.screen.table(columns, (_fairness_cells(row, terminal) for row in report.rows))
+    since, until = (moment(at, time.time(), exact=not terminal) for at in (report.begin, report.end))
     session.screen.note(f"# rule {report.rule}, from {since} until {until}; owners are parts of their group")
     for text in report.assumptions:
         session.screen.note(f"# {text}")
+
+
+def _fairness_cells(row: FairnessRow, terminal: bool) -> Sequence[object]:
+    whose = [f"  {row.owner}" if row.owner else row.group] if terminal else [row.group, row.owner]
+    parts = [_part(one) for one in (row.entitled, row.expected, row.used)]
+    numbers = [*parts, f"±{row.bound:.1%}", _part(row.demand), row.waiting]
+    return (*whose, *numbers, *([] if terminal else [f"{row.running:.2f}"]), row.verdict)
 
 
 class Format(StrEnum):

@@ -68,8 +68,8 @@ def _assumptions(policy: Policy, instance: HistoryInstance | None) -> list[str]:
     said = ["an entity counts as one with demand if work of it was waiting for 95 % of the time"]
     if policy.matching.rule == "document":
         said.append(
-            "rule document: expected for one task queue each, in one CPU bucket, with jobs of equal lengths; several"
-            ' queues or buckets of one group move it, matching.rule = "proportional" does not have this'
+            "rule document: expected for one task queue each in one CPU bucket, jobs of equal lengths; more queues or"
+            " buckets move it"
         )
     elif instance is None or instance.form == "ratio":
         said.append("without form integral the expectation holds for jobs of equal lengths")
