@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from pilotage.core.jobs.description import JobDescription
 from pilotage.core.policy import Policy
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Condition, Offer
@@ -66,14 +67,15 @@ def held(job: JobSummary) -> tuple[str, str]:
 # --- queues
 
 
-def needs(queue: QueueIdentity) -> dict[str, str]:
-    """What the jobs of a queue ask for, as names and values."""
+def needs(queue: QueueIdentity, asked: JobDescription | None = None) -> dict[str, str]:
+    """What the jobs of a queue ask for, as names and values; `asked` is one of them, with its own numbers."""
+    cpu_time, memory = (asked.cpu_time, asked.memory) if asked else (None, None)
     found = {
         "owner": queue.owner,
         "group": queue.group,
         "setup": queue.setup,
-        "CPU time": f"{queue.cpu_time} s",
-        "memory": f"{queue.memory} MB" if queue.memory else "",
+        "CPU time": _step(queue.cpu_time, cpu_time, "s"),
+        "memory": _step(queue.memory, memory, "MB") if queue.memory else "",
         "processors": str(queue.processors),
         "job type": queue.job_type,
         "pilots": "generic only" if queue.force_generic else _listed(queue.pilot_types),
@@ -85,6 +87,19 @@ def needs(queue: QueueIdentity) -> dict[str, str]:
         "requirements": queue.requirements,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _step(step: int, asked: int | None, unit: str) -> str:
+    """The step that a need has moved to, and from which number, if that is known."""
+    if asked is None:
+        return f"of the step {step} {unit}"
+    if asked == step:
+        return f"{step} {unit}"
+    if not asked:
+        return f"{step} {unit} (the lowest step; none asked for)"
+    if asked < step:
+        return f"{step} {unit} (the next step above the {asked} {unit} asked for)"
+    return f"{step} {unit} (the highest step; {asked} {unit} asked for)"
 
 
 def of_verdict(

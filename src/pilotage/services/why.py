@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.ids import JobId, QueueId
+from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.policy import Policy
 from pilotage.core.queues.changes import Buckets, openings
@@ -20,8 +21,9 @@ from pilotage.core.queues.limits import HoldUp, Limit
 from pilotage.core.queues.standing import standing
 from pilotage.core.queues.waiting import COMPARED, Reason, Survey, Verdict, in_words
 from pilotage.services import offers, sentences
+from pilotage.services.payloads import stored_description
 from pilotage.services.pool import DirectorNote, Pool, Waited
-from pilotage.store import submissions, waiting
+from pilotage.store import browse, submissions, waiting
 from pilotage.store.sqlite import Connection
 from pilotage.store.writer import Transaction
 from pilotage.wire import waiting as wire
@@ -62,7 +64,9 @@ def why_job(found: Snapshot | None, connection: Connection, job: JobSummary, now
     """`found` may be None for a job that does not wait: nothing is analysed then."""
     if job.state != JobState.WAITING or found is None:
         return _not_waiting(connection, job, now)
-    answer = why_queue(found, connection, QueueId(job.queue), now, since=job.submitted)
+    facts = browse.job_facts(connection, job.id)
+    asked = stored_description(facts, job.id) if facts else None
+    answer = why_queue(found, connection, QueueId(job.queue), now, since=job.submitted, asked=asked)
     answer.job, answer.state = job.id, job.state
     if answer.reason:
         higher, older = waiting.before_in_queue(
@@ -97,15 +101,23 @@ def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Wh
 
 
 def why_queue(
-    found: Snapshot, connection: Connection, queue: QueueId, now: float, *, since: float | None = None
+    found: Snapshot,
+    connection: Connection,
+    queue: QueueId,
+    now: float,
+    *,
+    since: float | None = None,
+    asked: JobDescription | None = None,
 ) -> wire.Why:
-    """`since`: since when the job that is asked about has waited, if it is one. The queue must be known."""
+    """The queue must be known. Of the job that is asked about, if it is one: since when it has waited, and what it
+    `asked` for.
+    """
     survey = found.survey
     entry = next((one for one in survey.entries if one.id == queue), None)
     history = _history(connection, queue)
     if entry is None or not entry.waiting:
         identity = entry.identity if entry else submissions.queue_identity(connection, queue)
-        needs = sentences.needs(identity) if identity else {}
+        needs = sentences.needs(identity, asked) if identity else {}
         summary = f"nothing waits in queue {queue}"
         return wire.Why(summary, queue=queue, needs=needs, history=history)
     began = _began(found, connection, entry, since, now)
@@ -116,7 +128,7 @@ def why_queue(
         reason=str(verdict.reason),
         detail=verdict.detail,
         queue=queue,
-        needs=sentences.needs(entry.identity),
+        needs=sentences.needs(entry.identity, asked),
         waiting=entry.waiting,
         fitting=len(fitting),
         history=history,

@@ -130,7 +130,7 @@ def test_offers_differ_in_whom_their_pilots_serve(
 def test_on_80_columns_an_offer_is_one_line(
     cli: Cli, state: State, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")  # 80 columns, and no colours
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     [stands] = SHARE["standings"]
     wide = {**stands, "processors": 16, "memory": 64000, "queues": 1234, "ahead": 12}

@@ -73,7 +73,10 @@ def turn(ask: Callable[[], Any]) -> Any:
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
     found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
-    return why.why_job(found, bench.connection, summary(bench, job), bench.now)
+    readers = Readers(bench.path)
+    answer = why.why_job(found, readers.connection(), summary(bench, job), bench.now)
+    readers.close()
+    return answer
 
 
 def why_queue(bench: Bench, queue: int) -> Why:
@@ -301,6 +304,23 @@ def test_what_was_offered_when_the_ce_had_more_is_left_out(bench: Bench) -> None
     answer = why_job(bench, job)
     assert answer.refused[0].offers == 1
     assert texts(answer) == ["memory <= 3000 MB"]
+
+
+def test_needs_tell_the_step_that_they_moved_up_to(bench: Bench) -> None:
+    [uneven] = bench.submit(memory=16384, cpu_time=108_000)
+    [even] = bench.submit(memory=16000, cpu_time=5000)
+    [long] = bench.submit(cpu_time=400_000)
+    needs = why_job(bench, uneven).needs
+    assert needs["memory"] == "24000 MB (the next step above the 16384 MB asked for)"
+    assert needs["CPU time"] == "300000 s (the next step above the 108000 s asked for)"
+    needs = why_queue(bench, queue_of(bench, uneven)).needs
+    assert (needs["memory"], needs["CPU time"]) == ("of the step 24000 MB", "of the step 300000 s")
+    needs = why_job(bench, even).needs
+    assert (needs["memory"], needs["CPU time"]) == ("16000 MB", "5000 s")
+    assert why_job(bench, long).needs["CPU time"] == "300000 s (the highest step; 400000 s asked for)"
+    [nothing] = bench.submit(cpu_time=0)
+    assert why_job(bench, nothing).needs["CPU time"] == "500 s (the lowest step; none asked for)"
+    assert "memory" not in why_job(bench, nothing).needs
 
 
 # --- what jobs do that do not wait
