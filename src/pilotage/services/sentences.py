@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -226,11 +227,12 @@ def _opens(limit: ClosedLimit, now: float) -> str:
     """What lets the next job start under a closed limit."""
     if limit.most == 0:
         return NEVER
+    seconds = math.ceil(limit.wait)
     if limit.most is None or limit.running < limit.most:
         when = datetime.fromtimestamp(now + limit.wait, UTC)
-        return f"the next one may start in {limit.wait:.0f} s, at {when:%Y-%m-%d %H:%M:%S} UTC"
+        return f"the next one may start in {seconds} s, at {when:%Y-%m-%d %H:%M:%S} UTC"
     jobs = "the running job ends" if limit.running == 1 else f"one of the {limit.running:,} running jobs ends"
-    later = f", in {limit.wait:.0f} s at the earliest" if limit.wait else ""
+    later = f", in {seconds} s at the earliest" if limit.wait else ""
     return f"it starts when {jobs}{later}"
 
 
@@ -253,9 +255,8 @@ def _share(verdict: Verdict, answer: Why) -> tuple[str, str]:
     if not answer.standings:
         return "others were drawn", ""
     first = answer.standings[0]
-    has = (
-        "1 other has" if first.ahead == 1 else f"{first.ahead:,} others have" if first.ahead else "nobody has"
-    )
+    many = "1 other has" if first.ahead == 1 else f"{first.ahead:,} others have"
+    has = many if first.ahead else "nobody has"
     return (
         f"it takes part in the draw with {_many(first.queues - 1, 'other queue')}; {has} a larger share",
         f"each time such a node asks, it is drawn with a chance of {percent(first.chance)}",
@@ -274,9 +275,10 @@ def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
     full = [ce for ce in answer.pilots if ce.cores and ce.used >= ce.cores]
     if full:
         cores, pilots = sum(ce.cores for ce in full), sum(sum(ce.pilots.values()) for ce in full)
+        whose = f"{_many(pilots, 'pilot')} {'has' if pilots == 1 else 'have'}"
+        what = "the only core" if cores == 1 else f"all {cores:,} cores"
         return (
-            f"it fits, but no node with room for it has asked: {_many(pilots, 'pilot')} have all"
-            f" {cores} cores of {', '.join(ce.ce for ce in full)}",
+            f"it fits, but no node with room for it has asked: {whose} {what} of {', '.join(ce.ce for ce in full)}",
             "it starts when there is room",
         )
     return "it fits, but no such node has asked since it began to wait", ""

@@ -548,6 +548,7 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     answer = why_job(bench, second)
     assert answer.reason == Reason.SLOTS
     assert (answer.pilots[0].cores, answer.pilots[0].used) == (1, 1)
+    assert "1 pilot has the only core of local" in answer.summary
 
 
 def test_the_home_owners_ce_refuses_others_by_owner(bench: Bench) -> None:
