@@ -582,7 +582,7 @@ def test_a_policy_that_nobody_could_change_is_warned_of() -> None:
     [said] = warnings(parse(GOOD.replace('"ADMINISTRATOR"', '"JOB_ADMINISTRATOR"')))
     assert "nobody can change it any more" in said
     # The property of a group without users helps nobody.
-    [said] = warnings(
+    [said, idle] = warnings(
         parse(
             GOOD.replace("[groups.home]", "[groups.other]\nproperties = []\n[groups.home]")
             .replace('properties = ["NORMAL_USER", "ADMINISTRATOR"]', "")
@@ -590,6 +590,9 @@ def test_a_policy_that_nobody_could_change_is_warned_of() -> None:
         )
     )
     assert "nobody can change it any more" in said
+    assert idle == "groups.other has no users"
+    text = GOOD.replace("[groups.home]", "[groups.home]\nshare = 0")
+    assert any("groups.home: with share 0" in one for one in warnings(parse(text)))
 
 
 def test_the_properties_of_the_rule_are_known() -> None:

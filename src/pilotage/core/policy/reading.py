@@ -59,6 +59,11 @@ def warnings(policy: Policy) -> list[str]:
                 " files and keys included. Use it only among people who trust each other."
             )
     said += _serving_nobody(policy)
+    for name, group in policy.groups.items():
+        if not group.share:
+            said.append(f"groups.{name}: with share 0 its jobs start only where nobody else's fit")
+        if not any(name in user.groups for user in policy.users.values()):
+            said.append(f"groups.{name} has no users")
     said += [f"WMSHistory {text}" for text in _never_binding(policy)]
     unread = {
         "groups.*.vo": [name for name, group in policy.groups.items() if group.vo],
