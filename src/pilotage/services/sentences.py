@@ -97,7 +97,7 @@ def _step(step: int, asked: int | None, unit: str) -> str:
     if asked == step:
         return f"{step} {unit}"
     if not asked:
-        return f"{step} {unit} (the lowest step; none asked for)"
+        return f"{step} {unit} (none asked for)"
     if asked < step:
         return f"{step} {unit} (the next step above the {asked} {unit} asked for)"
     return f"{step} {unit} (the highest step; {asked} {unit} asked for)"
