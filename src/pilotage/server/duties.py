@@ -24,6 +24,7 @@ LEASE_PERIOD = 1.0
 DIRECTOR_PERIOD = 1.0
 IDLE_DIRECTOR_PERIOD = 5.0
 PRIORITY_PERIOD = 1.0
+NEWCOMERS_PERIOD = 10.0
 QUEUE_PERIOD = 3600.0
 QUEUE_KEPT = 86400.0
 LAST_WORDS = 500
@@ -97,14 +98,22 @@ class QueueDuty:
 
 
 class PriorityDuty:
-    """Takes up the priorities of what has changed, a few queues in each turn of the writer."""
+    """Takes up the priorities of what has changed, a few queues in each turn of the writer.
+
+    Whoever begins to wait is looked at by the correctors soon, not only after their period.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._welcomed = 0.0
 
     async def cycle(self) -> None:
         pool, writer = self._context.pool, self._context.writer
-        if pool.settling is None and not pool.index.priorities.unsettled:
+        priorities, now = pool.index.priorities, self._context.clock()
+        if priorities.newcomers and not 0 <= now - self._welcomed < NEWCOMERS_PERIOD:
+            priorities.newcomers, self._welcomed = False, now
+            self._context.wake_shares.set()
+        if pool.settling is None and not priorities.unsettled:
             return
         while not await writer.acall(lambda _: sharing.settle_some(pool)):
             pass

@@ -313,6 +313,18 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
     assert use.memory(bench.connection)[0] != 1.0
 
 
+def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) -> None:
+    priorities = bench.pool.index.priorities
+    assert not priorities.newcomers
+    bench.submit(1)
+    assert priorities.newcomers
+    priorities.newcomers = False
+    bench.submit(1, cpu_time=5000)
+    assert not priorities.newcomers, "the same owner with another queue"
+    bench.submit(1, owner="bob")
+    assert priorities.newcomers
+
+
 def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
     count = sharing.SETTLED_AT_ONCE * 2 + 7
     for number in range(count):

@@ -67,6 +67,8 @@ class Priorities(Generic[Queue]):
         self._changed: set[Entity] = set()
         self._divided_anew: set[str] = set()
         """Groups whose owners have come or gone."""
+        self.newcomers = False
+        """Set when an entity begins to wait, for whoever draws up corrections to clear: it has none yet."""
 
     def entity(self, owner: str, group: str) -> Entity:
         return ("", group) if group in self._sharing else (owner, group)
@@ -157,6 +159,7 @@ class Priorities(Generic[Queue]):
 
     def _came(self, entity: Entity) -> None:
         owner, group = entity
+        self.newcomers = True
         if owner:
             factor = self._owner_factors.get(entity, 1.0)
             self._owners.setdefault(group, {})[owner] = factor
