@@ -17,8 +17,11 @@ from pilotage.core.queues.fit import Offer, static_failure, with_sizes
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.weighted import Weighted
 
-KINDS = 2048
+KINDS = 512
 """So many kinds of offer are remembered; the one unused for longest is forgotten first."""
+
+BOUND_KINDS = 4096
+"""The same for offers that are bound to one owner, whose kinds hold that owner's queues only."""
 
 
 @dataclass(slots=True)
@@ -82,8 +85,9 @@ class Candidates:
     def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
-        self._kinds: OrderedDict[Offer, Kind] = OrderedDict()
-        """In the order of their last use."""
+        self._open: OrderedDict[Offer, Kind] = OrderedDict()
+        self._bound: OrderedDict[Offer, Kind] = OrderedDict()
+        """Each in the order of their last use."""
         self._of_owner: dict[str | None, dict[Offer, Kind]] = {}
 
     def kind_of(self, offer: Offer) -> Offer:
@@ -106,31 +110,33 @@ class Candidates:
 
     def clear(self) -> None:
         """Forget all kinds."""
-        self._kinds.clear()
+        self._open.clear()
+        self._bound.clear()
         self._of_owner.clear()
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._open) + len(self._bound)
 
     def known(self, offer: Offer) -> Kind | None:
         """The kind of `offer`, if it is remembered."""
-        return self._kinds.get(self.kind_of(offer))
+        return self._of_owner.get(offer.only_owner, {}).get(self.kind_of(offer))
 
     def of(self, offer: Offer, entries: Callable[[str | None], Iterable[Entry]]) -> Kind:
         """The kind of `offer`; if it is new it is filled from `entries`, of one owner or (None) of all."""
         key = self.kind_of(offer)
-        kind = self._kinds.get(key)
+        kinds, most = (self._open, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
+        kind = kinds.get(key)
         if kind is not None:
-            self._kinds.move_to_end(key)
+            kinds.move_to_end(key)
             return kind
-        kind = self._kinds[key] = Kind(key)
+        kind = kinds[key] = Kind(key)
         self._of_owner.setdefault(key.only_owner, {})[key] = kind
         for entry in entries(key.only_owner):
             standing = entry.standing
             if standing is not None:
                 kind.place(entry, standing)
-        if len(self._kinds) > KINDS:
-            self._forget(self._kinds.popitem(last=False)[0])
+        if len(kinds) > most:
+            self._forget(kinds.popitem(last=False)[0])
         return kind
 
     def moved(self, entry: Entry, before: Standing | None, after: Standing | None) -> None:

@@ -448,12 +448,19 @@ def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
     assert {one.id for one in index.candidates(large, holds, [])} == {2, 3}
 
 
-def test_kinds_that_are_forgotten_and_met_again_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates_module, "KINDS", 2)
+@pytest.mark.parametrize(("owner", "bound"), [(None, "KINDS"), ("alice", "BOUND_KINDS")])
+def test_kinds_that_are_forgotten_and_met_again_find_the_same(
+    owner: str | None, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates_module, bound, 2)
     shelf = Shelf()
     filled(shelf, {1: [1] * 20})
     index = index_of(shelf, "document", entry(1))
-    offers_ = [replace(OFFER, processors=n) for n in (1, 2, 3, 4)]
+    offers_ = [replace(OFFER, processors=n, only_owner=owner) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None
     assert len(index._candidates) == 2
+    # The others have room of their own.
+    other = replace(OFFER, only_owner="alice" if owner is None else None)
+    assert index.propose(other, holds, [], Random(1)) is not None
+    assert len(index._candidates) == 3
