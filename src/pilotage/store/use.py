@@ -175,12 +175,11 @@ def accounts(connection: sqlite3.Connection, begin: float, end: float, owner: st
 
 def starts(connection: sqlite3.Connection, begin: float, end: float) -> dict[Entity, int]:
     """How many attempts that ran in [begin, end) each entity has."""
-    found: dict[Entity, int] = {}
-    for rows in attempts_since(connection, begin):
-        for owner, group, started, _, _ in rows:
-            if started < end:
-                found[owner, group] = found.get((owner, group), 0) + 1
-    return found
+    sql = (
+        "SELECT owner, grp, count(*) FROM attempts WHERE (ended > ? OR ended IS NULL) AND started < ?"
+        " GROUP BY owner, grp"
+    )
+    return {(owner, group): count for owner, group, count in connection.execute(sql, (begin, end))}
 
 
 def waiting_times(connection: sqlite3.Connection, begin: float) -> list[tuple[str, str, float, float | None]]:

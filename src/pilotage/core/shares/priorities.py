@@ -134,6 +134,8 @@ class Priorities(Generic[Queue]):
 
     def correct(self, groups: Mapping[str, float], owners: Mapping[Entity, float]) -> None:
         """New correction factors: by group, and by (owner, group); 1 where none is named."""
+        if groups == self._group_factors and owners == self._owner_factors:
+            return
         self._group_factors, self._owner_factors = groups, owners
         for group, present in self._owners.items():
             for owner in present:
