@@ -56,14 +56,14 @@ class _Table:
 
     def rows(self) -> Iterable[ShareRow]:
         policy, reports = self.policy, _reports(self.found, "")
-        shares = policy.shares()
+        shares, waiting = policy.shares(), dict[str, list[Entitled]]()
+        for one in self.entitled:
+            waiting.setdefault(one.group, []).append(one)
         # Of those that wait or have used something; whoever begins to wait counts at once.
-        counted = {
-            name for name in shares if name in reports or any(one.group == name for one in self.entitled)
-        }
+        counted = {name for name in shares if name in reports or name in waiting}
         whole = sum(shares[name] for name in counted)
-        for group in sorted({*shares, *(one.group for one in self.entitled)}):
-            theirs = [one for one in self.entitled if one.group == group]
+        for group in sorted({*shares, *waiting}):
+            theirs = waiting.get(group, [])
             part = shares[group] / whole if group in counted and whole else None
             yield self._group(group, theirs, part, reports.get(group))
             if not policy.sharing(group):

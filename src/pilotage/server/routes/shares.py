@@ -24,7 +24,7 @@ async def share_list(
     """Entitled, used and corrected, of every group and owner; the same for all who ask."""
     pool = context.pool
     entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
-    return share_table(pool, entitled, context.book.as_of)
+    return await asyncio.to_thread(share_table, pool, entitled, context.book.as_of)
 
 
 @router.get("/fairness")
