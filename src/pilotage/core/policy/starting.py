@@ -5,6 +5,46 @@ from __future__ import annotations
 from pilotage.core.policy.facts import ADMINISTRATOR, NORMAL_USER
 from pilotage.core.policy.toml import quoted
 
+_RULES = """\
+# --- Matching: which of the waiting jobs that fit a node is next.
+
+[matching]
+rule = "document"    # "proportional" follows the shares more closely: see docs/explanation/matching.md
+#cpu_buckets = [500, 5000, 50000, 300000]    # seconds of a reference core
+
+#[jobs]
+#max_reschedules = 3    # tries again after failures that are not the job's own
+#retry_delay = 10       # seconds
+
+# --- Limits: at most so many running, or a delay between two starts.
+
+#[[limits]]
+#attribute = "job_type"
+#value = "Merge"
+#running = 200
+
+# --- Corrections: shares that follow what was used before. Who used more than the share gets a lower priority.
+# Two instances, one between the groups, one between the owners of a group that is not JOB_SHARING. Each looks back
+# over a week, which counts 80 %, and an hour, which counts 20 %; no priority changes by more than a factor of 3.
+
+#[correction]
+#correctors = ["WMSHistory"]
+
+#[correction.WMSHistory.groups]
+#max_global_correction_factor = 3
+#[correction.WMSHistory.groups.slices]
+#week = { time_span = 604800, weight = 80, max_correction = 2 }
+#hour = { time_span = 3600, weight = 20, max_correction = 5 }
+
+#[correction.WMSHistory.analysts]
+#group = "analysis"
+#max_global_correction_factor = 3
+#[correction.WMSHistory.analysts.slices]
+#week = { time_span = 604800, weight = 80, max_correction = 2 }
+#hour = { time_span = 3600, weight = 20, max_correction = 5 }
+"""
+"""The part of the annotated policy that names nobody."""
+
 
 def initial(owner: str, site: str) -> str:
     """The policy of a fresh home: its owner, one group, one site with the local CE."""
@@ -78,40 +118,4 @@ owners = "home"    # "any" lets all users run programs under the account of the 
 #memory = 16000     # MB
 #idle = 60          # seconds that a pilot waits for more work
 
-# --- Matching: which of the waiting jobs that fit a node is next.
-
-[matching]
-rule = "document"    # "proportional" follows the shares more closely: see docs/explanation/matching.md
-#cpu_buckets = [500, 5000, 50000, 300000]    # seconds of a reference core
-
-#[jobs]
-#max_reschedules = 3    # tries again after failures that are not the job's own
-#retry_delay = 10       # seconds
-
-# --- Limits: at most so many running, or a delay between two starts.
-
-#[[limits]]
-#attribute = "job_type"
-#value = "Merge"
-#running = 200
-
-# --- Corrections: shares that follow what was used before. Who used more than the share gets a lower priority.
-# Two instances, one between the groups, one between the owners of a group that is not JOB_SHARING. Each looks back
-# over a week, which counts 80 %, and an hour, which counts 20 %; no priority changes by more than a factor of 3.
-
-#[correction]
-#correctors = ["WMSHistory"]
-
-#[correction.WMSHistory.groups]
-#max_global_correction_factor = 3
-#[correction.WMSHistory.groups.slices]
-#week = {{ time_span = 604800, weight = 80, max_correction = 2 }}
-#hour = {{ time_span = 3600, weight = 20, max_correction = 5 }}
-
-#[correction.WMSHistory.analysts]
-#group = "analysis"
-#max_global_correction_factor = 3
-#[correction.WMSHistory.analysts.slices]
-#week = {{ time_span = 604800, weight = 80, max_correction = 2 }}
-#hour = {{ time_span = 3600, weight = 20, max_correction = 5 }}
-"""
+{_RULES}"""
