@@ -15,7 +15,7 @@ from pilotage.services import sharing
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import UseBook
 from pilotage.store import attempts, instance, use
-from pilotage.store.sqlite import Readers, open_writer
+from pilotage.store.sqlite import SqliteReaders, open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
 from pilotage.store.writer import Transaction, Writer
 
@@ -32,7 +32,7 @@ class Stored:
         self.connection = open_writer(path)
         self.writer = Writer(self.connection)
         self.writer.start()
-        self.readers = Readers(path)
+        self.readers = SqliteReaders(path)
         self.writer.call(lambda tx: self._fill(tx, facts))
         self.pool = self.writer.call(lambda tx: self._pool(tx, facts, queues))
         self.book = UseBook(self.pool.policy.accounting.history)

@@ -11,12 +11,15 @@ import threading
 from pathlib import Path
 
 from pilotage.store import submissions
+from pilotage.store.address import Address
 from pilotage.store.sqlite import open_writer
 from pilotage.store.writer import Transaction, Writer
 
 
 def main(database: str, first: int) -> None:
-    writer = Writer(open_writer(Path(database)))
+    writer = Writer(
+        Address.parse(database).open_writer() if "://" in database else open_writer(Path(database))
+    )
     writer.start()
     lock = threading.Lock()
     following = iter(range(first, first + 10**9))

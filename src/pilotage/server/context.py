@@ -14,7 +14,7 @@ from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pool import Pool
 from pilotage.services.sharing import UseBook
-from pilotage.store.sqlite import Readers
+from pilotage.store.connection import Readers
 from pilotage.store.writer import Writer
 
 _bearer = HTTPBearer(auto_error=False)

@@ -46,7 +46,8 @@ from pilotage.services.pool import Pool, open_pool
 from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook
 from pilotage.store import instance
-from pilotage.store.sqlite import Connection, Readers
+from pilotage.store.connection import WriterConnection
+from pilotage.store.sqlite import SqliteReaders
 from pilotage.store.upgrade import open_database
 from pilotage.store.writer import Transaction, Writer
 from pilotage.wire.pilot import Node
@@ -121,12 +122,12 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 class _Server:
-    def __init__(self, settings: Settings, connection: Connection, listener: socket.socket) -> None:
+    def __init__(self, settings: Settings, connection: WriterConnection, listener: socket.socket) -> None:
         self._settings = settings
         self._connection = connection
         self._listener = listener
         self._writer = Writer(connection)
-        self._readers = Readers(settings.home.database)
+        self._readers = SqliteReaders(settings.home.database)
         self._local: LocalCesDuty | None = None
 
     async def run(self) -> None:

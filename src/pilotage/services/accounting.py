@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from pilotage.store import use as use_rows
-from pilotage.store.sqlite import Connection
+from pilotage.store.connection import Connection
 from pilotage.wire.shares import AccountRow
 
 

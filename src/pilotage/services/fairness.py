@@ -12,7 +12,7 @@ from pilotage.core.shares.settings import HistoryInstance
 from pilotage.core.shares.use import Entity, Use
 from pilotage.services.sharing import UseBook
 from pilotage.store import use as use_rows
-from pilotage.store.sqlite import Connection
+from pilotage.store.connection import Connection
 from pilotage.wire.shares import FairnessReport, FairnessRow
 
 

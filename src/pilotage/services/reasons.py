@@ -10,7 +10,7 @@ from pilotage.core.queues.entry import Entry
 from pilotage.services.pool import Pool, Waited
 from pilotage.services.why import LOOKS, Snapshot, verdict_of
 from pilotage.store import waiting
-from pilotage.store.sqlite import Connection
+from pilotage.store.connection import Connection
 from pilotage.store.waiting import ReasonRow
 from pilotage.store.writer import Transaction
 

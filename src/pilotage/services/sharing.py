@@ -19,7 +19,7 @@ from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
 from pilotage.services.pool import Pool
 from pilotage.store import instance
 from pilotage.store import use as use_rows
-from pilotage.store.sqlite import Connection
+from pilotage.store.connection import Connection
 from pilotage.store.writer import Transaction
 
 SETTLED_AT_ONCE = 250

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
+from pilotage.store.bulk import delete, insert, update
+from pilotage.store.connection import Connection
 
 
 class Begun(NamedTuple):
@@ -24,12 +25,14 @@ class Begun(NamedTuple):
     cpu_power: float
 
 
-def save_begun(connection: sqlite3.Connection, begun: Iterable[Begun]) -> None:
-    sql = (
-        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, processors, owner, grp, site, cpu_power)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    )
-    connection.executemany(sql, begun)
+_BEGUN = insert(
+    "attempts",
+    ("job_id", "epoch", "attempt", "pilot_id", "started", "processors", "owner", "grp", "site", "cpu_power"),
+)
+
+
+def save_begun(connection: Connection, begun: Iterable[Begun]) -> None:
+    connection.save(_BEGUN, begun)
 
 
 class Closed(NamedTuple):
@@ -47,13 +50,18 @@ class Closed(NamedTuple):
     epoch: int
 
 
-def save_closed(connection: sqlite3.Connection, closed: Iterable[Closed]) -> None:
+_CLOSED = update(
+    "attempts",
+    ("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss", "job_id", "epoch"),
+    "ended = coalesce(ended, {ended}), outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
+    " message = {message}, wall = {wall}, cpu = {cpu}, max_rss = {max_rss}",
+    "job_id = {job_id} AND epoch = {epoch}",
+)
+
+
+def save_closed(connection: Connection, closed: Iterable[Closed]) -> None:
     """A try that was cut before keeps its end: its use was charged up to there."""
-    sql = (
-        "UPDATE attempts SET ended = coalesce(ended, ?), outcome = ?, exit_code = ?, failure = ?, message = ?,"
-        " wall = ?, cpu = ?, max_rss = ? WHERE job_id = ? AND epoch = ?"
-    )
-    connection.executemany(sql, closed)
+    connection.save(_CLOSED, closed)
 
 
 class Cut(NamedTuple):
@@ -65,11 +73,19 @@ class Cut(NamedTuple):
     epoch: int
 
 
-def save_cut(connection: sqlite3.Connection, cut: Iterable[Cut]) -> None:
-    connection.executemany("UPDATE attempts SET ended = ?, outcome = ? WHERE job_id = ? AND epoch = ?", cut)
+_CUT = update(
+    "attempts",
+    ("ended", "outcome", "job_id", "epoch"),
+    "ended = {ended}, outcome = {outcome}",
+    "job_id = {job_id} AND epoch = {epoch}",
+)
 
 
-def pilot_of(connection: sqlite3.Connection, job: JobId, epoch: int) -> PilotId | None:
+def save_cut(connection: Connection, cut: Iterable[Cut]) -> None:
+    connection.save(_CUT, cut)
+
+
+def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
     """Who has had this try; None if it was never confirmed."""
     sql = "SELECT pilot_id FROM attempts WHERE job_id = ? AND epoch = ?"
     row = connection.execute(sql, (job, epoch)).fetchone()
@@ -88,14 +104,22 @@ class Result:
     missing: list[str]
 
 
-def save_results(connection: sqlite3.Connection, results: Iterable[Result]) -> None:
-    connection.executemany(
-        "INSERT OR REPLACE INTO results (job_id, epoch, stdout, stderr, outputs, missing) VALUES (?, ?, ?, ?, ?, ?)",
+_RESULTS = insert(
+    "results",
+    ("job_id", "epoch", "stdout", "stderr", "outputs", "missing"),
+    conflict=("job_id", "epoch"),
+    otherwise="UPDATE",
+)
+
+
+def save_results(connection: Connection, results: Iterable[Result]) -> None:
+    connection.save(
+        _RESULTS,
         [(r.job, r.epoch, r.stdout, r.stderr, json.dumps(r.outputs), json.dumps(r.missing)) for r in results],
     )
 
 
-def result_of(connection: sqlite3.Connection, job: JobId, epoch: int) -> Result | None:
+def result_of(connection: Connection, job: JobId, epoch: int) -> Result | None:
     sql = "SELECT stdout, stderr, outputs, missing FROM results WHERE job_id = ? AND epoch = ?"
     row = connection.execute(sql, (job, epoch)).fetchone()
     if row is None:
@@ -104,5 +128,8 @@ def result_of(connection: sqlite3.Connection, job: JobId, epoch: int) -> Result 
     return Result(job, epoch, row[0], row[1], outputs, json.loads(row[3]))
 
 
-def delete_results(connection: sqlite3.Connection, jobs: Iterable[JobId]) -> None:
-    connection.executemany("DELETE FROM results WHERE job_id = ?", [(job,) for job in jobs])
+_RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")
+
+
+def delete_results(connection: Connection, jobs: Iterable[JobId]) -> None:
+    connection.save(_RESULTS_OF_JOB, [(job,) for job in jobs])

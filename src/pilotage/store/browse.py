@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
+from pilotage.store.connection import Connection, Cursor, among
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ _FROM = (
     " CASE WHEN j.state NOT IN ('Waiting', 'Rescheduled') THEN a.pilot_id END)"
 )
 _JOB_COLUMNS = (
-    "j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS 'group', s.job_name AS name,"
+    'j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS "group", s.job_name AS name,'
     " s.job_group, s.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
     " j.failures + j.own_failures AS failures, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce, p.id AS pilot,"
     " coalesce(p.hostname, '') AS hostname, j.exit_code, j.submitted,"
@@ -51,8 +50,13 @@ _JOB_COLUMNS = (
 )
 
 
-def _where(selection: Selection, viewer: Viewer) -> tuple[str, list[Any]]:
-    conditions, values = ["1"], list[Any]()
+def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _where(connection: Connection, selection: Selection, viewer: Viewer) -> tuple[str, list[Any]]:
+    conditions, values = ["TRUE"], list[Any]()
 
     def add(condition: str, *given: Any) -> None:
         conditions.append(condition)
@@ -64,9 +68,9 @@ def _where(selection: Selection, viewer: Viewer) -> tuple[str, list[Any]]:
         else:
             add("s.owner = ?", viewer.owner)
     if selection.ids:
-        add("j.id IN (SELECT value FROM json_each(?))", json.dumps(list(selection.ids)))
+        add(*among(connection, "j.id", selection.ids))
     if selection.states:
-        add("j.state IN (SELECT value FROM json_each(?))", json.dumps(list(selection.states)))
+        add(*among(connection, "j.state", selection.states))
     for column, value in (
         ("j.submission_id", selection.submission),
         ("s.owner", selection.owner),
@@ -80,25 +84,25 @@ def _where(selection: Selection, viewer: Viewer) -> tuple[str, list[Any]]:
 
 
 def jobs(
-    connection: sqlite3.Connection, selection: Selection, viewer: Viewer, after: int, limit: int
+    connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
 ) -> list[dict[str, Any]]:
     """A page of job summaries with ids above `after`, ascending."""
-    where, values = _where(selection, viewer)
+    where, values = _where(connection, selection, viewer)
     sql = f"SELECT {_JOB_COLUMNS} {_FROM} WHERE {where} AND j.id > ? ORDER BY j.id LIMIT ?"
-    return [dict(row) for row in connection.execute(sql, (*values, after, limit))]
+    return _dictionaries(connection.execute(sql, (*values, after, limit)))
 
 
 def job_ids(
-    connection: sqlite3.Connection, selection: Selection, viewer: Viewer, after: int, limit: int
+    connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
 ) -> list[int]:
-    where, values = _where(selection, viewer)
+    where, values = _where(connection, selection, viewer)
     sql = f"SELECT j.id {_FROM} WHERE {where} AND j.id > ? ORDER BY j.id LIMIT ?"
     return [row[0] for row in connection.execute(sql, (*values, after, limit))]
 
 
-def counts(connection: sqlite3.Connection, selection: Selection, viewer: Viewer) -> dict[str, int]:
+def counts(connection: Connection, selection: Selection, viewer: Viewer) -> dict[str, int]:
     """How many jobs in each state, those of an accepted submission that are still being made as Submitting."""
-    where, values = _where(selection, viewer)
+    where, values = _where(connection, selection, viewer)
     source = _FROM if selection.site else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     sql = f"SELECT j.state, count(*) {source} WHERE {where} GROUP BY j.state"
     return {row[0]: row[1] for row in connection.execute(sql, values)}
@@ -108,28 +112,28 @@ def final(states: dict[str, int]) -> int:
     return sum(count for state, count in states.items() if state in FINAL)
 
 
-def job_facts(connection: sqlite3.Connection, job: int) -> dict[str, Any] | None:
+def job_facts(connection: Connection, job: int) -> dict[str, Any] | None:
     """What a detail needs besides the summary."""
     sql = (
         "SELECT j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state, j.pilot_id,"
         " s.description, s.inputs, s.names, s.first_job, s.count, s.owner, s.grp"
         " FROM jobs j JOIN submissions s ON s.id = j.submission_id WHERE j.id = ?"
     )
-    row = connection.execute(sql, (job,)).fetchone()
-    return dict(row) if row else None
+    found = _dictionaries(connection.execute(sql, (job,)))
+    return found[0] if found else None
 
 
-def attempts(connection: sqlite3.Connection, job: int) -> list[dict[str, Any]]:
+def attempts(connection: Connection, job: int) -> list[dict[str, Any]]:
     sql = (
         "SELECT a.epoch, a.attempt, a.pilot_id AS pilot, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce,"
         " coalesce(p.hostname, '') AS hostname, a.started, a.ended, coalesce(a.outcome, '') AS outcome, a.exit_code,"
         " a.failure, a.message, a.wall, a.cpu, a.max_rss, a.processors"
         " FROM attempts a LEFT JOIN pilots p ON p.id = a.pilot_id WHERE a.job_id = ? ORDER BY a.epoch"
     )
-    return [dict(row) for row in connection.execute(sql, (job,))]
+    return _dictionaries(connection.execute(sql, (job,)))
 
 
-def pilots(connection: sqlite3.Connection, after: int, limit: int) -> list[dict[str, Any]]:
+def pilots(connection: Connection, after: int, limit: int) -> list[dict[str, Any]]:
     """Newest first: `after` is the id below which the page begins; 0 for the newest."""
     sql = (
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
@@ -137,10 +141,10 @@ def pilots(connection: sqlite3.Connection, after: int, limit: int) -> list[dict[
         " (SELECT count(*) FROM jobs WHERE pilot_id = p.id) AS jobs"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )
-    return [dict(row) for row in connection.execute(sql, (after, after, limit))]
+    return _dictionaries(connection.execute(sql, (after, after, limit)))
 
 
-def pilots_by_site(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
+def pilots_by_site(connection: Connection) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for site, state, count in connection.execute(
         "SELECT site, state, count(*) FROM pilots WHERE ended IS NULL GROUP BY site, state"
@@ -149,7 +153,7 @@ def pilots_by_site(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
     return found
 
 
-def running_by_site(connection: sqlite3.Connection) -> dict[str, int]:
+def running_by_site(connection: Connection) -> dict[str, int]:
     sql = (
         "SELECT p.site, count(*) FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
         " WHERE j.pilot_id IS NOT NULL GROUP BY p.site"
@@ -157,5 +161,5 @@ def running_by_site(connection: sqlite3.Connection) -> dict[str, int]:
     return dict(connection.execute(sql).fetchall())
 
 
-def state_totals(connection: sqlite3.Connection) -> dict[str, int]:
+def state_totals(connection: Connection) -> dict[str, int]:
     return dict(connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())

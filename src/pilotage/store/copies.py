@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pilotage.core.errors import InvalidInput
 from pilotage.store import instance
+from pilotage.store.sqlite import SqliteConnection
 
 MARGIN = 1_000
 """Ids left out after a restore when the database that is replaced can still be read."""
@@ -52,7 +53,7 @@ def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
     same = lost is not None and lost.uuid == known.uuid
     floor = max(highest + (MARGIN if same else BLIND_MARGIN), lost_highest + MARGIN)
     incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1
-    with closing(sqlite3.connect(partial)) as connection, connection:
+    with closing(sqlite3.connect(partial, factory=SqliteConnection)) as connection, connection:
         instance.begin_incarnation(connection, incarnation, floor)
     _flush(partial)
     for suffix in ("", "-wal", "-shm"):
@@ -87,7 +88,7 @@ def _facts(database: Path) -> tuple[instance.Instance | None, int]:
     if not database.exists():
         return None, 0
     try:
-        with closing(sqlite3.connect(database)) as connection:
+        with closing(sqlite3.connect(database, factory=SqliteConnection)) as connection:
             return instance.load(connection), instance.highest_id(connection)
     except sqlite3.DatabaseError:
         return None, 0

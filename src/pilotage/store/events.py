@@ -7,18 +7,19 @@ one, so that a history is read without an index.
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import dataclass, field
 
 from pilotage.core.ids import JobId
+from pilotage.store.bulk import insert
+from pilotage.store.connection import Connection
 
-_INSERT = "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_EVENTS = insert("events", ("id", "at", "kind", "actor", "old", "new", "detail", "jobs"))
 
 
 class EventIds:
     """The next event id; owned by the writer's thread."""
 
-    def __init__(self, connection: sqlite3.Connection, floor: int = 0) -> None:
+    def __init__(self, connection: Connection, floor: int = 0) -> None:
         last = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
         self._last = max(last, floor)
 
@@ -49,10 +50,10 @@ class EventBatch:
         row[1].append((job, epoch, previous))
         return row[0]
 
-    def write(self, connection: sqlite3.Connection) -> None:
+    def write(self, connection: Connection) -> None:
         if self._rows:
-            connection.executemany(
-                _INSERT,
+            connection.save(
+                _EVENTS,
                 [
                     (
                         id_,
@@ -71,7 +72,7 @@ class EventBatch:
 
 
 def record(
-    connection: sqlite3.Connection,
+    connection: Connection,
     ids: EventIds,
     *,
     at: float,
@@ -84,7 +85,7 @@ def record(
 ) -> int:
     """Write one event that is not about a list of jobs: a submission, a pilot, the policy."""
     id_ = ids.next()
-    connection.execute(_INSERT, (id_, at, kind, actor, old, new, detail, jobs))
+    connection.save(_EVENTS, [(id_, at, kind, actor, old, new, detail, jobs)])
     return id_
 
 
@@ -99,7 +100,7 @@ class Event:
     detail: str
 
 
-def history(connection: sqlite3.Connection, job: JobId, last_event: int) -> list[Event]:
+def history(connection: Connection, job: JobId, last_event: int) -> list[Event]:
     """The events of a job, oldest first."""
     found: list[Event] = []
     following = last_event

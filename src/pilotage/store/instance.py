@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
+
+from pilotage.store.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,36 +15,36 @@ class Instance:
     id_floor: int = 0
 
 
-def load(connection: sqlite3.Connection) -> Instance | None:
+def load(connection: Connection) -> Instance | None:
     row = connection.execute(
         "SELECT uuid, incarnation, alive_at, id_floor FROM instance WHERE id = 1"
     ).fetchone()
     return Instance(*row) if row else None
 
 
-def create(connection: sqlite3.Connection, uuid: str, now: float) -> Instance:
+def create(connection: Connection, uuid: str, now: float) -> Instance:
     connection.execute(
         "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, ?, 1, ?)", (uuid, now)
     )
     return Instance(uuid, 1, now)
 
 
-def alive(connection: sqlite3.Connection, now: float) -> None:
+def alive(connection: Connection, now: float) -> None:
     connection.execute("UPDATE instance SET alive_at = ? WHERE id = 1", (now,))
 
 
-def highest_id(connection: sqlite3.Connection) -> int:
+def highest_id(connection: Connection) -> int:
     """Above every id of this database, and above those that it must not give again."""
     sql = (
-        "SELECT max(coalesce((SELECT max(id) FROM submissions), 0),"
-        " coalesce((SELECT max(first_job + count - 1) FROM submissions), 0), coalesce((SELECT max(id) FROM jobs), 0),"
-        " coalesce((SELECT max(id) FROM pilots), 0), coalesce((SELECT max(id) FROM events), 0),"
-        " coalesce((SELECT max(id_floor) FROM instance), 0))"
+        "SELECT coalesce(max(highest), 0) FROM (SELECT max(id) AS highest FROM submissions"
+        " UNION ALL SELECT max(first_job + count - 1) FROM submissions UNION ALL SELECT max(id) FROM jobs"
+        " UNION ALL SELECT max(id) FROM pilots UNION ALL SELECT max(id) FROM events"
+        " UNION ALL SELECT max(id_floor) FROM instance) AS each_table"
     )
     return int(connection.execute(sql).fetchone()[0])
 
 
-def begin_incarnation(connection: sqlite3.Connection, incarnation: int, id_floor: int) -> None:
+def begin_incarnation(connection: Connection, incarnation: int, id_floor: int) -> None:
     """After a restore: messages of before are superseded, and no id is given twice."""
     sql = "UPDATE instance SET incarnation = ?, id_floor = ? WHERE id = 1"
     connection.execute(sql, (incarnation, id_floor))
@@ -58,20 +59,20 @@ class PolicyVersion:
     reason: str
 
 
-def current_policy(connection: sqlite3.Connection) -> PolicyVersion | None:
+def current_policy(connection: Connection) -> PolicyVersion | None:
     row = connection.execute(
         "SELECT version, text, applied_at, applied_by, reason FROM policies ORDER BY version DESC LIMIT 1"
     ).fetchone()
     return PolicyVersion(*row) if row else None
 
 
-def policy_version(connection: sqlite3.Connection, version: int) -> PolicyVersion | None:
+def policy_version(connection: Connection, version: int) -> PolicyVersion | None:
     sql = "SELECT version, text, applied_at, applied_by, reason FROM policies WHERE version = ?"
     row = connection.execute(sql, (version,)).fetchone()
     return PolicyVersion(*row) if row else None
 
 
-def policy_versions(connection: sqlite3.Connection, after: int, limit: int) -> list[PolicyVersion]:
+def policy_versions(connection: Connection, after: int, limit: int) -> list[PolicyVersion]:
     """Newest first, without their texts: `after` is the version below which the page begins; 0 for the newest."""
     sql = (
         "SELECT version, '', applied_at, applied_by, reason FROM policies WHERE ? = 0 OR version < ?"
@@ -80,6 +81,6 @@ def policy_versions(connection: sqlite3.Connection, after: int, limit: int) -> l
     return [PolicyVersion(*row) for row in connection.execute(sql, (after, after, limit))]
 
 
-def save_policy(connection: sqlite3.Connection, *, text: str, now: float, by: str, reason: str) -> int:
+def save_policy(connection: Connection, *, text: str, now: float, by: str, reason: str) -> int:
     sql = "INSERT INTO policies (text, applied_at, applied_by, reason) VALUES (?, ?, ?, ?) RETURNING version"
     return int(connection.execute(sql, (text, now, by, reason)).fetchone()[0])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
+from pilotage.store.bulk import update
+from pilotage.store.connection import Connection, among
 
 
 class JobRow(NamedTuple):
@@ -42,36 +42,36 @@ def _row(values: tuple[object, ...]) -> JobRow:
     return row._replace(state=_STATES[row.state])
 
 
-def by_ids(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, JobRow]:
+def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, JobRow]:
     """The jobs of these ids that exist."""
     if len(ids) == 1:
         found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (ids[0],))
     else:
-        sql = f"SELECT {_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-        found = connection.execute(sql, (json.dumps(ids),))
+        condition, value = among(connection, "id", ids)
+        found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE {condition}", (value,))
     return {values[0]: _row(values) for values in found}
 
 
-def of_pilot(connection: sqlite3.Connection, pilot: PilotId) -> list[JobRow]:
+def of_pilot(connection: Connection, pilot: PilotId) -> list[JobRow]:
     """What a pilot has: offered to it or held by it."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? ORDER BY id"
     return [_row(values) for values in connection.execute(sql, (pilot,))]
 
 
-def has_any(connection: sqlite3.Connection, pilot: PilotId) -> bool:
+def has_any(connection: Connection, pilot: PilotId) -> bool:
     """Whether a pilot has any job."""
     return (
         connection.execute("SELECT 1 FROM jobs WHERE pilot_id = ? LIMIT 1", (pilot,)).fetchone() is not None
     )
 
 
-def of_take(connection: sqlite3.Connection, pilot: PilotId, number: int) -> list[JobRow]:
+def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
     """The jobs of one take that are still offered."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? AND take_number = ? AND state = 'Matched' ORDER BY id"
     return [_row(values) for values in connection.execute(sql, (pilot, number))]
 
 
-def heads(connection: sqlite3.Connection, queue: QueueId, weight: int, after: int, most: int) -> list[JobId]:
+def heads(connection: Connection, queue: QueueId, weight: int, after: int, most: int) -> list[JobId]:
     """The lowest ids that wait in a queue with one UserPriority, above `after`."""
     sql = (
         "SELECT id FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND user_priority = ? AND id > ?"
@@ -80,7 +80,7 @@ def heads(connection: sqlite3.Connection, queue: QueueId, weight: int, after: in
     return [JobId(values[0]) for values in connection.execute(sql, (queue, weight, after, most))]
 
 
-def waiting_counts(connection: sqlite3.Connection) -> dict[QueueId, dict[int, int]]:
+def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
     """Of every queue with waiting jobs: how many with each UserPriority."""
     sql = "SELECT queue_id, user_priority, count(*) FROM jobs WHERE state = 'Waiting' GROUP BY queue_id, user_priority"
     counts: dict[QueueId, dict[int, int]] = {}
@@ -89,18 +89,18 @@ def waiting_counts(connection: sqlite3.Connection) -> dict[QueueId, dict[int, in
     return counts
 
 
-def waiting_counts_of(connection: sqlite3.Connection, queue: QueueId) -> dict[int, int]:
+def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
     sql = "SELECT user_priority, count(*) FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority"
     return dict(connection.execute(sql, (queue,)).fetchall())
 
 
-def held_counts(connection: sqlite3.Connection) -> list[tuple[QueueId, str, str, int]]:
+def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
     """(queue, site, CE, jobs offered or held there), for the running limits."""
     sql = (
         "SELECT j.queue_id, p.site, p.ce, count(*) FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
         " WHERE j.pilot_id IS NOT NULL GROUP BY 1, 2, 3"
     )
-    return connection.execute(sql).fetchall()
+    return list(connection.execute(sql).fetchall())
 
 
 class Offered(NamedTuple):
@@ -111,12 +111,17 @@ class Offered(NamedTuple):
     job: JobId
 
 
-def save_offered(connection: sqlite3.Connection, moves: Iterable[Offered]) -> None:
-    sql = (
-        "UPDATE jobs SET state = 'Matched', epoch = epoch + 1, pilot_id = ?, take_number = ?, started = ?,"
-        " last_event = ?, reason = '' WHERE id = ?"
-    )
-    connection.executemany(sql, moves)
+_OFFERED = update(
+    "jobs",
+    ("pilot_id", "take_number", "started", "last_event", "id"),
+    "state = 'Matched', epoch = epoch + 1, pilot_id = {pilot_id}, take_number = {take_number}, started = {started},"
+    " last_event = {last_event}, reason = ''",
+    "id = {id}",
+)
+
+
+def save_offered(connection: Connection, moves: Iterable[Offered]) -> None:
+    connection.save(_OFFERED, moves)
 
 
 class Held(NamedTuple):
@@ -125,9 +130,16 @@ class Held(NamedTuple):
     job: JobId
 
 
-def save_held(connection: sqlite3.Connection, moves: Iterable[Held]) -> None:
-    sql = "UPDATE jobs SET state = 'Running', attempt = attempt + 1, started = ?, last_event = ? WHERE id = ?"
-    connection.executemany(sql, moves)
+_HELD = update(
+    "jobs",
+    ("started", "last_event", "id"),
+    "state = 'Running', attempt = attempt + 1, started = {started}, last_event = {last_event}",
+    "id = {id}",
+)
+
+
+def save_held(connection: Connection, moves: Iterable[Held]) -> None:
+    connection.save(_HELD, moves)
 
 
 class Freed(NamedTuple):
@@ -142,12 +154,18 @@ class Freed(NamedTuple):
     job: JobId
 
 
-def save_freed(connection: sqlite3.Connection, moves: Iterable[Freed]) -> None:
-    sql = (
-        "UPDATE jobs SET state = ?, not_before = ?, failures = ?, own_failures = ?, reason = ?, last_event = ?,"
-        " pilot_id = NULL, take_number = NULL, started = NULL, ended = NULL, exit_code = NULL WHERE id = ?"
-    )
-    connection.executemany(sql, moves)
+_FREED = update(
+    "jobs",
+    ("state", "not_before", "failures", "own_failures", "reason", "last_event", "id"),
+    "state = {state}, not_before = {not_before}, failures = {failures}, own_failures = {own_failures},"
+    " reason = {reason}, last_event = {last_event}, pilot_id = NULL, take_number = NULL, started = NULL,"
+    " ended = NULL, exit_code = NULL",
+    "id = {id}",
+)
+
+
+def save_freed(connection: Connection, moves: Iterable[Freed]) -> None:
+    connection.save(_FREED, moves)
 
 
 class Ended(NamedTuple):
@@ -161,12 +179,18 @@ class Ended(NamedTuple):
     job: JobId
 
 
-def save_ended(connection: sqlite3.Connection, moves: Iterable[Ended]) -> None:
-    sql = (
-        "UPDATE jobs SET state = ?, failures = ?, own_failures = ?, reason = ?, exit_code = ?, ended = ?,"
-        " last_event = ?, pilot_id = NULL, take_number = NULL, not_before = NULL WHERE id = ?"
-    )
-    connection.executemany(sql, moves)
+_ENDED = update(
+    "jobs",
+    ("state", "failures", "own_failures", "reason", "exit_code", "ended", "last_event", "id"),
+    "state = {state}, failures = {failures}, own_failures = {own_failures}, reason = {reason},"
+    " exit_code = {exit_code}, ended = {ended}, last_event = {last_event}, pilot_id = NULL, take_number = NULL,"
+    " not_before = NULL",
+    "id = {id}",
+)
+
+
+def save_ended(connection: Connection, moves: Iterable[Ended]) -> None:
+    connection.save(_ENDED, moves)
 
 
 class FinishTaken(NamedTuple):
@@ -175,9 +199,17 @@ class FinishTaken(NamedTuple):
     job: JobId
 
 
-def save_finish_taken(connection: sqlite3.Connection, moves: Iterable[FinishTaken]) -> None:
+_FINISH_TAKEN = update(
+    "jobs",
+    ("finished_epoch", "finished_digest", "id"),
+    "finished_epoch = {finished_epoch}, finished_digest = {finished_digest}",
+    "id = {id}",
+)
+
+
+def save_finish_taken(connection: Connection, moves: Iterable[FinishTaken]) -> None:
     """Remember what the finish of an epoch said, so that the same one again gets the same answer."""
-    connection.executemany("UPDATE jobs SET finished_epoch = ?, finished_digest = ? WHERE id = ?", moves)
+    connection.save(_FINISH_TAKEN, moves)
 
 
 class Counted(NamedTuple):
@@ -186,8 +218,16 @@ class Counted(NamedTuple):
     job: JobId
 
 
-def save_counted(connection: sqlite3.Connection, counts: Iterable[Counted]) -> None:
-    connection.executemany("UPDATE jobs SET failures = ?, own_failures = ? WHERE id = ?", counts)
+_COUNTED = update(
+    "jobs",
+    ("failures", "own_failures", "id"),
+    "failures = {failures}, own_failures = {own_failures}",
+    "id = {id}",
+)
+
+
+def save_counted(connection: Connection, counts: Iterable[Counted]) -> None:
+    connection.save(_COUNTED, counts)
 
 
 class Moved(NamedTuple):
@@ -199,28 +239,36 @@ class Moved(NamedTuple):
     job: JobId
 
 
-def save_moved(connection: sqlite3.Connection, moves: Iterable[Moved]) -> None:
-    connection.executemany("UPDATE jobs SET state = ?, reason = ?, last_event = ? WHERE id = ?", moves)
+_MOVED = update(
+    "jobs",
+    ("state", "reason", "last_event", "id"),
+    "state = {state}, reason = {reason}, last_event = {last_event}",
+    "id = {id}",
+)
 
 
-def save_queue(connection: sqlite3.Connection, job: JobId, queue: QueueId) -> None:
+def save_moved(connection: Connection, moves: Iterable[Moved]) -> None:
+    connection.save(_MOVED, moves)
+
+
+def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
     """The job's own queue was forgotten: it will wait in this one."""
     connection.execute("UPDATE jobs SET queue_id = ? WHERE id = ?", (queue, job))
 
 
-def due(connection: sqlite3.Connection, now: float, most: int) -> list[JobRow]:
+def due(connection: Connection, now: float, most: int) -> list[JobRow]:
     """Rescheduled jobs whose delay is over."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
     return [_row(values) for values in connection.execute(sql, (now, most))]
 
 
-def lapsed_offers(connection: sqlite3.Connection, before: float, most: int) -> list[JobRow]:
+def lapsed_offers(connection: Connection, before: float, most: int) -> list[JobRow]:
     """Offers made before that instant that nobody has confirmed."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Matched' AND started < ? LIMIT ?"
     return [_row(values) for values in connection.execute(sql, (before, most))]
 
 
-def stalled_pilots(connection: sqlite3.Connection) -> list[PilotId]:
+def stalled_pilots(connection: Connection) -> list[PilotId]:
     """Pilots whose jobs are shown as Stalled."""
     sql = "SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Stalled'"
     return [PilotId(values[0]) for values in connection.execute(sql)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
+from pilotage.store.connection import Connection
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def _pilot(row: tuple[Any, ...]) -> PilotRow:
 
 
 def insert(
-    connection: sqlite3.Connection,
+    connection: Connection,
     *,
     stamp: str,
     secret_hash: str,
@@ -87,8 +87,8 @@ def insert(
     """The intent: stored before anything is started."""
     sql = (
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted) VALUES ((SELECT max(coalesce((SELECT max(id) FROM pilots), 0), id_floor) + 1 FROM instance),"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        " submitted) VALUES ((SELECT coalesce(max(known), 0) + 1 FROM (SELECT max(id) AS known FROM pilots"
+        " UNION ALL SELECT id_floor FROM instance) AS given), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
     )
     values = (
         stamp,
@@ -106,36 +106,36 @@ def insert(
     return PilotId(connection.execute(sql, values).fetchone()[0])
 
 
-def by_id(connection: sqlite3.Connection, pilot: PilotId) -> PilotRow | None:
+def by_id(connection: Connection, pilot: PilotId) -> PilotRow | None:
     return _one(connection, "id = ?", (pilot,))
 
 
-def by_token(connection: sqlite3.Connection, token_hash: str) -> PilotRow | None:
+def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
     return _one(connection, "token_hash = ?", (token_hash,))
 
 
-def by_secret(connection: sqlite3.Connection, secret_hash: str, idx: int) -> PilotRow | None:
+def by_secret(connection: Connection, secret_hash: str, idx: int) -> PilotRow | None:
     return _one(connection, "secret_hash = ? AND idx = ?", (secret_hash, idx))
 
 
-def _one(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> PilotRow | None:
+def _one(connection: Connection, where: str, values: tuple[Any, ...]) -> PilotRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values).fetchone()
     return _pilot(row) if row else None
 
 
-def live(connection: sqlite3.Connection, ce: str | None = None) -> list[PilotRow]:
+def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
     """Pilots that have not ended."""
     where, values = ("ended IS NULL", ()) if ce is None else ("ended IS NULL AND ce = ?", (ce,))
     return [_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)]
 
 
-def live_counts(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
+def live_counts(connection: Connection) -> list[tuple[str, str, int]]:
     """(site, CE, how many live pilots)."""
-    sql = "SELECT site, ce, count(*) FROM pilots WHERE ended IS NULL GROUP BY site, ce ORDER BY site, ce"
-    return [(site, ce, count) for site, ce, count in connection.execute(sql)]
+    sql = "SELECT site, ce, count(*) FROM pilots WHERE ended IS NULL GROUP BY site, ce"
+    return sorted((site, ce, count) for site, ce, count in connection.execute(sql))
 
 
-def update(connection: sqlite3.Connection, pilot: PilotId, **changes: Any) -> None:
+def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
     """Write some columns of one pilot."""
     unknown = changes.keys() - _CHANGEABLE
     if unknown:
@@ -145,17 +145,17 @@ def update(connection: sqlite3.Connection, pilot: PilotId, **changes: Any) -> No
     connection.execute(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
 
 
-def count_finished(connection: sqlite3.Connection, pilot: PilotId, jobs: int) -> None:
+def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
     connection.execute("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
 
 
-def with_lease_before(connection: sqlite3.Connection, now: float) -> list[PilotRow]:
+def with_lease_before(connection: Connection, now: float) -> list[PilotRow]:
     """Running pilots whose lease is over."""
     sql = f"SELECT {_COLUMNS} FROM pilots WHERE ended IS NULL AND lease_until < ?"
     return [_pilot(row) for row in connection.execute(sql, (now,))]
 
 
-def extend_leases(connection: sqlite3.Connection, seconds: float) -> None:
+def extend_leases(connection: Connection, seconds: float) -> None:
     """After an outage or a step of the clock."""
     connection.execute(
         "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL",

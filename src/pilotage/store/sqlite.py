@@ -8,16 +8,70 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
-Connection = sqlite3.Connection
+from pilotage.core.errors import Overloaded, PilotageError
+from pilotage.store.bulk import Bulk
 
 WAL_PAGES = 4000
 """Checkpoint after so many pages (16 MB): rarer ones make longer pauses, more frequent ones cost throughput."""
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+class SqliteConnection(sqlite3.Connection):
+    """Python's own connection with the verbs of `store.connection.WriterConnection`; opened without a mode of its own.
+
+    `execute`, `executemany`, `commit` and `rollback` are inherited: nothing is between a hot statement and its driver.
+    """
+
+    dialect: Literal["sqlite"] = "sqlite"
+    begins = "BEGIN IMMEDIATE"
+
+    def begin(self) -> None:
+        self.execute(self.begins)
+
+    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+        given = rows if isinstance(rows, Sequence) else list(rows)
+        return self.executemany(bulk.sqlite, bulk.arranged(given)).rowcount if given else 0
+
+    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+        given = rows if isinstance(rows, Sequence) else list(rows)
+        sql, execute = bulk.sqlite + bulk.returning, self.execute
+        return [found for row in bulk.arranged(given) for found in execute(sql, row).fetchall()]
+
+    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+        cursor = self.execute(sql, values)
+        while rows := cursor.fetchmany(size):
+            yield rows
+
+    def renew(self) -> None:
+        """A file is not lost."""
+
+    def was_committed(self) -> bool | None:
+        return False
+
+    def told(self, error: BaseException) -> BaseException:
+        """A full disk is no bug: nothing was changed, and the caller may come again."""
+        if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
+            text = str(error)
+            if "full" in text or "disk I/O" in text:
+                return Overloaded(
+                    f"the database cannot be written: {text}",
+                    hint="free some space on the disk of the server's home; nothing was lost",
+                    retry_after=30.0,
+                )
+        return error
+
+
+class _Reader(SqliteConnection):
+    begins = "BEGIN"
+
+
+def open_writer(path: Path) -> SqliteConnection:
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=256, factory=SqliteConnection
+    )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
@@ -26,23 +80,26 @@ def open_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
-class Readers:
+class SqliteReaders:
     """A read-only connection for each thread that asks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._local = threading.local()
-        self._all: list[sqlite3.Connection] = []
+        self._all: list[SqliteConnection] = []
         self._lock = threading.Lock()
 
-    def connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+    def connection(self) -> SqliteConnection:
+        connection: SqliteConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = sqlite3.connect(
-                f"{self._path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+                f"{self._path.as_uri()}?mode=ro",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=_Reader,
             )
             connection.execute("PRAGMA query_only=ON")
-            connection.row_factory = sqlite3.Row
             self._local.connection = connection
             with self._lock:
                 self._all.append(connection)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.store import bulk
+from pilotage.store.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ _COLUMNS = (
 )
 
 
-def insert(connection: sqlite3.Connection, submission: Submission, pending: list[list[Any]] | None) -> None:
+def insert(connection: Connection, submission: Submission, pending: list[list[Any]] | None) -> None:
     """Accept a submission. `pending` are the parameter rows of which jobs are still to be made."""
     s = submission
     values = (
@@ -58,24 +59,24 @@ def _submission(row: Sequence[Any]) -> Submission:
     return Submission(*plain)
 
 
-def by_id(connection: sqlite3.Connection, submission: SubmissionId) -> Submission | None:
+def by_id(connection: Connection, submission: SubmissionId) -> Submission | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
     return _submission(row) if row else None
 
 
-def by_key(connection: sqlite3.Connection, owner: str, key: str) -> Submission | None:
+def by_key(connection: Connection, owner: str, key: str) -> Submission | None:
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE owner = ? AND idempotency_key = ?"
     row = connection.execute(sql, (owner, key)).fetchone()
     return _submission(row) if row else None
 
 
-def unfinished(connection: sqlite3.Connection) -> list[SubmissionId]:
+def unfinished(connection: Connection) -> list[SubmissionId]:
     """Accepted submissions of which jobs are still to be made."""
     sql = "SELECT id FROM submissions WHERE pending IS NOT NULL ORDER BY id"
     return [SubmissionId(row[0]) for row in connection.execute(sql)]
 
 
-def pending_rows(connection: sqlite3.Connection, submission: SubmissionId) -> list[list[Any]] | None:
+def pending_rows(connection: Connection, submission: SubmissionId) -> list[list[Any]] | None:
     """The parameter rows of all its jobs, or None when all jobs are made. [] with count > 0: no parameters."""
     row = connection.execute("SELECT pending FROM submissions WHERE id = ?", (submission,)).fetchone()
     if row is None or row[0] is None:
@@ -84,19 +85,25 @@ def pending_rows(connection: sqlite3.Connection, submission: SubmissionId) -> li
     return rows
 
 
-def all_made(connection: sqlite3.Connection, submission: SubmissionId) -> None:
+def all_made(connection: Connection, submission: SubmissionId) -> None:
     connection.execute("UPDATE submissions SET pending = NULL WHERE id = ?", (submission,))
 
 
-def jobs_made(connection: sqlite3.Connection, submission: Submission) -> int:
+def jobs_made(connection: Connection, submission: Submission) -> int:
     """How many of its jobs there are; they are made in the order of their ids."""
     sql = "SELECT max(id) FROM jobs WHERE submission_id = ?"
     last = connection.execute(sql, (submission.id,)).fetchone()[0]
     return 0 if last is None else int(last) - submission.first_job + 1
 
 
+_JOBS = bulk.insert(
+    "jobs",
+    ("id", "submission_id", "queue_id", "state", "user_priority", "parameters", "submitted", "last_event"),
+)
+
+
 def insert_jobs(
-    connection: sqlite3.Connection,
+    connection: Connection,
     submission: Submission,
     first: JobId,
     parameters: Sequence[str | None],
@@ -104,28 +111,24 @@ def insert_jobs(
     event: int,
 ) -> None:
     """Make Waiting jobs first, first + 1 ..., one for each of `parameters` (JSON or None)."""
-    sql = (
-        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event)"
-        " VALUES (?, ?, ?, 'Waiting', ?, ?, ?, ?)"
-    )
     s = submission
-    connection.executemany(
-        sql,
+    connection.save(
+        _JOBS,
         [
-            (first + place, s.id, s.queue, user_priority, values, s.submitted, event)
+            (first + place, s.id, s.queue, "Waiting", user_priority, values, s.submitted, event)
             for place, values in enumerate(parameters)
         ],
     )
 
 
-def last_ids(connection: sqlite3.Connection) -> tuple[int, int]:
+def last_ids(connection: Connection) -> tuple[int, int]:
     """(highest submission id, highest job id that is promised to a submission)."""
     sql = "SELECT coalesce(max(id), 0), coalesce(max(first_job + count - 1), 0) FROM submissions"
     row = connection.execute(sql).fetchone()
     return int(row[0]), int(row[1])
 
 
-def waiting_of_owner(connection: sqlite3.Connection, owner: str) -> int:
+def waiting_of_owner(connection: Connection, owner: str) -> int:
     sql = (
         "SELECT count(*) FROM jobs WHERE state = 'Waiting'"
         " AND queue_id IN (SELECT id FROM queues WHERE owner = ?)"
@@ -133,25 +136,25 @@ def waiting_of_owner(connection: sqlite3.Connection, owner: str) -> int:
     return int(connection.execute(sql, (owner,)).fetchone()[0])
 
 
-def find_queue(connection: sqlite3.Connection, identity: QueueIdentity) -> QueueId | None:
+def find_queue(connection: Connection, identity: QueueIdentity) -> QueueId | None:
     row = connection.execute("SELECT id FROM queues WHERE digest = ?", (identity.digest(),)).fetchone()
     return QueueId(row[0]) if row else None
 
 
-def insert_queue(connection: sqlite3.Connection, identity: QueueIdentity, now: float) -> QueueId:
+def insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
     sql = "INSERT INTO queues (digest, owner, grp, identity, created) VALUES (?, ?, ?, ?, ?) RETURNING id"
     values = (identity.digest(), identity.owner, identity.group, identity.to_json(), now)
     return QueueId(connection.execute(sql, values).fetchone()[0])
 
 
-def use_queue(connection: sqlite3.Connection, queue: QueueId) -> None:
+def use_queue(connection: Connection, queue: QueueId) -> None:
     """It has jobs again: its row stays."""
     connection.execute(
         "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL", (queue,)
     )
 
 
-def queue_for(connection: sqlite3.Connection, identity: QueueIdentity, now: float) -> QueueId:
+def queue_for(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
     """The queue of these requirements, made if there is none; its row stays."""
     queue = find_queue(connection, identity)
     if queue is None:
@@ -160,12 +163,12 @@ def queue_for(connection: sqlite3.Connection, identity: QueueIdentity, now: floa
     return queue
 
 
-def all_queues(connection: sqlite3.Connection) -> list[tuple[QueueId, QueueIdentity]]:
+def all_queues(connection: Connection) -> list[tuple[QueueId, QueueIdentity]]:
     rows = connection.execute("SELECT id, identity FROM queues").fetchall()
     return [(QueueId(row[0]), QueueIdentity.from_json(row[1])) for row in rows]
 
 
-def queue_identity(connection: sqlite3.Connection, queue: QueueId) -> QueueIdentity | None:
+def queue_identity(connection: Connection, queue: QueueId) -> QueueIdentity | None:
     row = connection.execute("SELECT identity FROM queues WHERE id = ?", (queue,)).fetchone()
     return QueueIdentity.from_json(row[0]) if row else None
 
@@ -178,30 +181,36 @@ _HAS_UNFINISHED = (
 """Jobs that may come back to the queue, or are still to be made: its row must stay."""
 
 
-def mark_empty_queues(connection: sqlite3.Connection, now: float) -> None:
+def mark_empty_queues(connection: Connection, now: float) -> None:
     """Note which queues have no unfinished jobs."""
     connection.execute(
         f"UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT {_HAS_UNFINISHED}", (now,)
     )
 
 
-def forget_queues(connection: sqlite3.Connection, before: float) -> list[QueueId]:
+_REASONS_OF_QUEUE = bulk.delete("queue_reasons", ("queue_id",), "queue_id = {queue_id}")
+
+
+def forget_queues(connection: Connection, before: float) -> list[QueueId]:
     """Delete queues that have been without jobs since `before`, their history too; those with jobs again are kept."""
     connection.execute(
         f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
     )
     sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
     gone = [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
-    connection.executemany("DELETE FROM queue_reasons WHERE queue_id = ?", [(queue,) for queue in gone])
+    connection.save(_REASONS_OF_QUEUE, [(queue,) for queue in gone])
     return gone
 
 
-def note_upload(connection: sqlite3.Connection, owner: str, digest: str, size: int, now: float) -> None:
-    sql = "INSERT OR IGNORE INTO uploads (owner, digest, size, uploaded) VALUES (?, ?, ?, ?)"
+def note_upload(connection: Connection, owner: str, digest: str, size: int, now: float) -> None:
+    sql = (
+        "INSERT INTO uploads (owner, digest, size, uploaded) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (owner, digest) DO NOTHING"
+    )
     connection.execute(sql, (owner, digest, size, now))
 
 
-def upload_size(connection: sqlite3.Connection, owner: str, digest: str) -> int | None:
+def upload_size(connection: Connection, owner: str, digest: str) -> int | None:
     """Bytes of what this owner has put under `digest`; None if they have not."""
     sql = "SELECT size FROM uploads WHERE owner = ? AND digest = ?"
     row = connection.execute(sql, (owner, digest)).fetchone()

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.copies import take
-from pilotage.store.sqlite import Connection, open_writer
+from pilotage.store.sqlite import SqliteConnection, open_writer
 
 
 def _config() -> Config:
@@ -58,7 +58,7 @@ def upgrade(engine: sa.Engine, to: str = "head") -> None:
         command.upgrade(config, to)
 
 
-def open_database(path: Path, backups: Path, stamp: str) -> Connection:
+def open_database(path: Path, backups: Path, stamp: str) -> SqliteConnection:
     """The writing connection of an embedded database, made or upgraded first; before an upgrade it is copied.
 
     `stamp` names the backup. Raises `InvalidInput` for a file that is no database, `Conflict` for a newer schema.

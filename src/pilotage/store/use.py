@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,36 +12,38 @@ import numpy as np
 
 from pilotage.core.shares.history import Memory
 from pilotage.core.shares.use import Bucket, Entity, Ledger, Outage
+from pilotage.store.bulk import delete, insert
+from pilotage.store.connection import Connection
 
 ROWS = 50_000
 """Attempts that are read at once."""
 
 
 @contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+def snapshot(connection: Connection) -> Iterator[None]:
     """All that is read within is of one instant. A reader's connection."""
-    connection.execute("BEGIN")
+    connection.begin()
     try:
         yield
     finally:
-        connection.execute("COMMIT")
+        connection.rollback()
 
 
-def as_of(connection: sqlite3.Connection) -> float | None:
+def as_of(connection: Connection) -> float | None:
     """Until when the buckets hold the use of attempts; None: they are to be made anew."""
     row = connection.execute("SELECT use_as_of FROM instance WHERE id = 1").fetchone()
     return None if row is None else row[0]
 
 
-def set_as_of(connection: sqlite3.Connection, at: float | None) -> None:
+def set_as_of(connection: Connection, at: float | None) -> None:
     connection.execute("UPDATE instance SET use_as_of = ? WHERE id = 1", (at,))
 
 
-def outages(connection: sqlite3.Connection) -> list[Outage]:
+def outages(connection: Connection) -> list[Outage]:
     return [(row[0], row[1]) for row in connection.execute("SELECT down, up FROM outages ORDER BY down")]
 
 
-def note_outage(connection: sqlite3.Connection, down: float, up: float, kept_since: float) -> None:
+def note_outage(connection: Connection, down: float, up: float, kept_since: float) -> None:
     """The system was down, or its clock stepped.
 
     After a step back nothing is believed that lies ahead: tries cannot have begun or ended then, and the buckets
@@ -52,12 +53,12 @@ def note_outage(connection: sqlite3.Connection, down: float, up: float, kept_sin
     if up > down:
         connection.execute("INSERT INTO outages (down, up) VALUES (?, ?)", (down, up))
         return
-    connection.execute("UPDATE attempts SET ended = :up WHERE ended > :up", {"up": up})
-    connection.execute("UPDATE attempts SET started = :up WHERE ended IS NULL AND started > :up", {"up": up})
+    connection.execute("UPDATE attempts SET ended = ? WHERE ended > ?", (up, up))
+    connection.execute("UPDATE attempts SET started = ? WHERE ended IS NULL AND started > ?", (up, up))
     set_as_of(connection, None)
 
 
-def load(connection: sqlite3.Connection, ledger: Ledger) -> None:
+def load(connection: Connection, ledger: Ledger) -> None:
     """Fill an empty ledger with the buckets of the store."""
     rows = connection.execute("SELECT place, owner, grp FROM use_entities ORDER BY place").fetchall()
     for place, owner, group in rows:
@@ -88,23 +89,31 @@ class Save:
     gone: Sequence[tuple[int, int]]
 
 
-def save(connection: sqlite3.Connection, part: Save) -> None:
+_ENTITIES = insert("use_entities", ("place", "owner", "grp"), conflict=("place",), otherwise="UPDATE")
+_BUCKETS = insert(
+    "use_buckets",
+    ("span", "start", "places", "jobs", "cores"),
+    conflict=("span", "start"),
+    otherwise="UPDATE",
+)
+_GONE = delete("use_buckets", ("span", "start"), "span = {span} AND start = {start}")
+
+
+def save(connection: Connection, part: Save) -> None:
     if part.anew:
         connection.execute("DELETE FROM use_buckets")
         connection.execute("DELETE FROM use_entities")
-    connection.executemany(
-        "INSERT OR REPLACE INTO use_entities (place, owner, grp) VALUES (?, ?, ?)",
-        [(part.first_entity + place, *entity) for place, entity in enumerate(part.entities)],
+    connection.save(
+        _ENTITIES, [(part.first_entity + place, *entity) for place, entity in enumerate(part.entities)]
     )
     _save_buckets(connection, part.buckets)
-    connection.executemany("DELETE FROM use_buckets WHERE span = ? AND start = ?", part.gone)
+    connection.save(_GONE, part.gone)
     set_as_of(connection, part.as_of)
 
 
-def _save_buckets(connection: sqlite3.Connection, rows: Iterable[tuple[int, int, Bucket]]) -> None:
-    sql = "INSERT OR REPLACE INTO use_buckets (span, start, places, jobs, cores) VALUES (?, ?, ?, ?, ?)"
-    connection.executemany(
-        sql,
+def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, Bucket]]) -> None:
+    connection.save(
+        _BUCKETS,
         [
             (
                 span,
@@ -118,18 +127,16 @@ def _save_buckets(connection: sqlite3.Connection, rows: Iterable[tuple[int, int,
     )
 
 
-def attempts_since(connection: sqlite3.Connection, since: float) -> Iterator[list[Sequence[Any]]]:
+def attempts_since(connection: Connection, since: float) -> Iterator[list[Sequence[Any]]]:
     """(owner, group, started, ended or None, processors) of all that ran after `since`, in portions."""
     sql = (
         "SELECT owner, grp, started, ended, processors FROM attempts WHERE ended > ?"
         " UNION ALL SELECT owner, grp, started, NULL, processors FROM attempts WHERE ended IS NULL"
     )
-    cursor = connection.execute(sql, (since,))
-    while rows := cursor.fetchmany(ROWS):
-        yield rows
+    return connection.portions(sql, (since,), ROWS)
 
 
-def memory(connection: sqlite3.Connection) -> tuple[float | None, Memory]:
+def memory(connection: Connection) -> tuple[float | None, Memory]:
     """When the last correction was, and what integral correctors carry on from it."""
     row = connection.execute("SELECT at, memory FROM corrections WHERE id = 1").fetchone()
     if row is None:
@@ -137,9 +144,15 @@ def memory(connection: sqlite3.Connection) -> tuple[float | None, Memory]:
     return row[0], {(name, part, entity): value for name, part, entity, value in json.loads(row[1])}
 
 
-def save_memory(connection: sqlite3.Connection, at: float, remembered: Memory) -> None:
+_SAVE_MEMORY = (
+    "INSERT INTO corrections (id, at, memory) VALUES (1, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET at = excluded.at, memory = excluded.memory"
+)
+
+
+def save_memory(connection: Connection, at: float, remembered: Memory) -> None:
     text = json.dumps([[*key, value] for key, value in sorted(remembered.items())])
-    connection.execute("INSERT OR REPLACE INTO corrections (id, at, memory) VALUES (1, ?, ?)", (at, text))
+    connection.execute(_SAVE_MEMORY, (at, text))
 
 
 class Account(NamedTuple):
@@ -157,23 +170,24 @@ class Account(NamedTuple):
     normalised_cpu: float
 
 
-def accounts(connection: sqlite3.Connection, begin: float, end: float, owner: str = "") -> list[Account]:
+def accounts(connection: Connection, begin: float, end: float, owner: str = "") -> list[Account]:
     """By site, group and owner: attempts that ended in [begin, end), of `owner` only if one is named.
 
     Wall time is what the pilot measured, or that between confirm and end where nothing was measured.
     """
-    wall = "CASE WHEN wall > 0 THEN wall ELSE max(ended - started, 0) END"
+    wall = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
     sql = (
-        "SELECT site, grp, owner, count(*), sum(outcome = 'applied'), sum(wall), sum(wall * processors), sum(cpu),"
+        "SELECT site, grp, owner, count(*), sum(CASE WHEN outcome = 'applied' THEN 1 ELSE 0 END), sum(wall),"
+        " sum(wall * processors), sum(cpu),"
         " sum(wall * processors * cpu_power), sum(cpu * cpu_power) FROM"
         f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {wall} AS wall FROM attempts"
-        " WHERE ended >= ? AND ended < ? AND (? = '' OR owner = ?))"
-        " GROUP BY site, grp, owner ORDER BY site, grp, owner"
+        " WHERE ended >= ? AND ended < ? AND (? = '' OR owner = ?)) AS ended_then"
+        " GROUP BY site, grp, owner"
     )
-    return [Account(*row) for row in connection.execute(sql, (begin, end, owner, owner))]
+    return sorted(Account(*row) for row in connection.execute(sql, (begin, end, owner, owner)))
 
 
-def starts(connection: sqlite3.Connection, begin: float, end: float) -> dict[Entity, int]:
+def starts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:
     """How many attempts that ran in [begin, end) each entity has."""
     sql = (
         "SELECT owner, grp, count(*) FROM attempts WHERE (ended > ? OR ended IS NULL) AND started < ?"
@@ -182,7 +196,7 @@ def starts(connection: sqlite3.Connection, begin: float, end: float) -> dict[Ent
     return {(owner, group): count for owner, group, count in connection.execute(sql, (begin, end))}
 
 
-def waiting_times(connection: sqlite3.Connection, begin: float) -> list[tuple[str, str, float, float | None]]:
+def waiting_times(connection: Connection, begin: float) -> list[tuple[str, str, float, float | None]]:
     """(owner, group, from, until or None): when work waited in some queue of theirs, as far as the reasons of the
     queues are kept; only what reaches beyond `begin`.
     """
@@ -194,7 +208,7 @@ def waiting_times(connection: sqlite3.Connection, begin: float) -> list[tuple[st
     return [tuple(row) for row in connection.execute(sql, (begin,))]
 
 
-def first_and_last_end(connection: sqlite3.Connection) -> tuple[float, float] | None:
+def first_and_last_end(connection: Connection) -> tuple[float, float] | None:
     """When the first and the last attempt ended; None: none has."""
     sql = "SELECT min(ended), max(ended) FROM attempts WHERE ended IS NOT NULL"
     row = connection.execute(sql).fetchone()

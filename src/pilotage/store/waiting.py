@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, QueueId
+from pilotage.store.bulk import delete, insert
+from pilotage.store.connection import Connection
 
 KEPT = 200
 """So many rows of history are kept for each queue."""
 
 
-def ces_with_coming(connection: sqlite3.Connection) -> list[str]:
+def ces_with_coming(connection: Connection) -> list[str]:
     """CEs with pilots that were asked for and have not called home."""
     sql = "SELECT DISTINCT ce FROM pilots WHERE ended IS NULL AND state IN ('Submitted', 'Waiting')"
     return [row[0] for row in connection.execute(sql)]
 
 
-def live_pilots(connection: sqlite3.Connection, ce: str) -> dict[str, int]:
+def live_pilots(connection: Connection, ce: str) -> dict[str, int]:
     """Live pilots of a CE by state."""
     sql = "SELECT state, count(*) FROM pilots WHERE ended IS NULL AND ce = ? GROUP BY state"
     return {row[0]: row[1] for row in connection.execute(sql, (ce,))}
 
 
 def before_in_queue(
-    connection: sqlite3.Connection, queue: QueueId, user_priority: int, job: JobId, most: int
+    connection: Connection, queue: QueueId, user_priority: int, job: JobId, most: int
 ) -> tuple[int, int]:
     """Waiting jobs of the queue: (of higher UserPriority, of the same one and lower id), each counted up to `most`."""
     higher = (
@@ -41,7 +42,7 @@ def before_in_queue(
     return int(first), int(second)
 
 
-def not_before(connection: sqlite3.Connection, job: JobId) -> float | None:
+def not_before(connection: Connection, job: JobId) -> float | None:
     """When a rescheduled job goes back to its queue."""
     row = connection.execute("SELECT not_before FROM jobs WHERE id = ?", (job,)).fetchone()
     return None if row is None else row[0]
@@ -53,7 +54,7 @@ class Promised(NamedTuple):
     group: str
 
 
-def job_to_be_made(connection: sqlite3.Connection, job: int) -> Promised | None:
+def job_to_be_made(connection: Connection, job: int) -> Promised | None:
     """Whose job of this id is still to be made, if it is."""
     sql = (
         "SELECT id, owner, grp FROM submissions"
@@ -63,11 +64,12 @@ def job_to_be_made(connection: sqlite3.Connection, job: int) -> Promised | None:
     return None if row is None else Promised(*row)
 
 
-def waiting_since(connection: sqlite3.Connection, queue: QueueId) -> float | None:
+def waiting_since(connection: Connection, queue: QueueId) -> float | None:
     """When the first of the jobs that wait in a queue was submitted."""
     sql = (
         "SELECT submitted FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND id = (SELECT min(first) FROM"
-        " (SELECT min(id) AS first FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority))"
+        " (SELECT min(id) AS first FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority)"
+        " AS heads)"
     )
     row = connection.execute(sql, (queue, queue)).fetchone()
     return None if row is None else float(row[0])
@@ -83,26 +85,30 @@ class ReasonRow(NamedTuple):
     detail: str
 
 
-def note_reasons(connection: sqlite3.Connection, rows: Iterable[ReasonRow]) -> None:
+_NOTED = insert("queue_reasons", ("queue_id", "since", "reason", "detail"))
+_OLD = delete(
+    "queue_reasons",
+    ("queue_id", "kept"),
+    "queue_id = {queue_id} AND id <= (SELECT other.id FROM queue_reasons other WHERE other.queue_id = {queue_id}"
+    " ORDER BY other.id DESC LIMIT 1 OFFSET {kept})",
+    kept="bigint",
+)
+
+
+def note_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
     """Write down what these queues wait for from now on; the oldest rows of each go."""
     written = list(rows)
-    connection.executemany(
-        "INSERT INTO queue_reasons (queue_id, since, reason, detail) VALUES (?, ?, ?, ?)", written
-    )
-    connection.executemany(
-        "DELETE FROM queue_reasons WHERE queue_id = ? AND id <= (SELECT id FROM queue_reasons WHERE queue_id = ?"
-        " ORDER BY id DESC LIMIT 1 OFFSET ?)",
-        [(row.queue, row.queue, KEPT) for row in written],
-    )
+    connection.save(_NOTED, written)
+    connection.save(_OLD, [(row.queue, KEPT) for row in written])
 
 
-def history(connection: sqlite3.Connection, queue: QueueId, most: int) -> list[ReasonRow]:
+def history(connection: Connection, queue: QueueId, most: int) -> list[ReasonRow]:
     """The last rows of a queue, oldest first."""
     sql = "SELECT queue_id, since, reason, detail FROM queue_reasons WHERE queue_id = ? ORDER BY id DESC LIMIT ?"
     return [ReasonRow(*row) for row in connection.execute(sql, (queue, most))][::-1]
 
 
-def last_reasons(connection: sqlite3.Connection) -> list[tuple[QueueId, str, str, float]]:
+def last_reasons(connection: Connection) -> list[tuple[QueueId, str, str, float]]:
     """Of every queue: its last reason and detail, and when the wait that it belongs to began."""
     sql = (
         "SELECT last.queue_id, last.reason, last.detail,"

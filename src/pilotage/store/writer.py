@@ -3,12 +3,16 @@
 A request is a function of a `Transaction`. If one of a group fails, the group is rolled back and every request of
 it is carried out again by itself, so that only the one that is wrong gets the error. What a request changes in
 memory it must be able to take back: `Transaction.on_rollback`.
+
+A connection can be lost (PostgreSQL). Before COMMIT is sent nothing of the group was done: it is answered
+`Overloaded` at once. In COMMIT the outcome is not known, and memory can follow only one of the two: the writer makes
+the connection again and asks the database how that very transaction ended; until it knows, it answers nobody of the
+group and carries out nothing else. What waits meanwhile is refused, so that nobody waits for a database that is away.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,11 +20,16 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded, PilotageError
+from pilotage.store.connection import Connection, Lost, Raced, WriterConnection
 
 Result = TypeVar("Result")
 
 GROUP = 128
 """At most so many requests share a commit."""
+RACES = 3
+"""So often a transaction is carried out again that lost against others."""
+RENEWAL_PAUSE = 0.5
+"""Seconds between attempts to reach a lost database."""
 
 
 class Transaction:
@@ -28,7 +37,7 @@ class Transaction:
 
     __slots__ = ("_undo", "connection")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._undo: list[Callable[[], object]] = []
 
@@ -38,19 +47,21 @@ class Transaction:
 
     def rolled_back(self) -> None:
         while self._undo:
-            self._undo.pop()()
+            self._undo[-1]()
+            self._undo.pop()
 
 
 Request = Callable[[Transaction], Any]
 Reply = Callable[[Any, BaseException | None], None]
+_Asked = tuple[Request, Reply]
 
 
 class Writer:
     """Owns the writing connection in a thread of its own."""
 
-    def __init__(self, connection: sqlite3.Connection, *, waiting: int = 4096) -> None:
+    def __init__(self, connection: WriterConnection, *, waiting: int = 4096) -> None:
         self._connection = connection
-        self._requests: deque[tuple[Request, Reply]] = deque()
+        self._requests: deque[_Asked] = deque()
         self._most = waiting
         self._wake = threading.Condition()
         self._stopping = False
@@ -58,6 +69,7 @@ class Writer:
         self.groups = 0
         self.requests = 0
         self.replays = 0
+        self.races = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -107,40 +119,104 @@ class Writer:
                 group = [self._requests.popleft() for _ in range(count)]
             self._carry_out(group)
 
-    def _carry_out(self, group: list[tuple[Request, Reply]]) -> None:
-        self.groups += 1
-        self.requests += len(group)
+    def _carry_out(self, group: list[_Asked], races: int = 0) -> None:
+        if not races:
+            self.groups += 1
+            self.requests += len(group)
+        transaction = Transaction(self._connection)
         try:
-            results = self._commit([request for request, _ in group])
+            self._begin()
+            results = [request(transaction) for request, _ in group]
+        except Lost as error:
+            _refuse(group, error)
+            self._take_back(transaction)
+            return
         except BaseException as error:
-            if len(group) == 1:
-                group[0][1](None, _told(error))
+            self._failed(transaction, group, error, races)
+            return
+        try:
+            self._connection.commit()
+        except Lost as error:
+            committed = self._outcome()
+            if not committed:
+                _refuse(group, error)
+                if committed is False:
+                    self._take_back(transaction)
                 return
+        except BaseException as error:
+            self._failed(transaction, group, error, races)
+            return
+        _answer(group, results)
+
+    def _begin(self) -> None:
+        try:
+            self._connection.begin()
+        except Lost:
+            # It was lost while nothing was under way: nobody needs to know.
+            self._connection.renew()
+            self._connection.begin()
+
+    def _failed(
+        self, transaction: Transaction, group: list[_Asked], error: BaseException, races: int
+    ) -> None:
+        """Take a group back; carry it out again if that can help, else each request of it by itself."""
+        self._connection.rollback()
+        try:
+            self._take_back(transaction)
+        except Exception as worse:
+            error = worse
+        if isinstance(error, Raced) and races < RACES:
+            self.races += 1
+            self._carry_out(group, races + 1)
+        elif len(group) == 1:
+            _refuse(group, self._connection.told(error))
+        else:
             self.replays += 1
             for alone in group:
                 self._carry_out([alone])
-            return
-        deliveries: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-        for (_, reply), result in zip(group, results, strict=True):
-            if isinstance(reply, _LoopReply):
-                deliveries.setdefault(reply.loop, []).append((reply.future, result))
-            else:
-                reply(result, None)
-        for loop, answers in deliveries.items():
-            _wake_loop(loop, _deliver, answers)
 
-    def _commit(self, requests: list[Request]) -> list[Any]:
-        transaction = Transaction(self._connection)
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            results = [request(transaction) for request in requests]
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            transaction.rolled_back()
-            raise
-        return results
+    def _take_back(self, transaction: Transaction) -> None:
+        """Undo in memory what was not committed. That reads rows: a lost connection is made again for it."""
+        while True:
+            try:
+                transaction.rolled_back()
+            except Lost:
+                if self._renewed():
+                    continue
+            return
+
+    def _outcome(self) -> bool | None:
+        """How the transaction has ended whose COMMIT was not answered; None: the server ends without knowing."""
+        while self._renewed():
+            try:
+                committed = self._connection.was_committed()
+            except Lost:
+                continue
+            if committed is not None:
+                return committed
+            if self._pause():
+                break
+        return None
+
+    def _renewed(self) -> bool:
+        """Make a lost connection again, however long it takes; False if the writer is to stop before."""
+        while True:
+            try:
+                self._connection.renew()
+            except PilotageError as error:
+                with self._wake:
+                    waiting = list(self._requests)
+                    self._requests.clear()
+                _refuse(waiting, error)
+                if self._pause():
+                    return False
+            else:
+                return True
+
+    def _pause(self) -> bool:
+        """Wait a little; whether the writer is to stop."""
+        with self._wake:
+            return self._wake.wait_for(lambda: self._stopping, RENEWAL_PAUSE)
 
 
 class _LoopReply:
@@ -154,6 +230,22 @@ class _LoopReply:
 
     def __call__(self, result: Any, error: BaseException | None) -> None:
         _wake_loop(self.loop, _settle, self.future, result, error)
+
+
+def _answer(group: list[_Asked], results: list[Any]) -> None:
+    deliveries: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for (_, reply), result in zip(group, results, strict=True):
+        if isinstance(reply, _LoopReply):
+            deliveries.setdefault(reply.loop, []).append((reply.future, result))
+        else:
+            reply(result, None)
+    for loop, answers in deliveries.items():
+        _wake_loop(loop, _deliver, answers)
+
+
+def _refuse(group: list[_Asked], error: BaseException) -> None:
+    for _, reply in group:
+        reply(None, error)
 
 
 def _wake_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
@@ -183,16 +275,3 @@ def _into(future: Future[Any]) -> Reply:
             future.set_result(result)
 
     return reply
-
-
-def _told(error: BaseException) -> BaseException:
-    """A full disk is no bug: nothing was changed, and the caller may come again."""
-    if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
-        text = str(error)
-        if "full" in text or "disk I/O" in text:
-            return Overloaded(
-                f"the database cannot be written: {text}",
-                hint="free some space on the disk of the server's home; nothing was lost",
-                retry_after=30.0,
-            )
-    return error

@@ -135,7 +135,9 @@ class Bench:
 
     def do(self, request: Callable[[Transaction], Result]) -> Result:
         """One request in a transaction of its own."""
-        result: Result = self.writer._commit([request])[0]
+        [result] = self.together(request)
+        if isinstance(result, BaseException):
+            raise result
         return result
 
     def together(self, *requests: Callable[[Transaction], Any]) -> list[Any | BaseException]:

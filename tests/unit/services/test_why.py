@@ -18,7 +18,7 @@ from pilotage.services.governing import apply_policy
 from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import settle_some
 from pilotage.store import browse, submissions, waiting
-from pilotage.store.sqlite import Readers
+from pilotage.store.sqlite import SqliteReaders
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
 
@@ -58,7 +58,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def summary(bench: Bench, job: int) -> JobSummary:
-    readers = Readers(bench.path)
+    readers = SqliteReaders(bench.path)
     everybody = browse.Viewer("", everything=True)
     [row] = browse.jobs(readers.connection(), browse.Selection(ids=[job]), everybody, 0, 1)
     readers.close()
@@ -73,7 +73,7 @@ def turn(ask: Callable[[], Any]) -> Any:
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
     found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
-    readers = Readers(bench.path)
+    readers = SqliteReaders(bench.path)
     answer = why.why_job(found, readers.connection(), summary(bench, job), bench.now)
     readers.close()
     return answer

@@ -1,0 +1,164 @@
+"""Where a PostgreSQL database is, and sessions of it. The password in an address is never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pilotage.core.errors import Conflict, InvalidInput, Unreachable
+from pilotage.store.connection import Lost
+from pilotage.store.postgresql import PostgresqlConnection, PostgresqlReaders, Session, adapt, one_line
+
+OLDEST = 14
+LOCK = 0x50494C4F54
+"""The advisory lock that the one server of a database holds ("PILOT")."""
+_FORM = "postgresql://USER@HOST:PORT/DATABASE"
+_SETTINGS = {
+    "application_name": "pilotage",
+    "connect_timeout": "10",
+    # A server that has gone silently is noticed within a minute.
+    "keepalives": "1",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+    "client_encoding": "utf8",
+}
+_OPTIONS = "-c jit=off -c idle_in_transaction_session_timeout=60000"
+_READER_OPTIONS = "-c default_transaction_read_only=on -c statement_timeout=300000"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Made by `parse`."""
+
+    _conninfo: str = field(repr=False)
+    shown: str
+    """For people: without password."""
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Read `postgresql://USER@HOST:PORT/DATABASE`, with what libpq allows beyond that; else `InvalidInput`."""
+        scheme = url.partition("://")[0]
+        if scheme not in ("postgresql", "postgres"):
+            raise InvalidInput(
+                "the address of the database is none of PostgreSQL", hint=f"give it as {_FORM}"
+            )
+        try:
+            facts = conninfo_to_dict(url)
+        except (psycopg.ProgrammingError, UnicodeError):
+            # The driver's words would show a part of the address, which may be that of the password.
+            raise InvalidInput(
+                "the address of the database cannot be read",
+                hint=f"give it as {_FORM}; % and @ in names are %25, %40",
+            ) from None
+        if not facts.get("dbname"):
+            raise InvalidInput("the address of the database names no database", hint=f"give it as {_FORM}")
+        where = facts.get("host") or facts.get("hostaddr") or ""
+        port = f":{facts['port']}" if facts.get("port") else ""
+        user = f"{facts['user']}@" if facts.get("user") else ""
+        own = str(facts.pop("options", ""))
+        settings = {**_SETTINGS, **{name: str(value) for name, value in facts.items()}}
+        conninfo = make_conninfo(**settings, options=f"{_OPTIONS} {own}".strip())
+        return cls(conninfo, f"postgresql://{user}{where}{port}/{facts['dbname']}")
+
+    @property
+    def has_password(self) -> bool:
+        return "password" in conninfo_to_dict(self._conninfo)
+
+    def session(self, options: str = "") -> Session:
+        """A session in autocommit mode. Raises `Lost` where none can be had now."""
+        conninfo = self._conninfo
+        if options:
+            own = conninfo_to_dict(conninfo).get("options", "")
+            conninfo = make_conninfo(conninfo, options=f"{options} {own}")
+        try:
+            session = psycopg.connect(conninfo, autocommit=True, prepare_threshold=3)
+        except psycopg.Error as error:
+            words = one_line(str(error)).removeprefix("connection failed: ")
+            raise Lost(f"the database {self.shown} cannot be reached: {words}") from None
+        session.prepared_max = 500
+        adapt(session)
+        return session
+
+    def engine(self) -> sa.Engine:
+        """For migrations only: everything else goes through the writer and the readers."""
+        return sa.create_engine(
+            "postgresql+psycopg://",
+            creator=lambda: psycopg.connect(self._conninfo),
+            poolclass=sa.pool.NullPool,
+        )
+
+    def readers(self) -> PostgresqlReaders:
+        return PostgresqlReaders(lambda: self.session(_READER_OPTIONS))
+
+    def open_writer(self, hold: Callable[[Session], None] | None = None) -> PostgresqlConnection:
+        """The session that writes. `hold` makes sure of it that nobody else does, at each beginning of the session.
+
+        Raises `Unreachable`, and `InvalidInput` for a server that cannot be used.
+        """
+
+        def connect() -> Session:
+            session = self.session()
+            try:
+                if session.execute("SHOW synchronous_commit").fetchone() == ("off",):
+                    # What is acknowledged survives: not to be had with the server's setting.
+                    session.execute("SET synchronous_commit = on")
+                if hold is not None:
+                    hold(session)
+            except BaseException:
+                session.close()
+                raise
+            return session
+
+        connection = PostgresqlConnection(connect)
+        try:
+            connection.renew()
+        except Lost as error:
+            raise Unreachable(
+                error.message, hint="is the server running, and are its name, port, user and password right?"
+            ) from None
+        return connection
+
+    def check(self) -> None:
+        """Refuse a server that is too old, or a database that cannot hold every text."""
+        try:
+            with self.session() as session:
+                version = session.info.server_version // 10000
+                [encoding] = session.execute("SHOW server_encoding").fetchone() or ("",)
+        except Lost as error:
+            raise Unreachable(
+                error.message, hint="is the server running, and are its name, port, user and password right?"
+            ) from None
+        if version < OLDEST:
+            raise InvalidInput(
+                f"{self.shown} is a PostgreSQL {version}",
+                hint=f"Pilotage needs {OLDEST} or newer: upgrade the server",
+            )
+        if encoding != "UTF8":
+            raise InvalidInput(
+                f"the database {self.shown} has the encoding {encoding}, which cannot hold every text",
+                hint="make another: createdb --encoding UTF8 --template template0 NAME",
+            )
+
+
+def only_server(session: Session) -> None:
+    """Hold the database for this server, until the session ends; `Conflict` if another one has it."""
+    if session.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,)).fetchone() == (True,):
+        return
+    holder = session.execute(
+        "SELECT coalesce(host(a.client_addr), 'the same machine'), a.pid,"
+        " to_char(a.backend_start, 'YYYY-MM-DD HH24:MI') FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
+        " WHERE l.locktype = 'advisory' AND l.granted AND l.classid = %s AND l.objid = %s"
+        " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        (LOCK >> 32, LOCK & 0xFFFFFFFF),
+    ).fetchone()
+    who = f"from {holder[0]} since {holder[2]} (session {holder[1]})" if holder else "just now"
+    raise Conflict(
+        f"another server uses this database, {who}",
+        hint="use that one or end it (`pilotage down` there), or give this server a database of its own",
+    )

@@ -1,0 +1,173 @@
+"""Statements that save many rows: one prepared statement on SQLite, one statement with arrays on PostgreSQL.
+
+Both texts are made once, from one template in which `{name}` stands for a value of the row. Its type is that of the
+table's column of this name, unless it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import sqlalchemy as sa
+
+from pilotage.store.schema import metadata
+
+Row = Sequence[Any]
+
+_TYPES: tuple[tuple[type[sa.types.TypeEngine[Any]], str], ...] = (
+    (sa.BigInteger, "bigint"),
+    (sa.SmallInteger, "smallint"),
+    (sa.Integer, "integer"),
+    (sa.Float, "double precision"),
+    (sa.Text, "text"),
+    (sa.LargeBinary, "bytea"),
+)
+_NAME = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Made by `insert`, `update` and `delete`."""
+
+    sqlite: str
+    postgresql: str
+    types: tuple[str, ...]
+    """PostgreSQL's, of a row's values in order."""
+    returning: str
+    """What is put behind either text where rows are to come back."""
+    copy: str
+    """The COPY that does the same; empty: none does."""
+    _key: Callable[[Row], Any] | None
+    _arranged: Callable[[Row], Row] | None
+
+    def arranged(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows with their values as SQLite's text names them."""
+        return rows if self._arranged is None else [self._arranged(row) for row in rows]
+
+    def passes(self, rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+        """The rows in parts none of which says two things of one row of the table.
+
+        PostgreSQL would take either; in parts, the later one holds, as on SQLite.
+        """
+        key = self._key
+        if key is None or len(rows) == 1 or len(set(map(key, rows))) == len(rows):
+            yield rows
+            return
+        part: list[Row] = []
+        seen: set[Any] = set()
+        for row in rows:
+            name = key(row)
+            if name in seen:
+                yield part
+                part, seen = [], set()
+            seen.add(name)
+            part.append(row)
+        yield part
+
+
+def insert(
+    table: str,
+    columns: Sequence[str],
+    *,
+    conflict: Sequence[str] = (),
+    otherwise: str = "",
+    returning: str = "",
+) -> Bulk:
+    """New rows. Where a row with the same `conflict` (unique columns) is there, `otherwise` says what happens.
+
+    "NOTHING", or "UPDATE": all other columns are replaced.
+    """
+    ending = ""
+    if otherwise == "NOTHING":
+        ending = f" ON CONFLICT ({', '.join(conflict)}) DO NOTHING"
+    elif otherwise == "UPDATE":
+        changes = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in conflict)
+        ending = f" ON CONFLICT ({', '.join(conflict)}) DO UPDATE SET {changes}"
+    back = f" RETURNING {returning}" if returning else ""
+    types = _types(table, columns, {})
+    head = f"INSERT INTO {table} ({', '.join(columns)})"
+    return Bulk(
+        sqlite=f"{head} VALUES ({', '.join('?' * len(columns))}){ending}",
+        postgresql=f"{head} SELECT * FROM {_unnest(types)}{ending}",
+        types=types,
+        returning=back,
+        copy=f"COPY {table} ({', '.join(columns)}) FROM STDIN" if not ending else "",
+        _key=_getter([columns.index(name) for name in conflict]) if conflict else None,
+        _arranged=None,
+    )
+
+
+def update(
+    table: str, columns: Sequence[str], change: str, where: str, *, returning: str = "", **types: str
+) -> Bulk:
+    """UPDATE `table` SET `change` WHERE `where`, for each row; `columns` name the values of a row.
+
+    Within `returning`, columns of the table are meant. `types` are those of values that are no column of it.
+    """
+    text = f"UPDATE {table} SET {change}", f" WHERE {where}", returning
+    return _changing(table, columns, text, " FROM ", where, types)
+
+
+def delete(table: str, columns: Sequence[str], where: str, *, returning: str = "", **types: str) -> Bulk:
+    """DELETE FROM `table` WHERE `where`, for each row."""
+    return _changing(
+        table, columns, (f"DELETE FROM {table}", f" WHERE {where}", returning), " USING ", where, types
+    )
+
+
+def _changing(
+    table: str,
+    columns: Sequence[str],
+    text: tuple[str, str, str],
+    joined: str,
+    where: str,
+    given: dict[str, str],
+) -> Bulk:
+    head, tail, returning = text
+    back = f" RETURNING {returning}" if returning else ""
+    types = _types(table, columns, given)
+    places = {name: place for place, name in enumerate(columns)}
+    named = [places[name] for name in _NAME.findall(head + tail)]
+    in_order = named == list(range(len(columns)))
+    values = {name: f"given.v{place}" for name, place in places.items()}
+    return Bulk(
+        sqlite=_NAME.sub("?", head + tail),
+        postgresql=f"{head.format(**values)}{joined}{_unnest(types)}{tail.format(**values)}",
+        types=types,
+        returning=back,
+        copy="",
+        _key=_getter([places[name] for name in dict.fromkeys(_NAME.findall(where))]),
+        _arranged=None if in_order else _tuples(named),
+    )
+
+
+def _types(table: str, columns: Sequence[str], given: dict[str, str]) -> tuple[str, ...]:
+    known = metadata.tables[table].c
+    return tuple(given.get(name) or _type(known[name].type) for name in columns)
+
+
+def _type(column: sa.types.TypeEngine[Any]) -> str:
+    for kind, name in _TYPES:
+        if isinstance(column, kind):
+            return name
+    raise TypeError(f"no PostgreSQL array is known for {column!r}")
+
+
+def _unnest(types: Sequence[str]) -> str:
+    arrays = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(types, 1))
+    names = ", ".join(f"v{place}" for place in range(len(types)))
+    return f"unnest({arrays}) AS given({names})"
+
+
+def _getter(places: Sequence[int]) -> Callable[[Row], Any]:
+    return itemgetter(*places)
+
+
+def _tuples(places: Sequence[int]) -> Callable[[Row], Row]:
+    if len(places) == 1:
+        return lambda row: (row[places[0]],)
+    return itemgetter(*places)

@@ -1,0 +1,126 @@
+"""What every database connection can do: plain SQL, transactions, many rows with one call.
+
+SQL in the store is written once, with `?` for values, in what SQLite and PostgreSQL have in common. The few things
+that they say differently are here (`among`) and in `bulk`; nothing else asks for the `dialect`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from pilotage.core.errors import Overloaded
+
+if TYPE_CHECKING:
+    from pilotage.store.bulk import Bulk
+
+Dialect = Literal["sqlite", "postgresql"]
+
+
+class Cursor(Protocol):
+    """The rows that a statement gave, each a tuple."""
+
+    @property
+    def rowcount(self) -> int: ...
+    @property
+    def description(self) -> Sequence[Any] | None: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Connection(Protocol):
+    """One connection to one database; of one thread at a time."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Cursor:
+        """Carry out one statement with `?` for each of `values`."""
+        ...
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> Cursor:
+        """Carry out one statement for each row, in order; for what is not hot."""
+        ...
+
+    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+        """Carry out a bulk statement for all rows; how many rows of the table it has changed."""
+        ...
+
+    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+        """As `save`; what the statement's RETURNING gave for the rows that were changed, in no order."""
+        ...
+
+    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+        """The rows of a query, `size` at a time, without holding all of them."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a transaction: on a writer's connection one that may write, on a reader's a snapshot."""
+        ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None:
+        """End the open transaction, if there is one; also of a connection that is lost."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class WriterConnection(Connection, Protocol):
+    """The connection that writes. It can be lost, and be made again."""
+
+    def renew(self) -> None:
+        """Make a lost connection again. Raises `Overloaded` while that cannot be done."""
+        ...
+
+    def was_committed(self) -> bool | None:
+        """Of the transaction whose `commit` raised `Lost`: how it ended; None: the database does not know yet."""
+        ...
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error that a caller is told: a full disk and the like are no bugs."""
+        ...
+
+
+class Readers(Protocol):
+    """Connections for reading."""
+
+    def connection(self) -> Connection:
+        """That of the calling thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lost(Overloaded):
+    """The connection has ended. Nothing of its open transaction is kept, but a `commit` may have been carried out."""
+
+
+class Raced(Overloaded):
+    """The transaction lost against another one (deadlock, serialization): nothing was changed, it can be repeated."""
+
+
+def among(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, str]:
+    """(condition with one `?`, its value): whether `expression` is one of `given`, however many there are."""
+    if connection.dialect == "sqlite":
+        return f"{expression} IN (SELECT value FROM json_each(?))", json.dumps(list(given))
+    kind = "text" if given and isinstance(given[0], str) else "bigint"
+    return f"{expression} = ANY (?::{kind}[])", array(given, kind)
+
+
+def array(values: Iterable[Any], kind: str) -> str:
+    """Values of one type as PostgreSQL writes an array."""
+    if kind == "text":
+        return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
+    if kind == "bytea":
+        return "{" + ",".join(["NULL" if v is None else f'"\\\\x{v.hex()}"' for v in values]) + "}"
+    return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stores import STORES, Store
+
+from pilotage.store.connection import WriterConnection
+from pilotage.store.writer import Writer
+
+
+def _opened(name: str, folder: Path, migrated: bool) -> Iterator[Store]:
+    store = STORES[name](folder, migrated)
+    yield store
+    store.readers.close()
+    store.engine.dispose()
+    store.drop()
+
+
+@pytest.fixture(params=STORES)
+def unmade(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Without any table."""
+    yield from _opened(request.param, tmp_path, migrated=False)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    yield from _opened(request.param, tmp_path, migrated=True)
+
+
+@pytest.fixture
+def connection(store: Store) -> Iterator[WriterConnection]:
+    opened = store.open_writer()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def writer(connection: WriterConnection) -> Iterator[Writer]:
+    made = Writer(connection, waiting=8)
+    made.start()
+    yield made
+    made.stop()

@@ -1,0 +1,129 @@
+"""The stores that every contract test runs on, and rows to begin with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from tests.postgres import server
+
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.store import instance, jobs, pilots, submissions
+from pilotage.store.address import Address
+from pilotage.store.connection import Readers, WriterConnection
+from pilotage.store.sqlite import SqliteReaders, open_writer
+from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.store.writer import Transaction, Writer
+
+DEADLINE = 20.0
+
+
+@dataclass
+class Store:
+    """One store as the server opens it. `engine` is for migrations only; `place` a path or an address."""
+
+    name: str
+    place: str
+    engine: sa.Engine
+    open_writer: Callable[[], WriterConnection]
+    readers: Readers
+    drop: Callable[[], None]
+
+
+def sqlite_store(folder: Path, migrated: bool) -> Store:
+    folder.mkdir(exist_ok=True)
+    path = folder / "store.db"
+    engine = sqlite_engine(path)
+    if migrated:
+        upgrade(engine)
+    return Store("sqlite", str(path), engine, lambda: open_writer(path), SqliteReaders(path), lambda: None)
+
+
+def postgresql_store(folder: Path, migrated: bool) -> Store:
+    database = server().migrated() if migrated else server().empty()
+    address = Address.parse(server().url(database))
+    return Store(
+        "postgresql", server().url(database), address.engine(), address.open_writer, address.readers(),
+        lambda: server().drop(database),
+    )  # fmt: skip
+
+
+STORES = {"sqlite": sqlite_store, "postgresql": postgresql_store}
+
+
+IDENTITY = QueueIdentity("alice", "physics", sites=frozenset({"b", "a"}))
+
+
+def fill(connection: Any) -> QueueId:
+    """Ten waiting jobs, 1 to 10, of UserPriority 1 and 2 in turn; two pilots at two sites."""
+    queue = submissions.insert_queue(connection, IDENTITY, 1.0)
+    row = submissions.Submission(
+        SubmissionId(1),
+        "alice",
+        "physics",
+        "key",
+        1.0,
+        "{}",
+        "[]",
+        ("x",),
+        "n",
+        "g",
+        "User",
+        queue,
+        JobId(1),
+        10,
+        ("w",),
+    )
+    submissions.insert(connection, row, [[n] for n in range(10)])
+    for job in range(1, 11):
+        submissions.insert_jobs(connection, row, JobId(job), [f"[{job}]"], 1 + job % 2, 0)
+    for number, site in enumerate(("here", "there")):
+        pilots.insert(
+            connection,
+            stamp=f"stamp {number}",
+            secret_hash="s",
+            idx=number,
+            site=site,
+            ce=f"ce {site}",
+            only_owner=None,
+            pilot_type="generic",
+            processors=1,
+            memory=0,
+            now=1.0,
+        )
+    instance.create(connection, "uuid", 5.0)
+    return queue
+
+
+def offer(connection: Any, pilot: int, take: int, at: float, *numbers: int) -> None:
+    jobs.save_offered(connection, [jobs.Offered(PilotId(pilot), take, at, 7, JobId(n)) for n in numbers])
+
+
+def note(number: int) -> Callable[[Transaction], int]:
+    def request(tx: Transaction) -> int:
+        submissions.note_upload(tx.connection, "owner", str(number), number, 1.0)
+        return number
+
+    return request
+
+
+def noted(connection: Any) -> list[int]:
+    return sorted(row[0] for row in connection.execute("SELECT size FROM uploads"))
+
+
+class Gate:
+    """Holds the writer's thread, so that what is asked meanwhile becomes one group."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.opened, self.reached = threading.Event(), threading.Event()
+        writer.submit(self._wait, lambda result, error: None)
+        assert self.reached.wait(DEADLINE)
+
+    def _wait(self, tx: Transaction) -> None:
+        self.reached.set()
+        assert self.opened.wait(DEADLINE)

@@ -1,0 +1,191 @@
+"""Jobs, queues, events, tries: what the services rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stores import IDENTITY, fill, offer
+
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.jobs.states import JobState
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.store import attempts, events, jobs, submissions
+from pilotage.store.events import EventBatch, EventIds
+
+
+def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:
+    queue = fill(connection)
+    found = submissions.by_id(connection, SubmissionId(1))
+    assert found == submissions.by_key(connection, "alice", "key")
+    assert (found.names, found.warnings, found.queue, found.count) == (("x",), ("w",), queue, 10)
+    assert submissions.by_key(connection, "bob", "key") is None
+    assert submissions.pending_rows(connection, found.id) == [[n] for n in range(10)]
+    assert submissions.unfinished(connection) == [found.id]
+    assert submissions.jobs_made(connection, found) == 10
+    assert submissions.last_ids(connection) == (1, 10)
+    submissions.all_made(connection, found.id)
+    assert submissions.pending_rows(connection, found.id) is None
+    assert submissions.unfinished(connection) == []
+
+
+def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> None:
+    queue = fill(connection)
+    assert jobs.heads(connection, queue, 1, 0, 3) == [2, 4, 6]
+    assert jobs.heads(connection, queue, 1, 6, 9) == [8, 10]
+    assert jobs.heads(connection, queue, 2, 0, 9) == [1, 3, 5, 7, 9]
+    assert jobs.heads(connection, QueueId(99), 2, 0, 9) == []
+    offer(connection, 1, 1, 2.0, 4)
+    assert jobs.heads(connection, queue, 1, 0, 3) == [2, 6, 8]
+    assert jobs.waiting_counts(connection) == {queue: {1: 4, 2: 5}}
+    assert jobs.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
+    assert submissions.waiting_of_owner(connection, "alice") == 9
+    assert submissions.waiting_of_owner(connection, "bob") == 0
+
+
+def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
+    fill(connection)
+    offer(connection, 1, 5, 2.0, 3, 1, 2)
+    offer(connection, 1, 6, 2.0, 4)
+    offer(connection, 2, 5, 2.0, 5)
+    assert [row.id for row in jobs.of_take(connection, PilotId(1), 5)] == [1, 2, 3]
+    jobs.save_held(connection, [jobs.Held(3.0, 8, JobId(2))])
+    rows = jobs.of_take(connection, PilotId(1), 5)
+    assert [(row.id, row.epoch, row.state, row.parameters) for row in rows] == [
+        (1, 1, JobState.MATCHED, "[1]"),
+        (3, 1, JobState.MATCHED, "[3]"),
+    ]
+    assert [row.id for row in jobs.of_pilot(connection, PilotId(1))] == [1, 2, 3, 4]
+    assert jobs.has_any(connection, PilotId(1))
+    assert not jobs.has_any(connection, PilotId(9))
+    assert jobs.by_ids(connection, [2, 99]).keys() == {2}
+    assert jobs.by_ids(connection, [2])[2].attempt == 1
+
+
+def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
+    queue = fill(connection)
+    offer(connection, 1, 1, 2.0, 1, 2, 3)
+    offer(connection, 2, 1, 2.0, 4)
+    jobs.save_held(connection, [jobs.Held(3.0, 8, JobId(2))])
+    ended = jobs.Ended(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
+    jobs.save_ended(connection, [ended])
+    assert sorted(jobs.held_counts(connection)) == [
+        (queue, "here", "ce here", 2),
+        (queue, "there", "ce there", 1),
+    ]
+
+
+def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
+    fill(connection)
+    later = [
+        jobs.Freed(JobState.RESCHEDULED, at, 1, 0, "why", 8, JobId(job)) for job, at in ((1, 10.0), (2, 20.0))
+    ]
+    jobs.save_freed(connection, later)
+    assert [row.id for row in jobs.due(connection, 9.9, 9)] == []
+    assert [row.id for row in jobs.due(connection, 10.0, 9)] == [1]
+    assert {row.id for row in jobs.due(connection, 50.0, 9)} == {1, 2}
+    assert len(jobs.due(connection, 50.0, 1)) == 1
+    jobs.save_freed(connection, [jobs.Freed(JobState.WAITING, None, 1, 0, "", 9, JobId(1))])
+    assert [row.id for row in jobs.due(connection, 50.0, 9)] == [2]
+    offer(connection, 1, 1, 100.0, 3)
+    offer(connection, 1, 2, 101.0, 4)
+    assert [row.id for row in jobs.lapsed_offers(connection, 100.0, 9)] == []
+    assert [row.id for row in jobs.lapsed_offers(connection, 101.0, 9)] == [3]
+    jobs.save_held(connection, [jobs.Held(102.0, 8, JobId(3))])
+    assert [row.id for row in jobs.lapsed_offers(connection, 500.0, 9)] == [4]
+
+
+def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> None:
+    fill(connection)
+    ids = EventIds(connection)
+    made = events.record(
+        connection, ids, at=1.0, kind="submitted", actor="user:a", detail="", jobs="[1,10]", new="Waiting"
+    )
+    last = dict.fromkeys(range(1, 4), made)
+    for at, kind, new, whose in (
+        (2.0, "offered", "Matched", (1, 2)),
+        (3.0, "killed", "Killed", (2, 3)),
+        (4.0, "x", "y", (1,)),
+    ):
+        batch = EventBatch(ids, at, "server")
+        for job in whose:
+            last[job] = batch.add(kind, "old", new, JobId(job), 5, last[job], "why")
+        batch.write(connection)
+        batch.write(connection)
+    assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
+    kinds = {job: [event.kind for event in events.history(connection, JobId(job), last[job])] for job in last}
+    assert kinds == {
+        1: ["submitted", "offered", "x"],
+        2: ["submitted", "offered", "killed"],
+        3: ["submitted", "killed"],
+    }
+    event = events.history(connection, JobId(1), last[1])[-1]
+    assert (event.at, event.actor, event.old, event.new, event.epoch, event.detail) == (
+        4.0,
+        "server",
+        "old",
+        "y",
+        5,
+        "why",
+    )
+    assert events.history(connection, JobId(1), 0) == []
+    # Ids go on after a restart.
+    assert EventIds(connection).next() == 5
+
+
+def test_alike_moves_with_different_details_are_events_of_their_own(connection: Any) -> None:
+    batch = EventBatch(EventIds(connection), 1.0, "server")
+    same = {batch.add("k", "a", "b", JobId(job), 1, 0, "one") for job in range(5)}
+    assert len(same) == 1
+    assert batch.add("k", "a", "b", JobId(5), 1, 0, "two") not in same
+
+
+def test_tries_and_results(connection: Any) -> None:
+    attempts.save_begun(
+        connection, [attempts.Begun(JobId(1), 2, 1, PilotId(7), 3.0, 4, "alice", "physics", "here", 1.5)]
+    )
+    assert attempts.pilot_of(connection, JobId(1), 2) == 7
+    assert attempts.pilot_of(connection, JobId(1), 1) is None
+    closed = attempts.Closed(9.0, "applied", 0, "", "m", 5.0, 4.0, 30, JobId(1), 2)
+    attempts.save_closed(connection, [closed])
+    attempts.save_cut(connection, [attempts.Cut(9.0, "killed", JobId(1), 99)])
+    assert connection.execute("SELECT outcome, ended, max_rss FROM attempts").fetchall() == [
+        ("applied", 9.0, 30)
+    ]
+    result = attempts.Result(JobId(1), 2, b"out\x00", None, [("f", 5)], ["*.x"])
+    attempts.save_results(connection, [result, result])
+    assert attempts.result_of(connection, JobId(1), 2) == result
+    assert attempts.result_of(connection, JobId(1), 1) is None
+    attempts.delete_results(connection, [JobId(1)])
+    assert attempts.result_of(connection, JobId(1), 2) is None
+
+
+def test_a_queues_row_stays_while_jobs_may_come_back_and_its_id_is_never_given_twice(connection: Any) -> None:
+    queue = fill(connection)
+    assert (
+        submissions.find_queue(connection, IDENTITY)
+        == queue
+        == submissions.queue_for(connection, IDENTITY, 2.0)
+    )
+    assert submissions.all_queues(connection) == [(queue, IDENTITY)]
+
+    def a_day_later(at: float) -> list[QueueId]:
+        submissions.mark_empty_queues(connection, at)
+        return submissions.forget_queues(connection, at + 1)
+
+    # Jobs of its submission are still to be made.
+    connection.execute("UPDATE jobs SET state = 'Done'")
+    assert a_day_later(10.0) == []
+    submissions.all_made(connection, SubmissionId(1))
+    for state in ("Waiting", "Matched", "Running", "Stalled", "Completing", "Rescheduled"):
+        connection.execute("UPDATE jobs SET state = ? WHERE id = 3", (state,))
+        assert a_day_later(10.0) == [], state
+    connection.execute("UPDATE jobs SET state = 'Failed'")
+    submissions.mark_empty_queues(connection, 10.0)
+    # A job was rescheduled by hand and runs, though the row is marked.
+    connection.execute("UPDATE jobs SET state = 'Running' WHERE id = 3")
+    assert submissions.forget_queues(connection, 11.0) == []
+    connection.execute("UPDATE jobs SET state = 'Failed' WHERE id = 3")
+    assert submissions.forget_queues(connection, 11.0) == []
+    assert a_day_later(20.0) == [queue]
+    assert submissions.find_queue(connection, IDENTITY) is None
+    assert submissions.insert_queue(connection, QueueIdentity("bob", "other"), 30.0) > queue

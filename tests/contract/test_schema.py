@@ -1,0 +1,123 @@
+"""Migrations and the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from stores import STORES, Store, fill
+
+from pilotage.core.errors import Conflict
+from pilotage.store.schema import metadata
+from pilotage.store.upgrade import current_revision, head_revision, upgrade
+
+
+def test_migrations_lead_to_the_schema(store: Store) -> None:
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    assert current_revision(store.engine) == head_revision()
+
+
+def test_migrations_write_the_tables_as_the_schema_would(store: Store, tmp_path: Path) -> None:
+    """To the letter, but for the order: partial indexes and ids that are never given twice escape a comparison."""
+    direct = STORES[store.name](tmp_path / "direct", False)
+    metadata.create_all(direct.engine)
+    read = {"sqlite": sqlite_tables, "postgresql": postgresql_catalogue}[store.name]
+    made, meant = read(store.engine), read(direct.engine)
+    direct.engine.dispose()
+    direct.drop()
+    assert made.keys() == meant.keys()
+    assert len(meant) > len(metadata.tables)
+    for name in meant:
+        assert made[name] == meant[name], name
+
+
+def sqlite_tables(engine: sa.Engine) -> dict[str, set[str]]:
+    """The parts of what made each table and index."""
+    sql = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'alembic%'"
+
+    def parts(text: str) -> set[str]:
+        plain = " ".join(text.split()).replace("(", ",").replace(")", ",").replace('"', "")
+        return {" ".join(part.split()) for part in plain.split(",")} - {""}
+
+    with engine.connect() as connection:
+        return {name: parts(text) for name, text in connection.execute(sa.text(sql))}
+
+
+def postgresql_catalogue(engine: sa.Engine) -> dict[str, set[str]]:
+    """Columns with types and defaults, constraints, indexes and sequences."""
+    sql = """
+        SELECT 'column ' || table_name,
+          concat_ws(' ', column_name, data_type, is_nullable, column_default, collation_name)
+          FROM information_schema.columns WHERE table_schema = 'public'
+        UNION ALL SELECT 'index ' || tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'
+        UNION ALL SELECT 'constraint ' || conrelid::regclass, conname || ' ' || pg_get_constraintdef(oid)
+          FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+        UNION ALL SELECT 'sequence ' || sequencename, concat_ws(' ', data_type, start_value, increment_by, cycle)
+          FROM pg_sequences WHERE schemaname = 'public'
+    """
+    found: dict[str, set[str]] = {}
+    with engine.connect() as connection:
+        for name, text in connection.execute(sa.text(sql)):
+            if "alembic" not in name:
+                found.setdefault(name, set()).add(text)
+    return found
+
+
+def test_upgrading_a_filled_database_again_changes_nothing(store: Store, connection: Any) -> None:
+    fill(connection)
+    before = [list(connection.execute(f"SELECT * FROM {table}")) for table in metadata.tables]
+    assert any(before)
+    upgrade(store.engine)
+    assert [list(connection.execute(f"SELECT * FROM {table}")) for table in metadata.tables] == before
+
+
+def test_tries_of_before_the_shares_get_an_owner_and_a_site(unmade: Store) -> None:
+    upgrade(unmade.engine, "0001")
+    with unmade.engine.begin() as connection:
+        for sql in FILLED_0001:
+            connection.execute(sa.text(sql))
+    upgrade(unmade.engine)
+    with unmade.engine.connect() as connection:
+        sql = "SELECT job_id, owner, grp, site, cpu_power, ended, wall FROM attempts ORDER BY job_id"
+        assert [tuple(row) for row in connection.execute(sa.text(sql))] == [
+            (1, "alice", "physics", "here", 1.0, 60.0, 40.0),
+            (2, "alice", "physics", "", 1.0, None, 0.0),
+            (3, "", "", "here", 1.0, 60.0, 0.0),
+        ]
+        row = connection.execute(sa.text("SELECT uuid, use_as_of FROM instance")).one()
+        assert tuple(row) == ("u", None)
+    assert current_revision(unmade.engine) == head_revision()
+
+
+FILLED_0001 = (
+    "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, 'u', 1, 100.0)",
+    "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group, job_type,"
+    " queue_id, first_job, count, warnings)"
+    " VALUES (1, 'alice', 'physics', 1.0, '{}', '[]', '[]', '', '', 'User', 1, 1, 2, '[]')",
+    *(
+        f"INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
+        f" VALUES ({job}, 1, 1, 'Running', 1, 1.0)"
+        for job in (1, 2)
+    ),
+    "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted)"
+    " VALUES (7, 's', 'h', 0, 'Running', 'here', 'local', 'generic', 1, 0, 1.0)",
+    # A try that has ended, one that runs with a pilot that is gone, one of a job that is gone.
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, wall) VALUES (1, 1, 1, 7, 5.0, 60.0, 40)",
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started) VALUES (2, 1, 1, 8, 5.0)",
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended) VALUES (3, 1, 1, 7, 5.0, 60.0)",
+)
+"""Rows of the first schema."""
+
+
+def test_a_newer_schema_is_refused_and_left_alone(store: Store) -> None:
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(Conflict, match="9999"):
+        upgrade(store.engine)
+    assert current_revision(store.engine) == "9999"
