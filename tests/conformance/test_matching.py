@@ -23,7 +23,7 @@ import pytest
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Matching
-from pilotage.core.queues.entry import Entry
+from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Identity, Offer, fits
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import QueueIndex
@@ -81,11 +81,12 @@ class Dirac:
             cpu_buckets=CPU_BUCKETS,
             memory_buckets=Matching().memory_buckets,
             priorities=Priorities(dict.fromkeys(GROUPS, SHARE), frozenset()),
+            rng=Random(1),
         )
 
-    def _heads(self, queue: QueueId, weight: int, after: int, most: int) -> Sequence[JobId]:
+    def _heads(self, queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
         found = sorted(job for job, place in self.jobs.items() if place == (queue, weight) and job > after)
-        return [JobId(job) for job in found[:most]]
+        return [(job,) for job in found[:most]]
 
     def insert(self, job: int, wanted: dict[str, Any], priority: int) -> list[int]:
         """The jobs of the queue it is placed in; a job that waits already moves."""
@@ -165,7 +166,7 @@ class Dirac:
             while found := self.index.propose(offer, holds, [], rng):
                 drawn.append(found)
         for one in drawn:
-            self.index.job_returned(one.queue, one.user_priority, one.job)
+            self.index.job_returned(one.queue, one.user_priority, one.head)
         jobs = sorted(one.job for one in drawn)
         assert jobs == sorted(expected), "index and predicate differ"
         return jobs

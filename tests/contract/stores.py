@@ -101,7 +101,8 @@ def fill(connection: Any) -> QueueId:
 
 
 def offer(connection: Any, pilot: int, take: int, at: float, *numbers: int) -> None:
-    jobs.save_offered(connection, [jobs.Offered(PilotId(pilot), take, at, 7, JobId(n)) for n in numbers])
+    moves = [jobs.Offered(PilotId(pilot), take, at, 7, JobId(n), 0) for n in numbers]
+    assert jobs.save_offered(connection, moves) == set()
 
 
 def note(number: int) -> Callable[[Transaction], int]:

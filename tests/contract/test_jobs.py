@@ -30,16 +30,30 @@ def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:
 
 def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> None:
     queue = fill(connection)
-    assert jobs.heads(connection, queue, 1, 0, 3) == [2, 4, 6]
-    assert jobs.heads(connection, queue, 1, 6, 9) == [8, 10]
-    assert jobs.heads(connection, queue, 2, 0, 9) == [1, 3, 5, 7, 9]
-    assert jobs.heads(connection, QueueId(99), 2, 0, 9) == []
+    assert jobs.heads(connection, queue, 1, 0, 3) == [(job, 1, 0, 0, f"[{job}]") for job in (2, 4, 6)]
+    assert [row[0] for row in jobs.heads(connection, queue, 1, 6, 9)] == [8, 10]
+    assert [row[0] for row in jobs.heads(connection, queue, 2, 0, 9)] == [1, 3, 5, 7, 9]
+    assert [row[0] for row in jobs.heads(connection, QueueId(99), 2, 0, 9)] == []
     offer(connection, 1, 1, 2.0, 4)
-    assert jobs.heads(connection, queue, 1, 0, 3) == [2, 6, 8]
+    assert [row[0] for row in jobs.heads(connection, queue, 1, 0, 3)] == [2, 6, 8]
     assert jobs.waiting_counts(connection) == {queue: {1: 4, 2: 5}}
     assert jobs.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
     assert submissions.waiting_of_owner(connection, "alice") == 9
     assert submissions.waiting_of_owner(connection, "bob") == 0
+
+
+def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
+    fill(connection)
+    offer(connection, 1, 1, 2.0, 1)
+    late = [
+        jobs.Offered(PilotId(2), 1, 3.0, 8, JobId(n), before)
+        for n, before in ((1, 0), (2, 0), (3, 99), (77, 0))
+    ]
+    assert jobs.save_offered(connection, late) == {1, 3, 77}
+    assert [row.id for row in jobs.of_pilot(connection, PilotId(2))] == [2]
+    first, third = jobs.by_ids(connection, [1])[1], jobs.by_ids(connection, [3])[3]
+    assert (first.pilot, first.epoch, first.last_event) == (1, 1, 7)
+    assert (third.pilot, third.epoch, third.state) == (None, 0, JobState.WAITING)
 
 
 def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:

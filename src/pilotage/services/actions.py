@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
-from pilotage.core.ids import JobId
+from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.states import JOB_STATES, JobState
 from pilotage.services.exchange import phase_of
 from pilotage.services.moves import Moves
@@ -75,7 +75,7 @@ def _kill(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> Non
     moves.cut_attempt(job, "killed")
     if job.epoch:
         # What this try still reports is not taken, even if the job is rescheduled before it is heard.
-        moves.finish_taken(job.id, job.epoch, "killed")
+        job = moves.finish_taken(job, job.epoch, "killed")
     moves.end(job, "killed", JobState.KILLED, reason or "killed", place)
 
 
@@ -87,22 +87,21 @@ def _refuse_reschedule(job: JobRow) -> str:
 
 def _reschedule(moves: Moves, job: JobRow, reason: str, _place: PilotRow | None) -> None:
     """Straight back to its queue, its failures forgotten."""
-    moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
-    moves.write()
-    _find_queue(moves, job)
-    [again] = jobs.by_ids(moves.tx.connection, [job.id]).values()
-    moves.requeue(again._replace(failures=0, own_failures=0))
+    again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
+    moves.requeue(again._replace(queue=_find_queue(moves, job), failures=0, own_failures=0))
 
 
-def _find_queue(moves: Moves, job: JobRow) -> None:
+def _find_queue(moves: Moves, job: JobRow) -> QueueId:
     """The row of a queue goes a day after its last unfinished job; a job that comes back needs one."""
     pool, tx = moves.pool, moves.tx
     if submissions.queue_identity(tx.connection, job.queue) is not None:
         submissions.use_queue(tx.connection, job.queue)
-        return
+        return job.queue
     facts = pool.submission(tx, job.submission)
     identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
-    jobs.save_queue(tx.connection, job.id, submissions.queue_for(tx.connection, identity, moves.now))
+    queue = submissions.queue_for(tx.connection, identity, moves.now)
+    jobs.save_queue(tx.connection, job.id, queue)
+    return queue
 
 
 def _refuse_delete(job: JobRow) -> str:

@@ -6,22 +6,24 @@ Every message about a job goes through the hand-over's table; what it decides is
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
-from pilotage.core.errors import NotAuthenticated, Superseded
-from pilotage.core.handover import Answer, Decision, Effect, Fence, Message, Phase, decide
+from pilotage.core.errors import NotAuthenticated, PilotageError, Superseded
+from pilotage.core.handover import Answer, Decision, Effect, Fence, Phase, decide
+from pilotage.core.handover import Message as Verb
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.finishing import apply_finish
-from pilotage.services.matching import answer_take
+from pilotage.services.matching import Match
 from pilotage.services.moves import Moves
 from pilotage.services.pool import Pool
-from pilotage.store import attempts, jobs, pilots
-from pilotage.store.events import record
+from pilotage.store import attempts, pilots
+from pilotage.store.events import PILOTS, record
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
@@ -47,18 +49,65 @@ def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
     return pilot
 
 
+Message = tuple[str, ExchangeRequest]
+"""The hash of a pilot's token, and what it says."""
+
+
 def exchange(
     pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest, now: float
 ) -> ExchangeResponse:
     """Answer one message of a pilot. Raises `NotAuthenticated` and `Superseded`."""
+    [answer] = exchange_many(pool, tx, [(hashed, request)], now)
+    if isinstance(answer, PilotageError):
+        raise answer
+    return answer
+
+
+def exchange_many(
+    pool: Pool, tx: Transaction, messages: Sequence[Message], now: float
+) -> list[ExchangeResponse | PilotageError]:
+    """Answer messages of pilots, one after another, in one transaction.
+
+    Each gets its answer or, if nothing was done for it, `NotAuthenticated` or `Superseded`. The number of statements
+    does not grow with that of the messages.
+    """
+    moves = Moves(pool, tx, now, pool.batch(now, PILOTS))
+    asking: list[_Conversation | PilotageError] = []
+    for hashed, request in messages:
+        try:
+            asking.append(_Conversation(pool, tx, _admit(pool, tx, hashed, request), now, request, moves))
+        except PilotageError as error:
+            asking.append(error)
+    conversations = [one for one in asking if isinstance(one, _Conversation)]
+    moves.load(job for one in conversations for job in one.named())
+    for one in conversations:
+        one.proceed()
+    moves.write()
+    _replace_lost(moves, conversations)
+    return [one if isinstance(one, PilotageError) else one.answer() for one in asking]
+
+
+def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -> PilotRow:
     pilot = pilot_of_token(pool, tx, hashed)
     if request.incarnation != pool.incarnation:
         raise Superseded(
             f"the server's incarnation is {pool.incarnation}, the message is of {request.incarnation}",
             hint="the database was restored from a backup: this pilot's work is no longer its own",
         )
-    conversation = _Conversation(pool, tx, pilot, now)
-    return conversation.answer(request)
+    return pilot
+
+
+def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
+    """Somebody else was given what these were offered: draw again for them, a bounded number of times."""
+    for last in (False, False, True):
+        if not moves.lost:
+            return
+        lost, moves.lost = moves.lost, set()
+        for one in conversations:
+            one.lose(lost, again=not last)
+        moves.write()
+    for one in conversations:
+        one.lose(moves.lost, again=False)
 
 
 def phase_of(state: JobState) -> Phase:
@@ -77,35 +126,56 @@ class _Conversation:
     tx: Transaction
     pilot: PilotRow
     now: float
+    request: ExchangeRequest
+    moves: Moves
+    response: ExchangeResponse = field(default_factory=lambda: ExchangeResponse(incarnation=0))
+    match: Match | None = None
 
-    def answer(self, request: ExchangeRequest) -> ExchangeResponse:
-        pool, pilot, now = self.pool, self.pilot, self.now
-        ce = pool.policy.ces.get(pilot.ce)
-        response = ExchangeResponse(incarnation=pool.incarnation)
-        events = pool.batch(now, f"pilot:{pilot.id}")
-        moves = Moves(pool, self.tx, now, events)
-        self._heard(moves)
+    def named(self) -> Iterator[int]:
+        """The jobs that it speaks of."""
+        request = self.request
+        yield from (finish.job for finish in request.finishes)
+        yield from (release.job for release in request.releases)
+        yield from (reference.job for reference in (*request.confirms, *request.holding))
+
+    def proceed(self) -> None:
+        """Do what the pilot says and asks; what it is offered is not certain before that is written."""
+        pool, pilot, request, moves, response = self.pool, self.pilot, self.request, self.moves, self.response
+        moves.pilot = pilot.id
+        self._heard()
         if request.finishes or request.releases or request.confirms:
-            self._about_jobs(request, response, moves)
-            moves.write()
+            self._about_jobs()
         gone = pilot.state in PILOT_FINAL
         if request.take is not None and not request.leaving and not gone:
-            answer_take(pool, self.tx, pilot, request.take, moves, response)
+            self.match = Match(pool, self.tx, pilot, request.take, moves)
+            self.match.run()
         if request.holding:
             response.stop = self._to_stop(request.holding)
         if request.leaving and not gone:
-            self._leaves(request.leaving, moves)
-        moves.write()
+            self._leaves(request.leaving)
+        ce = pool.policy.ces.get(pilot.ce)
+        response.incarnation = pool.incarnation
         response.lease = ce.lease if ce else 3600.0
         response.heartbeat = ce.heartbeat if ce else 30.0
         response.leave = "cancel" if gone else pilot.leave or ("drain" if pool.draining else "")
         if pool.followed:
             response.follow = self._followed(request)
-        return response
+
+    def lose(self, lost: set[JobId], *, again: bool) -> None:
+        """Some of the jobs that it was to be offered are not there any more: draw others, if `again`."""
+        if self.match is not None and self.match.lose(lost) and again:
+            self.moves.pilot = self.pilot.id
+            self.match.run()
+
+    def answer(self) -> ExchangeResponse:
+        """What the pilot is told, once all is written."""
+        if self.match is not None:
+            self.match.fill_in(self.response)
+        return self.response
 
     # --- the pilot itself
 
-    def _heard(self, moves: Moves) -> None:
+    def _heard(self) -> None:
         """Renew the lease, written only when a third of it has gone; wake what had stalled."""
         pool, pilot = self.pool, self.pilot
         pool.seen[pilot.id] = self.now
@@ -120,10 +190,9 @@ class _Conversation:
         if pilot.id in pool.stalled:
             pool.stalled.discard(pilot.id)
             self.tx.on_rollback(lambda: pool.stalled.add(pilot.id))
-            for job in jobs.of_pilot(self.tx.connection, pilot.id):
+            for job in self.moves.of_pilot(pilot.id):
                 if job.state is JobState.STALLED:
-                    moves.move(job, "heard-again", JobState.RUNNING)
-            moves.write()
+                    self.moves.move(job, "heard-again", JobState.RUNNING)
 
     def _comes_back(self) -> None:
         """Its lease ran out, but it lives: it may work again. Its old jobs are fenced by their epochs."""
@@ -134,11 +203,11 @@ class _Conversation:
         pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=None, reason="")
         self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
 
-    def _leaves(self, reason: str, moves: Moves) -> None:
+    def _leaves(self, reason: str) -> None:
         """The pilot ends in good order; what it still has goes back."""
         pilot = self.pilot
-        for job in jobs.of_pilot(self.tx.connection, pilot.id):
-            moves.free(job, "released", f"pilot leaves: {reason}", pilot)
+        for job in self.moves.of_pilot(pilot.id):
+            self.moves.free(job, "released", f"pilot leaves: {reason}", pilot)
         self.pool.touch_pilot(self.tx, pilot)
         old, pilot.state, pilot.ended = pilot.state, PilotState.DONE, self.now
         PILOT_STATES.check(old, PilotState.DONE)
@@ -161,39 +230,29 @@ class _Conversation:
 
     # --- its jobs
 
-    def _about_jobs(self, request: ExchangeRequest, response: ExchangeResponse, moves: Moves) -> None:
-        named = [finish.job for finish in request.finishes]
-        named += [release.job for release in request.releases]
-        named += [confirm.job for confirm in request.confirms]
-        rows = jobs.by_ids(self.tx.connection, named)
+    def _about_jobs(self) -> None:
+        request, response = self.request, self.response
         for finish in request.finishes:
-            response.finishes.append(self._finish(finish, rows, moves))
+            response.finishes.append(self._finish(finish))
         for release in request.releases:
-            response.releases.append(self._release(release, rows, moves))
+            response.releases.append(self._release(release))
         for confirm in request.confirms:
-            response.confirms.append(self._confirm(confirm, rows, moves))
+            response.confirms.append(self._confirm(confirm))
 
-    def _finish(self, finish: Finish, rows: dict[int, JobRow], moves: Moves) -> Verdict:
+    def _finish(self, finish: Finish) -> Verdict:
+        moves = self.moves
         digest = hashlib.blake2b(msgspec.json.encode(finish), digest_size=8).hexdigest()
-        job = rows.get(finish.job)
-        decision = self._decide(job, finish, Message.FINISH, digest)
+        job = moves.rows.get(finish.job)
+        decision = self._decide(job, finish, Verb.FINISH, digest)
+        verdict = _verdict(finish, job, decision)
         if job is not None and decision.effect is Effect.APPLY:
             if job.state is JobState.MATCHED:
-                job = self._confirmed_by_finish(job, moves)
-            state = apply_finish(self.pool, finish, job, self.pilot, moves)
-            moves.finish_taken(job.id, finish.epoch, digest)
-            # One message after another about the same job sees what the first has done.
-            rows[job.id] = job._replace(
-                state=state, pilot=None, finished_epoch=finish.epoch, finished_digest=digest
-            )
+                # Its confirm was lost, or comes behind: without a try on record the finish could not be known again.
+                job = moves.hold(job, self.pilot)
+            apply_finish(self.pool, finish, job, self.pilot, moves)
+            moves.finish_taken(moves.rows[job.id], finish.epoch, digest)
             self._count_finished()
-        return _verdict(finish, job, decision)
-
-    def _confirmed_by_finish(self, job: JobRow, moves: Moves) -> JobRow:
-        """Its confirm was lost, or comes behind: without a try on record the finish could not be known again."""
-        moves.hold(job, self.pilot)
-        moves.write()
-        return jobs.by_ids(self.tx.connection, [job.id])[job.id]
+        return verdict
 
     def _count_finished(self) -> None:
         finished, pilot = self.pool.finished, self.pilot.id
@@ -201,24 +260,22 @@ class _Conversation:
         finished[pilot] = before + 1
         self.tx.on_rollback(lambda: finished.update({pilot: before}))
 
-    def _release(self, release: Release, rows: dict[int, JobRow], moves: Moves) -> Verdict:
-        job = rows.get(release.job)
-        decision = self._decide(job, release, Message.RELEASE)
+    def _release(self, release: Release) -> Verdict:
+        job = self.moves.rows.get(release.job)
+        decision = self._decide(job, release, Verb.RELEASE)
         if job is not None and decision.effect is Effect.FREE:
-            moves.free(job, "released", release.reason, self.pilot)
-            rows[job.id] = job._replace(state=JobState.WAITING, pilot=None)
+            self.moves.free(job, "released", release.reason, self.pilot)
         return _verdict(release, job, decision)
 
-    def _confirm(self, confirm: Reference, rows: dict[int, JobRow], moves: Moves) -> Verdict:
-        job = rows.get(confirm.job)
-        decision = self._decide(job, confirm, Message.CONFIRM)
+    def _confirm(self, confirm: Reference) -> Verdict:
+        job = self.moves.rows.get(confirm.job)
+        decision = self._decide(job, confirm, Verb.CONFIRM)
         if job is not None and decision.effect is Effect.HOLD:
-            moves.hold(job, self.pilot)
-            rows[job.id] = job._replace(state=JobState.RUNNING, attempt=job.attempt + 1)
+            self.moves.hold(job, self.pilot)
         return _verdict(confirm, job, decision)
 
     def _decide(
-        self, job: JobRow | None, message: Finish | Release | Reference, verb: Message, digest: str = ""
+        self, job: JobRow | None, message: Finish | Release | Reference, verb: Verb, digest: str = ""
     ) -> Decision:
         if job is None or not self._is_or_was_ours(job, message.epoch):
             return Decision(Answer.SUPERSEDED)
@@ -229,17 +286,18 @@ class _Conversation:
         """A pilot may only speak of tries that were its own."""
         if job.pilot == self.pilot.id and job.epoch == epoch:
             return True
+        self.moves.write()
         return attempts.pilot_of(self.tx.connection, job.id, epoch) == self.pilot.id
 
     def _to_stop(self, holding: list[Reference]) -> list[Verdict]:
         """Of what the pilot believes to hold: what it must stop."""
-        rows = jobs.by_ids(self.tx.connection, [held.job for held in holding])
+        self.moves.load(held.job for held in holding)
         stop = []
         for held in holding:
-            job = rows.get(held.job)
+            job = self.moves.rows.get(held.job)
             if job is not None and job.pilot == self.pilot.id and job.epoch == held.epoch:
                 continue
-            decision = self._decide(job, held, Message.KEEP)
+            decision = self._decide(job, held, Verb.KEEP)
             if decision.answer is Answer.SUPERSEDED:
                 stop.append(_verdict(held, job, decision))
         return stop

@@ -40,7 +40,7 @@ def apply_policy(
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
     _note(pool, tx, old, version, by=by, reason=reason, now=now)
     pool.policy, pool.policy_version = policy, version
-    pool.index, pool.settling = new_index(policy, tx), None
+    pool.index, pool.settling = new_index(policy, tx, pool.rng), None
     fill(pool, tx)
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)

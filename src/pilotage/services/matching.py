@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
-from pilotage.core.ids import QueueId
-from pilotage.core.jobs.states import JobState
+from pilotage.core.ids import JobId, QueueId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.fit import Identity, Offer, shrink
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Proposal
 from pilotage.services.moves import Moves
 from pilotage.services.payloads import payload
 from pilotage.services.pool import Pool
-from pilotage.store import jobs, pilots
-from pilotage.store.jobs import JobRow
+from pilotage.store import jobs
+from pilotage.store.jobs import Waiting
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
 from pilotage.wire.pilot import ExchangeResponse, Node, Take
@@ -23,34 +21,6 @@ from pilotage.wire.pilot import Offer as WireOffer
 
 MOST = 256
 """So many jobs are offered in one call, however many are asked for."""
-
-
-def answer_take(
-    pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: Moves, response: ExchangeResponse
-) -> None:
-    """Fill in the offers of `response`, or why there are none. A take that finds nothing writes nothing."""
-    if take.number == pilot.take_number:
-        # Its answer was lost: the same again, from the rows.
-        response.take_number = take.number
-        response.offers = [
-            _wire(pool, tx, row, row.epoch) for row in jobs.of_take(tx.connection, pilot.id, take.number)
-        ]
-        return
-    if take.number < pilot.take_number or pilot.leave or pool.draining:
-        return
-    matched = _Match(pool, tx, pilot, take, moves).run()
-    if isinstance(matched, dict):
-        response.no_match = matched
-        return
-    response.take_number = take.number
-    response.offers = matched
-    pool.touch_pilot(tx, pilot)
-    pilot.take_number = take.number
-    changes: dict[str, object] = {"take_number": take.number}
-    if pilot.only_owner is None:
-        # A node that isolates nobody serves one owner only: the first match binds it.
-        pilot.only_owner = changes["only_owner"] = matched[0].payload.owner
-    pilots.update(tx.connection, pilot.id, **changes)
 
 
 def offer_of(pool: Pool, pilot: PilotRow, node: Node) -> Offer:
@@ -107,82 +77,110 @@ class Requirements:
 
 
 @dataclass(slots=True)
-class _Match:
+class Match:
+    """The answer to one take. A take that finds nothing writes nothing."""
+
     pool: Pool
     tx: Transaction
     pilot: PilotRow
     take: Take
     moves: Moves
+    _given: list[tuple[Waiting, int, QueueId]] = field(default_factory=list)
+    """Jobs, their epochs, and the queues that they come from."""
+    _no_match: dict[str, int] = field(default_factory=dict)
+    _counted: bool = False
 
-    def run(self) -> list[WireOffer] | dict[str, int]:
+    def run(self) -> None:
         """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
-        pool, pilot, node = self.pool, self.pilot, self.take.node
-        made = whole = offer = offer_of(pool, pilot, node)
-        offers: list[WireOffer] = []
-        count = min(self.take.count, MOST)
+        pool, pilot, take = self.pool, self.pilot, self.take
+        if take.number == pilot.take_number and not self._given:
+            self._same_again()
+            return
+        if take.number < pilot.take_number or pilot.leave or pool.draining:
+            return
+        made = offer_of(pool, pilot, take.node)
+        first, left = self._draw_all(made)
+        if first is not None:
+            pool.touch_pilot(self.tx, pilot)
+            if pilot.only_owner is None:
+                # A node that isolates nobody serves one owner only: the first match binds it.
+                pilot.only_owner = first.owner
+            self.moves.taken(pilot, take.number)
+        elif not self._given:
+            self._no_match = self._explain(left)
+        if not self._counted:
+            self._note(made, first is not None)
+
+    def lose(self, lost: set[JobId]) -> bool:
+        """Take back jobs that somebody else has; whether any was ours."""
+        gone = [given for given in self._given if given[0].id in lost]
+        for _, _, queue in gone:
+            self.pool.reload_queue(self.tx, queue)
+        self._given = [given for given in self._given if given[0].id not in lost]
+        return bool(gone)
+
+    def fill_in(self, response: ExchangeResponse) -> None:
+        """Tell the pilot what it is offered, or why there is nothing."""
+        response.no_match = self._no_match
+        if self._given:
+            response.take_number = self.take.number
+            pool, tx = self.pool, self.tx
+            response.offers = [
+                WireOffer(job.id, epoch, payload(pool.submission(tx, job.submission), job.id, job.parameters))
+                for job, epoch, _ in self._given
+            ]
+
+    def _same_again(self) -> None:
+        """Its answer was lost: the same again, from the rows."""
+        self.moves.write()
+        self._given = [
+            (Waiting(row.id, row.submission, row.epoch, row.last_event, row.parameters), row.epoch, row.queue)
+            for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
+        ]
+
+    def _draw_all(self, offer: Offer) -> tuple[QueueIdentity | None, Offer]:
+        """Give as many jobs as are asked for and are there: the queue of the first one, and what is left."""
+        whole = offer
+        count = min(self.take.count, MOST) - len(self._given)
         ahead = min(self.take.ahead, count)
-        for _ in range(count - ahead):
-            given = self._give(offer, offers) if offer.processors > 0 else None
-            if given is None:
+        first = None
+        for place in range(count):
+            # Those asked for ahead need not fit beside the others.
+            asked = whole if place >= count - ahead else offer
+            given = self._give(asked) if asked.processors > 0 else None
+            if given is None and asked is whole:
                 break
-            offer = shrink(offer, given)
-            whole = replace(whole, only_owner=given.owner)
-        # Those asked for ahead need not fit beside the others.
-        for _ in range(ahead):
-            given = self._give(whole, offers)
-            if given is None:
-                break
-            whole = replace(whole, only_owner=given.owner)
-        self._note(made, bool(offers))
-        return offers or self._no_match(whole)
+            if given is not None:
+                first = first or given
+                offer = shrink(offer, given)
+                if whole.only_owner is None:
+                    whole = replace(whole, only_owner=given.owner)
+        return first, whole
+
+    def _give(self, offer: Offer) -> QueueIdentity | None:
+        """Offer one job more, if there is one; the queue that it comes from."""
+        pool, now = self.pool, self.moves.now
+        closed = pool.limiter.closed(offer.site, offer.ce, now) if pool.limiter.limits else ()
+        holds = Requirements(pool, offer, self.take.node, now)
+        proposal = pool.index.propose(offer, holds, closed, pool.rng)
+        if proposal is None:
+            return None
+        pool.touch_queue(self.tx, proposal.entry.id)
+        job = Waiting(*proposal.head)
+        self.moves.offer(job, proposal.entry, self.pilot, self.take.number)
+        self._given.append((job, job.epoch + 1, proposal.entry.id))
+        return proposal.entry.identity
 
     def _note(self, offer: Offer, given: bool) -> None:
         """Remember that such an offer was made."""
+        self._counted = True
         pool, pilot = self.pool, self.pilot
         key = pool.index.kind_of(offer)
         pool.kinds.note(key, offer, (pilot, self.take.node), pilot.id, given, self.moves.now)
         self.tx.on_rollback(lambda: pool.kinds.take_back(key, given))
 
-    def _give(self, offer: Offer, offers: list[WireOffer]) -> QueueIdentity | None:
-        """Offer one job more, if there is one; the queue that it comes from."""
-        found = self._draw(offer)
-        if found is None:
-            return None
-        row, identity = found
-        self.moves.offer(row, self.pilot, self.take.number)
-        offers.append(_wire(self.pool, self.tx, row, row.epoch + 1))
-        return identity
-
-    def _draw(self, offer: Offer) -> tuple[JobRow, QueueIdentity] | None:
-        pool, now = self.pool, self.moves.now
-        node = self.take.node
-        closed = pool.limiter.closed(offer.site, offer.ce, now) if pool.limiter.limits else []
-        while True:
-            holds = Requirements(pool, offer, node, now)
-            proposal = pool.index.propose(offer, holds, closed, pool.rng)
-            if proposal is None:
-                return None
-            self._undo(proposal.queue)
-            row = self._disposed(proposal)
-            if row is not None:
-                return row, pool.queue_identity(self.tx, proposal.queue)
-
-    def _undo(self, queue: QueueId) -> None:
-        pool, tx = self.pool, self.tx
-        tx.on_rollback(lambda: pool.reload_queue(tx, queue))
-
-    def _disposed(self, proposal: Proposal) -> JobRow | None:
-        """Memory proposes, SQL disposes: the job, if it really waits there."""
-        row = jobs.by_ids(self.tx.connection, [proposal.job]).get(proposal.job)
-        return row if row is not None and row.state is JobState.WAITING else None
-
-    def _no_match(self, offer: Offer) -> dict[str, int]:
+    def _explain(self, offer: Offer) -> dict[str, int]:
         pool, now = self.pool, self.moves.now
         closed = pool.limiter.closed(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.take.node, now)
         return {str(key): count for key, count in pool.index.explain(offer, holds, closed).fallen.items()}
-
-
-def _wire(pool: Pool, tx: Transaction, row: JobRow, epoch: int) -> WireOffer:
-    facts = pool.submission(tx, row.submission)
-    return WireOffer(row.id, epoch, payload(facts, row))

@@ -1,18 +1,23 @@
-"""The moves of jobs in one transaction: each checked against the table, logged, told to the index, saved in bulk."""
+"""The moves of jobs in one transaction: each checked against the table, logged, told to the index, saved in bulk.
+
+One `Moves` serves all requests that share a transaction. It keeps the rows of the jobs that they speak of as they are
+after the moves so far, so that nobody reads what somebody has just decided, and each kind of move is one statement.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pilotage.core.handover import THE_PAYLOADS_OWN
-from pilotage.core.ids import JobId
+from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
+from pilotage.core.queues.entry import Entry
 from pilotage.services.pool import Pool
-from pilotage.store import attempts, jobs
+from pilotage.store import attempts, jobs, pilots
 from pilotage.store.events import EventBatch
-from pilotage.store.jobs import JobRow
+from pilotage.store.jobs import JobRow, Waiting
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
 
@@ -25,16 +30,25 @@ def counted(job: JobRow, failure: str) -> JobRow:
 
 
 _WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
+JOB_STATES.check(JobState.WAITING, JobState.MATCHED)
 
 
 @dataclass(slots=True)
 class Moves:
-    """Collects what one request does to jobs; `write` saves it, events included."""
+    """Collects what the requests of one transaction do to jobs; `write` saves it, events included."""
 
     pool: Pool
     tx: Transaction
     now: float
     events: EventBatch
+    pilot: PilotId | None = None
+    """Who makes the next moves, if the actor of the events is `events.PILOTS`."""
+    rows: dict[int, JobRow] = field(default_factory=dict)
+    """Jobs that were looked at, as they are now."""
+    lost: set[JobId] = field(default_factory=set)
+    """Of the jobs that were offered: those that no longer waited. Nothing was done to them."""
+    _moved_since: set[JobId] = field(default_factory=set)
+    """Jobs with a move that is not written yet."""
     _offered: list[jobs.Offered] = field(default_factory=list)
     _held: list[jobs.Held] = field(default_factory=list)
     _freed: list[jobs.Freed] = field(default_factory=list)
@@ -46,10 +60,31 @@ class Moves:
     _closed: list[attempts.Closed] = field(default_factory=list)
     _cut: list[attempts.Cut] = field(default_factory=list)
     _results: list[attempts.Result] = field(default_factory=list)
+    _taken: list[pilots.Taken] = field(default_factory=list)
+
+    # --- the rows
+
+    def load(self, ids: Iterable[int]) -> None:
+        """Have these jobs among the rows, if they exist."""
+        missing = {job for job in ids if job not in self.rows}
+        if missing:
+            if not missing.isdisjoint(self._moved_since):
+                self.write()
+            self.rows.update(jobs.by_ids(self.tx.connection, sorted(missing)))
+
+    def of_pilot(self, pilot: PilotId) -> list[JobRow]:
+        """What a pilot has: offered to it or held by it."""
+        self.write()
+        found = jobs.of_pilot(self.tx.connection, pilot)
+        self.rows.update((job.id, job) for job in found)
+        return found
 
     def write(self) -> None:
-        """Save everything collected so far, in the order in which one job can make several moves."""
+        """Save everything collected so far."""
         connection = self.tx.connection
+        if self._offered:
+            self.lost |= jobs.save_offered(connection, self._offered)
+            self._offered.clear()
         savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
             (jobs.save_finish_taken, self._finishes),
             (jobs.save_ended, self._ended),
@@ -57,27 +92,39 @@ class Moves:
             (jobs.save_moved, self._moved),
             (jobs.save_counted, self._counted),
             (jobs.save_held, self._held),
-            (jobs.save_offered, self._offered),
             (attempts.save_begun, self._begun),
             (attempts.save_closed, self._closed),
             (attempts.save_cut, self._cut),
             (attempts.save_results, self._results),
+            (pilots.save_taken, self._taken),
         )
         for save, rows in savers:
             if rows:
                 save(connection, rows)
                 rows.clear()
+        self._moved_since.clear()
         self.events.write(connection)
 
-    def offer(self, job: JobRow, pilot: PilotRow, take_number: int) -> None:
-        """Waiting → Matched. The index has given the job out already."""
-        event = self._event("offered", job, JobState.MATCHED, job.epoch + 1, f"pilot {pilot.id}")
-        self._offered.append(jobs.Offered(pilot.id, take_number, self.now, event, job.id))
-        self.pool.touch_limits(self.tx)
-        identity = self.pool.queue_identity(self.tx, job.queue)
-        self.pool.limiter.started(identity, pilot.site, pilot.ce, self.now)
+    # --- the moves
 
-    def hold(self, job: JobRow, pilot: PilotRow) -> None:
+    def offer(self, job: Waiting, entry: Entry, pilot: PilotRow, take_number: int) -> None:
+        """Waiting → Matched. The index has given the job out already; `lost` tells, once written, what was not."""
+        if job.id in self._moved_since:
+            self.write()
+        self._moved_since.add(job.id)
+        self.rows.pop(job.id, None)
+        event = self.events.add(
+            "offered", "Waiting", "Matched", job.id, job.epoch + 1, job.last_event, "", pilot.id
+        )
+        self._offered.append(jobs.Offered(pilot.id, take_number, self.now, event, job.id, job.last_event))
+        self.pool.started(self.tx, entry.identity, pilot, self.now)
+
+    def taken(self, pilot: PilotRow, number: int) -> None:
+        """A take of `pilot` is answered with an offer."""
+        pilot.take_number = number
+        self._taken.append(pilots.Taken(number, pilot.only_owner, pilot.id))
+
+    def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
         """Matched → Running."""
         event = self._event("confirmed", job, JobState.RUNNING, job.epoch)
         self._held.append(jobs.Held(self.now, event, job.id))
@@ -97,6 +144,7 @@ class Moves:
                 ce.cpu_power if ce else 1.0,
             )
         )
+        return self._now(job, state=JobState.RUNNING, attempt=job.attempt + 1, last_event=event)
 
     def free(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
         """Back to the queue at once; counts as nothing. `place` is where it was."""
@@ -107,11 +155,11 @@ class Moves:
             self._cut.append(attempts.Cut(self.now, kind, job.id, job.epoch))
             previous = job._replace(state=JobState.RESCHEDULED, last_event=event)
             kind, reason = "requeued", ""
-        event = self._event(kind, previous, JobState.WAITING, job.epoch, reason)
+        event = self._event(kind, previous, JobState.WAITING, job.epoch, reason, again=True)
         self._freed.append(
             jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
         )
-        self._returned(job)
+        self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
 
     def retry(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
         """To Rescheduled, until the delay of the policy is over."""
@@ -121,6 +169,7 @@ class Moves:
         self._freed.append(
             jobs.Freed(JobState.RESCHEDULED, later, job.failures, job.own_failures, reason, event, job.id)
         )
+        self._now(job, state=JobState.RESCHEDULED, last_event=event, pilot=None)
 
     def requeue(self, job: JobRow) -> None:
         """Rescheduled → Waiting."""
@@ -128,7 +177,7 @@ class Moves:
         self._freed.append(
             jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
         )
-        self._returned(job)
+        self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
 
     def end(
         self,
@@ -147,18 +196,24 @@ class Moves:
         self._ended.append(
             jobs.Ended(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
         )
+        self._now(job, state=new, last_event=event, pilot=None)
 
-    def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> None:
+    def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> JobRow:
         """A move that changes nothing but the state."""
         event = self._event(kind, job, new, job.epoch, reason)
         self._moved.append(jobs.Moved(new, reason, event, job.id))
+        return self._now(job, state=new, last_event=event)
 
     def count(self, job: JobRow) -> None:
         """Remember how many tries have failed, of a job that stays where it is."""
+        self._moved_since.add(job.id)
         self._counted.append(jobs.Counted(job.failures, job.own_failures, job.id))
+        self._now(job)
 
-    def finish_taken(self, job: JobId, epoch: int, digest: str) -> None:
-        self._finishes.append(jobs.FinishTaken(epoch, digest, job))
+    def finish_taken(self, job: JobRow, epoch: int, digest: str) -> JobRow:
+        """A finish of this epoch has been answered: the same one again gets the same answer."""
+        self._finishes.append(jobs.FinishTaken(epoch, digest, job.id))
+        return self._now(job, finished_epoch=epoch, finished_digest=digest)
 
     def close_attempt(self, closed: attempts.Closed) -> None:
         self._closed.append(closed)
@@ -170,9 +225,22 @@ class Moves:
     def result(self, result: attempts.Result) -> None:
         self._results.append(result)
 
-    def _event(self, kind: str, job: JobRow, new: JobState, epoch: int, detail: str = "") -> int:
+    # --- what each move does
+
+    def _event(
+        self, kind: str, job: JobRow, new: JobState, epoch: int, detail: str = "", *, again: bool = False
+    ) -> int:
+        """Log a move; `again`: it is the second step of one."""
         JOB_STATES.check(job.state, new)
-        return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail)
+        if job.id in self._moved_since and not again:
+            # Statements of one kind go together: a job's second move must not be written before its first.
+            self.write()
+        self._moved_since.add(job.id)
+        return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
+
+    def _now(self, job: JobRow, **changes: Any) -> JobRow:
+        row = self.rows[job.id] = job._replace(**changes)
+        return row
 
     def _left(self, job: JobRow, place: PilotRow | None) -> None:
         """The job leaves what it was in: a queue, or a pilot."""
@@ -180,10 +248,9 @@ class Moves:
             self.pool.touch_queue(self.tx, job.queue)
             self.pool.index.job_gone(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
-            self.pool.touch_limits(self.tx)
-            identity = self.pool.queue_identity(self.tx, job.queue)
-            self.pool.limiter.ended(identity, place.site, place.ce)
+            self.pool.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:
         self.pool.touch_queue(self.tx, job.queue)
-        self.pool.index.job_returned(job.queue, job.user_priority, job.id)
+        head = Waiting(job.id, job.submission, job.epoch, job.last_event, job.parameters)
+        self.pool.index.job_returned(job.queue, job.user_priority, head)

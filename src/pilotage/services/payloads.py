@@ -11,17 +11,16 @@ from pilotage.core.jobs.description import COPY, InputFile, JobDescription
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.services.pool import SubmissionFacts
-from pilotage.store.jobs import JobRow
 from pilotage.wire.pilot import Input, Payload
 
 
-def payload(facts: SubmissionFacts, job: JobRow) -> Payload:
-    """What to run, of a job in the store. Jobs without placeholders share one."""
+def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload:
+    """What a job is to run; `parameters` are the JSON of its own. Jobs without placeholders share one."""
     common = facts.common.get("")
     if common is None:
         row = facts.row
-        values = json.loads(job.parameters) if job.parameters else []
-        bound = _bound(facts.description, row.names, values, job.id, row.first_job, row.count)
+        values = json.loads(parameters) if parameters else []
+        bound = _bound(facts.description, row.names, values, job, row.first_job, row.count)
         common = _payload(facts, bound)
         if not any("%" in text for text in _bindable(facts.description)):
             facts.common[""] = common

@@ -17,7 +17,7 @@ from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
-from pilotage.core.queues.entry import Entry
+from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.kinds import KindBook
@@ -159,17 +159,29 @@ class Pool:
                 self.waited.pop(queue, None)
 
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
-        """Before the index changes for `queue`: have it read again from the store if this transaction fails."""
+        """When the index changes for `queue`: have it read again from the store if this transaction fails."""
         self.enter_queue(tx, queue)
-        tx.on_rollback(lambda: self.reload_queue(tx, queue))
+        if tx.first(("queue", queue)):
+            tx.on_rollback(lambda: self.reload_queue(tx, queue))
 
     def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
         if queue in self.index.entries:
             self.index.reset(queue, job_rows.waiting_counts_of(tx.connection, queue))
 
-    def touch_limits(self, tx: Transaction) -> None:
-        """Before a running limit's count changes."""
+    def started(self, tx: Transaction, queue: QueueIdentity, place: PilotRow, now: float) -> None:
+        """A job of `queue` is offered there: the running limits count it."""
         if self.limiter.limits:
+            self._touch_limits(tx)
+            self.limiter.started(queue, place.site, place.ce, now)
+
+    def left(self, tx: Transaction, queue: QueueIdentity, place: PilotRow) -> None:
+        """A job of `queue` is there no longer."""
+        if self.limiter.limits:
+            self._touch_limits(tx)
+            self.limiter.ended(queue, place.site, place.ce)
+
+    def _touch_limits(self, tx: Transaction) -> None:
+        if tx.first("limits"):
             tx.on_rollback(lambda: self.recount_limits(tx))
 
     def recount_limits(self, tx: Transaction) -> None:
@@ -206,8 +218,9 @@ class Pool:
         pilot_rows.count_finished(tx.connection, pilot, finished)
 
     def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
-        """Before a pilot's facts change in memory."""
-        tx.on_rollback(lambda: self.forget_pilot(pilot))
+        """When a pilot's facts change in memory."""
+        if tx.first(("pilot", pilot.id)):
+            tx.on_rollback(lambda: self.forget_pilot(pilot))
 
 
 def open_pool(
@@ -226,7 +239,7 @@ def open_pool(
         policy=policy,
         policy_version=version,
         incarnation=incarnation,
-        index=new_index(policy, tx),
+        index=new_index(policy, tx, rng),
         limiter=Limiter(),
         events=EventIds(tx.connection, id_floor),
         rng=rng,
@@ -243,8 +256,7 @@ def fill(pool: Pool, tx: Transaction) -> None:
     """Read the task queues and the running counts from the store: at start, and after a new policy."""
     pool.identities = dict(submission_rows.all_queues(tx.connection))
     counts = job_rows.waiting_counts(tx.connection)
-    for queue in list(pool.index.entries):
-        pool.index.remove(queue)
+    pool.index.clear()
     for queue, identity in pool.identities.items():
         waiting = counts.get(queue)
         if waiting:
@@ -255,10 +267,10 @@ def fill(pool: Pool, tx: Transaction) -> None:
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
 
 
-def new_index(policy: Policy, tx: Transaction) -> QueueIndex:
-    """An empty index that reads its heads through the writer's connection."""
+def new_index(policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
+    """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
 
-    def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[JobId]:
+    def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
         return job_rows.heads(tx.connection, queue, weight, after, most)
 
     matching = policy.matching
@@ -269,4 +281,5 @@ def new_index(policy: Policy, tx: Transaction) -> QueueIndex:
         cpu_buckets=matching.cpu_buckets,
         memory_buckets=matching.memory_buckets,
         priorities=Priorities(policy.shares(), sharing),
+        rng=rng,
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from pilotage.core.ids import JobId
+import msgspec
+
+from pilotage.core.ids import JobId, PilotId
 from pilotage.store.bulk import insert
 from pilotage.store.connection import Connection
 
@@ -28,43 +30,45 @@ class EventIds:
         return self._last
 
 
+PILOTS = "pilots"
+"""The actor of an event that several pilots have made: each job of it stands there with its pilot."""
+
+
 @dataclass(slots=True)
 class EventBatch:
-    """The events of one request. Ids that a rolled-back request has used are not used again."""
+    """The events of one transaction. Ids that a rolled-back one has used are not used again."""
 
     ids: EventIds
     at: float
     actor: str
-    _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, int, int]]]] = field(
-        default_factory=dict
-    )
+    _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]]]] = field(default_factory=dict)
 
     def add(
-        self, kind: str, old: str, new: str, job: JobId, epoch: int, previous: int, detail: str = ""
+        self,
+        kind: str,
+        old: str,
+        new: str,
+        job: JobId,
+        epoch: int,
+        previous: int,
+        detail: str = "",
+        pilot: PilotId | None = None,
     ) -> int:
-        """Note a move of `job`; the id goes into the job's `last_event`."""
+        """Note a move of `job`, made by `pilot` if the actor is `PILOTS`; the id goes into the job's `last_event`."""
         key = (kind, old, new, detail)
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = (self.ids.next(), [])
-        row[1].append((job, epoch, previous))
+        row[1].append((job, epoch, previous) if pilot is None else (job, epoch, previous, pilot))
         return row[0]
 
     def write(self, connection: Connection) -> None:
         if self._rows:
+            at, actor, encode = self.at, self.actor, msgspec.json.encode
             connection.save(
                 _EVENTS,
                 [
-                    (
-                        id_,
-                        self.at,
-                        kind,
-                        self.actor,
-                        old,
-                        new,
-                        detail,
-                        json.dumps(jobs, separators=(",", ":")),
-                    )
+                    (id_, at, kind, actor, old, new, detail, encode(jobs).decode())
                     for (kind, old, new, detail), (id_, jobs) in self._rows.items()
                 ],
             )
@@ -111,14 +115,16 @@ def history(connection: Connection, job: JobId, last_event: int) -> list[Event]:
         if row is None:
             break
         at, kind, actor, old, new, detail, jobs = row
-        epoch, following = _entry_of(json.loads(jobs), job)
+        epoch, following, pilot = _entry_of(json.loads(jobs), job)
+        if actor == PILOTS:
+            actor = f"pilot:{pilot}"
         found.append(Event(at, kind, actor, old, new, epoch, detail))
     return found[::-1]
 
 
-def _entry_of(jobs: list[list[int] | int], job: JobId) -> tuple[int, int]:
-    """(epoch, previous event) of `job` in the list of one event; a submission's list is [first, count]."""
+def _entry_of(jobs: list[list[int] | int], job: JobId) -> tuple[int, int, int]:
+    """(epoch, previous event, pilot) of `job` in the list of one event; a submission's list is [first, count]."""
     for entry in jobs:
         if isinstance(entry, list) and entry[0] == job:
-            return entry[1], entry[2]
-    return 0, 0
+            return entry[1], entry[2], entry[3] if len(entry) > 3 else 0
+    return 0, 0, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
@@ -37,9 +37,8 @@ _COLUMNS = (
 _STATES = {str(state): state for state in JobState}
 
 
-def _row(values: tuple[object, ...]) -> JobRow:
-    row = JobRow._make(values)
-    return row._replace(state=_STATES[row.state])
+def _row(values: tuple[Any, ...]) -> JobRow:
+    return JobRow._make((*values[:3], _STATES[values[3]], *values[4:]))
 
 
 def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, JobRow]:
@@ -71,13 +70,25 @@ def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]
     return [_row(values) for values in connection.execute(sql, (pilot, number))]
 
 
-def heads(connection: Connection, queue: QueueId, weight: int, after: int, most: int) -> list[JobId]:
-    """The lowest ids that wait in a queue with one UserPriority, above `after`."""
+class Waiting(NamedTuple):
+    """What an offer is made of: a waiting job, and its last event, which tells whether it still is what it was."""
+
+    id: JobId
+    submission: SubmissionId
+    epoch: int
+    last_event: int
+    parameters: str | None
+
+
+def heads(
+    connection: Connection, queue: QueueId, weight: int, after: int, most: int
+) -> list[tuple[Any, ...]]:
+    """The first jobs above the id `after` that wait in a queue with one UserPriority: values of `Waiting`."""
     sql = (
-        "SELECT id FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND user_priority = ? AND id > ?"
-        " ORDER BY id LIMIT ?"
+        "SELECT id, submission_id, epoch, last_event, parameters FROM jobs"
+        " WHERE state = 'Waiting' AND queue_id = ? AND user_priority = ? AND id > ? ORDER BY id LIMIT ?"
     )
-    return [JobId(values[0]) for values in connection.execute(sql, (queue, weight, after, most))]
+    return connection.execute(sql, (queue, weight, after, most)).fetchall()
 
 
 def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
@@ -109,19 +120,27 @@ class Offered(NamedTuple):
     at: float
     event: int
     job: JobId
+    before: int
+    """The job's last event until now."""
 
 
 _OFFERED = update(
     "jobs",
-    ("pilot_id", "take_number", "started", "last_event", "id"),
+    ("pilot_id", "take_number", "started", "last_event", "id", "before"),
     "state = 'Matched', epoch = epoch + 1, pilot_id = {pilot_id}, take_number = {take_number}, started = {started},"
     " last_event = {last_event}, reason = ''",
-    "id = {id}",
+    "id = {id} AND last_event = {before} AND state = 'Waiting'",
+    before="bigint",
 )
 
 
-def save_offered(connection: Connection, moves: Iterable[Offered]) -> None:
-    connection.save(_OFFERED, moves)
+def save_offered(connection: Connection, moves: Sequence[Offered]) -> set[JobId]:
+    """Give waiting jobs to pilots; those that are not what memory held them for any more, and were not given."""
+    if connection.save(_OFFERED, moves) == len(moves):
+        return set()
+    condition, value = among(connection, "id", [move.job for move in moves])
+    last = dict(connection.execute(f"SELECT id, last_event FROM jobs WHERE {condition}", (value,)).fetchall())
+    return {move.job for move in moves if last.get(move.job) != move.event}
 
 
 class Held(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
+from pilotage.store import bulk
 from pilotage.store.connection import Connection
 
 
@@ -143,6 +145,26 @@ def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
     columns = ", ".join(f"{column} = ?" for column in changes)
     values = [str(value) if isinstance(value, PilotState) else value for value in changes.values()]
     connection.execute(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
+
+
+class Taken(NamedTuple):
+    """The last take of a pilot that was answered with an offer, and whom it is bound to from then on."""
+
+    number: int
+    only_owner: str | None
+    pilot: PilotId
+
+
+_TAKEN = bulk.update(
+    "pilots",
+    ("take_number", "only_owner", "id"),
+    "take_number = {take_number}, only_owner = {only_owner}",
+    "id = {id}",
+)
+
+
+def save_taken(connection: Connection, takes: Sequence[Taken]) -> None:
+    connection.save(_TAKEN, takes)
 
 
 def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:

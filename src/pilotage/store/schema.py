@@ -223,12 +223,12 @@ events = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("at", sa.Float, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
-    # user:NAME, pilot:ID or server.
+    # user:NAME, pilot:ID, server, or "pilots": then each job stands there with its own.
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("old", sa.Text, nullable=False),
     sa.Column("new", sa.Text, nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
-    # What it is about: JSON [[job, epoch, the job's previous event] ...]. A new submission is [first, count];
+    # What it is about: JSON [[job, epoch, the job's previous event, pilot?] ...]. A new submission is [first, count];
     # an event of a pilot or of the policy has none.
     sa.Column("jobs", sa.Text, nullable=False),
 )

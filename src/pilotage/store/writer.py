@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -35,11 +35,19 @@ RENEWAL_PAUSE = 0.5
 class Transaction:
     """One open transaction. Its connection is the writer's."""
 
-    __slots__ = ("_undo", "connection")
+    __slots__ = ("_touched", "_undo", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._undo: list[Callable[[], object]] = []
+        self._touched: set[Hashable] = set()
+
+    def first(self, what: Hashable) -> bool:
+        """Whether this is the first time that `what` is touched: it needs to be taken back only once."""
+        if what in self._touched:
+            return False
+        self._touched.add(what)
+        return True
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""

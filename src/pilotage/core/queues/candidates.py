@@ -1,103 +1,171 @@
-"""Which queues fit which kind of offer, kept by change.
+"""Which queues fit which kind of offer, and the draws among them, made many at a time.
 
 Two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count by
-the bucket that they reach.
+the bucket that they reach. The queues of a kind are found once (screen.py) and kept in arrays; the winners of its next
+draws are drawn ahead (race.py). A draw gives the next of them, if it still waits. Queues that have begun to wait since
+then run against it, and so do those that must be looked at by themselves.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pilotage.core.ids import QueueId
-from pilotage.core.queues.entry import Entry, Standing
-from pilotage.core.queues.fit import Offer, static_failure, with_sizes
-from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.weighted import Weighted
+import numpy as np
+from numpy.typing import NDArray
 
-KINDS = 512
+from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.entry import Entity, Entry, Standing, taking_part
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.race import after, race
+from pilotage.core.queues.screen import FITS, ORDER, Screen, Slots
+
+KINDS = 1024
 """So many kinds of offer are remembered; the one unused for longest is forgotten first."""
 
 BOUND_KINDS = 4096
 """The same for offers that are bound to one owner, whose kinds hold that owner's queues only."""
 
+FIRST_BATCH, LARGEST_BATCH = 4, 256
+"""So many draws are made ahead for a kind that is new, and for one that is asked for much."""
+
+LATE = 16
+"""When so many queues have begun to wait since the last draws were made ahead, they are made anew."""
+
+MOST_ARRIVALS = 10_000
+
+FORGOTTEN = 1000
+"""When so many queues more have been forgotten than are known, all get new slots."""
+
+_NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
+
 
 @dataclass(slots=True)
 class Kind:
-    """The queues that fit one kind of offer, Requirements not yet asked."""
+    """One kind of offer under some closed limits."""
 
     offer: Offer
-    plain: dict[int, Weighted[QueueId]] = field(default_factory=dict)
-    """By CPU bucket."""
-    special: set[QueueId] = field(default_factory=set)
-    """Queues that must be looked at one by one."""
-
-    def queues(self) -> Iterator[QueueId]:
-        """The plain ones."""
-        for pool in self.plain.values():
-            for members in pool.classes.values():
-                yield from members
-
-    def place(self, entry: Entry, standing: Standing) -> None:
-        """Take up a queue, if it fits."""
-        if static_failure(entry.identity, self.offer) is not None:
-            return
-        if standing.special:
-            self.special.add(entry.id)
-        else:
-            self._insert(entry, standing)
-
-    def displace(self, entry: Entry, standing: Standing) -> bool:
-        """Whether it was there."""
-        if standing.special:
-            found = entry.id in self.special
-            self.special.discard(entry.id)
-            return found
-        cpu_time = entry.identity.cpu_time
-        pool = self.plain.get(cpu_time)
-        if pool is None or not pool.discard(entry.id, standing.of_class):
-            return False
-        if not pool:
-            del self.plain[cpu_time]
-        return True
-
-    def reclass(self, entry: Entry, before: Standing, after: Standing) -> None:
-        """Its priority is of another class: that changes nothing about whether it fits."""
-        if self.displace(entry, before):
-            self._insert(entry, after)
-
-    def _insert(self, entry: Entry, standing: Standing) -> None:
-        pool = self.plain.get(entry.identity.cpu_time)
-        if pool is None:
-            pool = self.plain[entry.identity.cpu_time] = Weighted()
-        pool.add(entry.id, standing.of_class)
+    closed: tuple[Limit, ...]
+    slots: Slots = field(default_factory=lambda: _NO_SLOTS)
+    """The queues that fit, Requirements not yet asked, ascending."""
+    seen: int = 0
+    """So many queues have been asked, of all or of its owner's."""
+    members: Slots = field(default_factory=lambda: _NO_SLOTS)
+    """Of those, the plain ones that took part when the next draws were made."""
+    cpu_time: int = 0
+    """Under the document's rule: their bucket, the highest there is."""
+    drawn: list[tuple[int, float]] = field(default_factory=list)
+    """The winners of the next draws and their times, the next one last."""
+    late: list[Entry] = field(default_factory=list)
+    """Plain queues that have begun to wait since then."""
+    special: list[Entry] = field(default_factory=list)
+    """Queues that must be looked at by themselves."""
+    version: int = -1
+    """Of the priorities that the draws were made with."""
+    arrivals: int = 0
+    batch: int = FIRST_BATCH
 
 
 class Candidates:
-    """The kinds of offer seen lately.
+    """All queues with waiting jobs, and the kinds of offer seen lately."""
 
-    Offers that are bound to one owner are kept apart by that owner: there are as many kinds of them as owners times
-    nodes, but each concerns the owner's queues only.
-    """
-
-    def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
+    def __init__(
+        self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: np.random.Generator
+    ) -> None:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
-        self._open: OrderedDict[Offer, Kind] = OrderedDict()
-        self._bound: OrderedDict[Offer, Kind] = OrderedDict()
+        self._rule: Rule = rule
+        self._rng = rng
+        self._standing: NDArray[np.int8] = np.zeros(256, dtype=np.int8)
+        self._priority: NDArray[np.float64] = np.zeros(256)
+        self._cpu_time: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
+        """By slot, as those above."""
+        self._version = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all queues and kinds."""
+        self._screen = Screen()
+        self._known = 0
+        self._entries: list[Entry | None] = []
+        """By slot; None: it has been forgotten."""
+        self._of_owner: dict[str, list[int]] = {}
+        self._of_entity: dict[Entity, dict[int, Entry]] = {}
+        self._arrivals: list[Entry] = []
+        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
+        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
         """Each in the order of their last use."""
-        self._of_owner: dict[str | None, dict[Offer, Kind]] = {}
+
+    # --- the queues
+
+    def enter(self, entry: Entry) -> None:
+        """A queue that may have waiting jobs."""
+        self._tell_apart(entry.identity)
+        if len(self._entries) > 2 * self._known + FORGOTTEN:
+            self._renumber()
+        self._known += 1
+        slot = entry.slot = self._screen.add(entry.identity)
+        self._entries.append(entry)
+        if slot >= len(self._standing):
+            self._standing = np.concatenate([self._standing, np.zeros_like(self._standing)])
+            self._priority = np.concatenate([self._priority, np.zeros_like(self._priority)])
+            self._cpu_time = np.concatenate([self._cpu_time, np.zeros_like(self._cpu_time)])
+        self._cpu_time[slot] = entry.identity.cpu_time
+        self._of_owner.setdefault(entry.identity.owner, []).append(slot)
+        self._of_entity.setdefault(entry.entity, {})[slot] = entry
+        self._standing[slot] = Standing.OUT
+
+    def _renumber(self) -> None:
+        entries = [entry for entry in self._entries if entry is not None]
+        self.clear()
+        for entry in entries:
+            self.enter(entry)
+            self.stands(entry)
+
+    def leave(self, entry: Entry) -> None:
+        """Forget a queue without jobs."""
+        self._entries[entry.slot] = None
+        self._known -= 1
+        self._standing[entry.slot] = Standing.OUT
+        del self._of_entity[entry.entity][entry.slot]
+
+    def stands(self, entry: Entry) -> None:
+        """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
+        entry.standing = entry.stands()
+        self._standing[entry.slot] = entry.standing
+        if entry.standing is not Standing.OUT:
+            self._priority[entry.slot] = entry.priority
+            self._arrivals.append(entry)
+            if len(self._arrivals) > MOST_ARRIVALS:
+                self.settled()
+
+    def weigh(self, entry: Entry) -> None:
+        """Its priority is another one; taken up with the next `settled`."""
+        self._priority[entry.slot] = entry.priority
+
+    def settled(self) -> None:
+        """Draws that were made ahead with earlier priorities are void."""
+        self._version += 1
+        # Nobody looks back beyond a version.
+        self._arrivals.clear()
+
+    # --- kinds of offer
 
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
         cpu = _floor(self._cpu_buckets, offer.cpu_time)
         # 1 stands for "known, and below every bucket"; 0 for "not known".
         memory = (_floor(self._memory_buckets, offer.memory) or 1) if offer.memory else 0
+        if cpu == offer.cpu_time and memory == offer.memory:
+            return offer
         return with_sizes(offer, cpu, memory)
 
-    def tell_apart(self, identity: QueueIdentity) -> None:
+    def _tell_apart(self, identity: QueueIdentity) -> None:
         """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
         for buckets, value in (
             (self._cpu_buckets, identity.cpu_time),
@@ -106,61 +174,187 @@ class Candidates:
             place = bisect_left(buckets, value)
             if value and (place == len(buckets) or buckets[place] != value):
                 buckets.insert(place, value)
-                self.clear()
-
-    def clear(self) -> None:
-        """Forget all kinds."""
-        self._open.clear()
-        self._bound.clear()
-        self._of_owner.clear()
+                self._open.clear()
+                self._bound.clear()
 
     def __len__(self) -> int:
         return len(self._open) + len(self._bound)
 
-    def known(self, offer: Offer) -> Kind | None:
-        """The kind of `offer`, if it is remembered."""
-        return self._of_owner.get(offer.only_owner, {}).get(self.kind_of(offer))
-
-    def of(self, offer: Offer, entries: Callable[[str | None], Iterable[Entry]]) -> Kind:
-        """The kind of `offer`; if it is new it is filled from `entries`, of one owner or (None) of all."""
-        key = self.kind_of(offer)
+    def of(self, key: Offer, closed: Sequence[Limit] = ()) -> Kind:
+        """The kind of offers like `key`, which `kind_of` gave, while these limits let nothing start."""
         kinds, most = (self._open, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
-        kind = kinds.get(key)
+        place = (key, tuple(closed))
+        kind = kinds.get(place)
         if kind is not None:
-            kinds.move_to_end(key)
+            kinds.move_to_end(place)
             return kind
-        kind = kinds[key] = Kind(key)
-        self._of_owner.setdefault(key.only_owner, {})[key] = kind
-        for entry in entries(key.only_owner):
-            standing = entry.standing
-            if standing is not None:
-                kind.place(entry, standing)
+        kind = kinds[place] = Kind(key, place[1])
         if len(kinds) > most:
-            self._forget(kinds.popitem(last=False)[0])
+            kinds.popitem(last=False)
         return kind
 
-    def moved(self, entry: Entry, before: Standing | None, after: Standing | None) -> None:
-        """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
-        for kind in self._concerned(entry):
-            if before is not None:
-                kind.displace(entry, before)
-            if after is not None:
-                kind.place(entry, after)
+    def known(self, key: Offer) -> Kind | None:
+        """The kind of offers like `key`, if it is remembered."""
+        return (self._open if key.only_owner is None else self._bound).get((key, ()))
 
-    def reclassed(self, entry: Entry, before: Standing, after: Standing) -> None:
-        """The priority of a queue is of another class."""
-        for kind in self._concerned(entry):
-            kind.reclass(entry, before, after)
+    def waiting(self, kind: Kind) -> list[Entry]:
+        """The queues of a kind that have waiting jobs now, Requirements not yet asked."""
+        self._look_on(kind)
+        slots = kind.slots[self._standing[kind.slots] != Standing.OUT]
+        return [entry for slot in slots.tolist() if (entry := self._entries[slot]) is not None]
 
-    def _concerned(self, entry: Entry) -> Iterator[Kind]:
-        for owner in (None, entry.identity.owner):
-            yield from self._of_owner.get(owner, {}).values()
+    def refused(self, offer: Offer) -> tuple[dict[Condition, int], list[Entry]]:
+        """How many admitted queues with waiting jobs fall at which condition first; and those that do not."""
+        slots = np.flatnonzero(self._standing != Standing.OUT)
+        failed = self._screen.failures(offer, slots)
+        numbers = np.bincount(failed, minlength=FITS)[:FITS]
+        fallen = {ORDER[place]: int(numbers[place]) for place in np.flatnonzero(numbers)}
+        left = [self._entries[slot] for slot in slots[failed == FITS].tolist()]
+        return fallen, [entry for entry in left if entry is not None]
 
-    def _forget(self, key: Offer) -> None:
-        kinds = self._of_owner[key.only_owner]
-        del kinds[key]
-        if not kinds:
-            del self._of_owner[key.only_owner]
+    # --- the draw
+
+    def draw(self, kind: Kind, holds: RequirementsHold) -> Entry | None:
+        """One of the queues that take part, by the rule; None if there is none."""
+        if kind.version != self._version:
+            self._prepare(kind)
+        elif kind.arrivals != len(self._arrivals):
+            self._welcome(kind)
+        if kind.special:
+            return self._draw_with_special(kind, holds)
+        found = self._draw_plain(kind)
+        return found[0] if found else None
+
+    def _draw_plain(self, kind: Kind) -> tuple[Entry, float] | None:
+        """A plain queue and its time."""
+        while True:
+            if not kind.drawn:
+                kind.batch = min(LARGEST_BATCH, kind.batch * 2)
+                self._prepare(kind)
+                if not kind.drawn:
+                    return None
+            slot, time = kind.drawn.pop()
+            entry = self._entries[slot]
+            if entry is None or entry.standing is not Standing.PLAIN:
+                left = kind.members[self._standing[kind.members] == Standing.PLAIN]
+                if not len(left):
+                    kind.drawn.clear()
+                    continue
+                place, time = after(self._priority[left], self._rule, self._rng, time)
+                entry = self._entries[left[place]]
+                assert entry is not None
+            late = [one for one in kind.late if one.standing is Standing.PLAIN] if kind.late else ()
+            return self._against(entry, time, late, len(kind.members)) if late else (entry, time)
+
+    def _against(
+        self, winner: Entry, time: float, others: Sequence[Entry], behind: int
+    ) -> tuple[Entry, float]:
+        """Who wins when `winner`, at its time out of so many, runs against `others` too (not empty)."""
+        weights = np.array([entry.priority for entry in others])
+        place, best = after(weights, self._rule, self._rng, 0.0)
+        if best < time:
+            return others[place], best
+        # Nobody has a priority: everyone is equally likely.
+        if math.isinf(time) and self._rng.random() * (behind + len(others)) >= behind:
+            return others[place], time
+        return winner, time
+
+    def _draw_with_special(self, kind: Kind, holds: RequirementsHold) -> Entry | None:
+        there = self._special_there(kind, holds)
+        found = self._draw_plain(kind)
+        if not there:
+            return found[0] if found else None
+        if self._rule == "document":
+            highest = max(entry.identity.cpu_time for entry in there)
+            if found is not None and kind.cpu_time > highest:
+                return found[0]
+            there = [entry for entry in there if entry.identity.cpu_time == highest]
+            if kind.cpu_time < highest:
+                found = None
+        if found is None:
+            return self._against(there[0], math.inf, there, 0)[0]
+        return self._against(*found, there, len(kind.members))[0]
+
+    def _special_there(self, kind: Kind, holds: RequirementsHold) -> list[Entry]:
+        """Of the queues that must be looked at by themselves: those that take part."""
+        waiting = [entry for entry in kind.special if entry.standing is Standing.SPECIAL]
+        there = taking_part(waiting, holds, ())
+        return [entry for entry in there if not (entry.background and self._foreground(kind, entry.entity))]
+
+    def _foreground(self, kind: Kind, entity: Entity) -> bool:
+        """Whether a plain queue of `entity` takes part."""
+        slots = kind.slots
+        for slot, entry in self._of_entity[entity].items():
+            if entry.standing is Standing.PLAIN:
+                place = int(slots.searchsorted(slot))
+                if place < len(slots) and slots[place] == slot:
+                    return True
+        return False
+
+    def _prepare(self, kind: Kind) -> None:
+        """Make the next draws ahead, with the queues and priorities of now."""
+        if kind.version != self._version and len(kind.drawn) * 2 > kind.batch:
+            kind.batch = max(FIRST_BATCH, kind.batch // 2)
+        self._look_on(kind)
+        kind.version, kind.arrivals = self._version, len(self._arrivals)
+        kind.late, kind.drawn = [], []
+        standing = self._standing[kind.slots]
+        special = kind.slots[standing == Standing.SPECIAL].tolist()
+        kind.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
+        members = kind.slots[standing == Standing.PLAIN]
+        if len(members) and self._rule == "document":
+            buckets = self._cpu_time[members]
+            kind.cpu_time = int(buckets.max())
+            members = members[buckets == kind.cpu_time]
+        kind.members = members
+        if not len(members):
+            kind.cpu_time = 0
+            return
+        places, times = race(self._priority[members], self._rule, self._rng, kind.batch)
+        kind.drawn = list(zip(members[places].tolist(), times.tolist(), strict=True))
+
+    def _welcome(self, kind: Kind) -> None:
+        """Take up the queues that have begun to wait since the draws were made."""
+        new = self._arrivals[kind.arrivals :]
+        kind.arrivals = len(self._arrivals)
+        self._look_on(kind)
+        if len(new) > LATE or any(self._disturbs(kind, entry) for entry in new) or len(kind.late) > LATE:
+            self._prepare(kind)
+
+    def _disturbs(self, kind: Kind, entry: Entry) -> bool:
+        """Whether the draws that were made are wrong now that `entry` waits; if not, it is taken up beside them."""
+        place = int(kind.slots.searchsorted(entry.slot))
+        if place == len(kind.slots) or kind.slots[place] != entry.slot:
+            return False
+        if entry.standing is Standing.SPECIAL:
+            if entry not in kind.special:
+                kind.special.append(entry)
+            return False
+        if entry in kind.late or not len(kind.members):
+            return True
+        if self._rule == "document" and entry.identity.cpu_time != kind.cpu_time:
+            return entry.identity.cpu_time > kind.cpu_time
+        kind.late.append(entry)
+        return bool((kind.members == entry.slot).any())
+
+    def _look_on(self, kind: Kind) -> None:
+        """Ask the queues that came since the kind was last looked at."""
+        if kind.offer.only_owner is None:
+            count = len(self._screen)
+            if kind.seen == count:
+                return
+            new = np.arange(kind.seen, count)
+        else:
+            own = self._of_owner.get(kind.offer.only_owner, [])
+            count = len(own)
+            if kind.seen == count:
+                return
+            new = np.array(own[kind.seen :], dtype=np.int64)
+        kind.seen = count
+        new = new[self._screen.failures(kind.offer, new) == FITS]
+        if kind.closed:
+            new = new[~self._screen.concerned(kind.closed, new)]
+        kind.slots = np.concatenate([kind.slots, new])
 
 
 def _floor(buckets: Sequence[int], value: float) -> int:

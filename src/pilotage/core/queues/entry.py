@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from enum import IntEnum
+from typing import Any
 
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.weighted import class_of
 
 Entity = tuple[str, str]
 
+Head = tuple[Any, ...]
+"""A waiting job: its id, and whatever else the store has told of it."""
 
-class Standing(NamedTuple):
+
+class Standing(IntEnum):
     """How a queue stands among the candidates."""
 
-    special: bool
-    """It must be looked at one by one: it has Requirements, or only background jobs."""
-    of_class: int
-    """That of its priority (weighted.py)."""
+    OUT = 0
+    """It takes part in no draw."""
+    PLAIN = 1
+    SPECIAL = 2
+    """It must be looked at by itself: it has Requirements, or only background jobs."""
 
 
 @dataclass(slots=True)
@@ -29,12 +33,15 @@ class JobClass:
     """The waiting jobs of one queue with one UserPriority."""
 
     count: int = 0
-    heads: list[JobId] = field(default_factory=list)
+    heads: list[Head] = field(default_factory=list)
+    """Those with the lowest ids, ascending."""
     read_to: int = 0
     """All waiting jobs up to this id are in `heads` or were proposed."""
+    prefetch: int = 0
+    """So many heads were read the last time."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Entry:
     """One task queue with waiting jobs."""
 
@@ -50,18 +57,21 @@ class Entry:
     weight: int = 0
     """Sum of UserPriority of the waiting jobs."""
     classes: dict[int, JobClass] = field(default_factory=dict)
+    slot: int = -1
+    """Its number in the index."""
+    standing: Standing = Standing.OUT
+    """As the candidates know it."""
 
     @property
     def background(self) -> bool:
         """Only UserPriority 0 waits here."""
         return not self.weight
 
-    @property
-    def standing(self) -> Standing | None:
-        """None: it takes part in no draw."""
+    def stands(self) -> Standing:
+        """How it stands now."""
         if not self.waiting or not self.admitted:
-            return None
-        return Standing(bool(self.identity.requirements) or self.background, class_of(self.priority))
+            return Standing.OUT
+        return Standing.SPECIAL if not self.weight or self.identity.requirements else Standing.PLAIN
 
     def count(self, user_priority: int, part: JobClass, change: int) -> None:
         """So many more jobs wait in `part`."""

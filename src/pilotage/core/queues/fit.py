@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from operator import attrgetter
+from typing import NamedTuple
 
 from pilotage.core.queues.identity import NONE, QueueIdentity
 
@@ -109,7 +110,7 @@ def first_failure(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -
 
 def failures(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> tuple[Condition, ...]:
     """All conditions at which `queue` falls for `offer`, in their order; none if it fits."""
-    failed = [condition for condition, met in _CONDITIONS.items() if not met(queue, offer)]
+    failed = [condition for condition, rule in STATIC.items() if not rule.met(queue, offer)]
     if queue.requirements and not holds(queue.requirements):
         failed.append(Condition.REQUIREMENTS)
     return tuple(failed)
@@ -117,8 +118,8 @@ def failures(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> tup
 
 def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
     """As `first_failure`, without the Requirements: what depends on the kind of offer alone."""
-    for condition, holds in _CONDITIONS.items():
-        if not holds(queue, offer):
+    for condition, rule in STATIC.items():
+        if not rule.met(queue, offer):
             return condition
     return None
 
@@ -162,19 +163,50 @@ def _pilot_type_accepted(queue: QueueIdentity, offer: Offer) -> bool:
     return not queue.pilot_types or offer.pilot_type in queue.pilot_types
 
 
-_CONDITIONS: Mapping[Condition, Callable[[QueueIdentity, Offer], bool]] = {
-    Condition.SITE_CLOSED: lambda queue, offer: not offer.closed,
-    Condition.OWNER: _owner_served,
-    Condition.SETUP: lambda queue, offer: queue.setup == offer.setup,
-    Condition.CPU_TIME: lambda queue, offer: queue.cpu_time <= offer.cpu_time,
-    Condition.PILOT_TYPE: _pilot_type_accepted,
-    Condition.SITE: lambda queue, offer: _site_listed(queue, offer.site),
-    Condition.BANNED_SITE: lambda queue, offer: offer.site not in queue.banned_sites,
-    Condition.GRID_CE: lambda queue, offer: not queue.grid_ces or offer.ce in queue.grid_ces,
-    Condition.PLATFORM: lambda queue, offer: not queue.platforms or bool(queue.platforms & offer.platforms),
-    Condition.TAGS: lambda queue, offer: queue.tags <= offer.tags,
-    Condition.REQUIRED_TAGS: lambda queue, offer: offer.required_tags <= queue.tags,
-    Condition.PROCESSORS: lambda queue, offer: queue.processors <= offer.processors,
-    Condition.MEMORY: lambda queue, offer: not offer.memory or queue.memory <= offer.memory,
-    Condition.JOB_TYPE: lambda queue, offer: offer.job_types is None or queue.job_type in offer.job_types,
+class Static(NamedTuple):
+    """One condition that depends on the kind of offer alone, and the attributes of queue and offer that it reads.
+
+    Whatever has the same ones has the same answer (screen.py asks once for all that have).
+    """
+
+    met: Callable[[QueueIdentity, Offer], bool]
+    of_queue: tuple[str, ...]
+    of_offer: tuple[str, ...]
+
+
+STATIC: Mapping[Condition, Static] = {
+    Condition.SITE_CLOSED: Static(lambda queue, offer: not offer.closed, (), ("closed",)),
+    Condition.OWNER: Static(_owner_served, ("owner", "group"), ("only_owner", "pilot_type", "identities")),
+    Condition.SETUP: Static(lambda queue, offer: queue.setup == offer.setup, ("setup",), ("setup",)),
+    Condition.CPU_TIME: Static(
+        lambda queue, offer: queue.cpu_time <= offer.cpu_time, ("cpu_time",), ("cpu_time",)
+    ),
+    Condition.PILOT_TYPE: Static(_pilot_type_accepted, ("force_generic", "pilot_types"), ("pilot_type",)),
+    Condition.SITE: Static(lambda queue, offer: _site_listed(queue, offer.site), ("sites",), ("site",)),
+    Condition.BANNED_SITE: Static(
+        lambda queue, offer: offer.site not in queue.banned_sites, ("banned_sites",), ("site",)
+    ),
+    Condition.GRID_CE: Static(
+        lambda queue, offer: not queue.grid_ces or offer.ce in queue.grid_ces, ("grid_ces",), ("ce",)
+    ),
+    Condition.PLATFORM: Static(
+        lambda queue, offer: not queue.platforms or bool(queue.platforms & offer.platforms),
+        ("platforms",),
+        ("platforms",),
+    ),
+    Condition.TAGS: Static(lambda queue, offer: queue.tags <= offer.tags, ("tags",), ("tags",)),
+    Condition.REQUIRED_TAGS: Static(
+        lambda queue, offer: offer.required_tags <= queue.tags, ("tags",), ("required_tags",)
+    ),
+    Condition.PROCESSORS: Static(
+        lambda queue, offer: queue.processors <= offer.processors, ("processors",), ("processors",)
+    ),
+    Condition.MEMORY: Static(
+        lambda queue, offer: not offer.memory or queue.memory <= offer.memory, ("memory",), ("memory",)
+    ),
+    Condition.JOB_TYPE: Static(
+        lambda queue, offer: offer.job_types is None or queue.job_type in offer.job_types,
+        ("job_type",),
+        ("job_types",),
+    ),
 }

@@ -2,37 +2,46 @@
 
 Owned by one thread. Rebuilt from the store at start; changed by the use cases together with the rows, and reset
 queue by queue if their transaction fails. Of each queue it knows how many jobs wait with each UserPriority, and
-the lowest ids of those (*heads*), which it has the store fill up. Candidates are kept for each *kind* of offer.
+the first of those (*heads*), which it has the store fill up. Which queue is drawn is the matter of candidates.py.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues.candidates import Candidates, Kind
+from pilotage.core.queues.candidates import Candidates
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
-from pilotage.core.queues.entry import Entry, JobClass, Standing, refusal, taking_part
+from pilotage.core.queues.entry import Entry, Head, JobClass, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.weighted import draw
 from pilotage.core.shares.priorities import Priorities
 
-PREFETCH = 256
-"""So many heads are read from the store at once."""
+FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128
+"""So many heads are read from the store at once, of a queue that is drawn for the first time and of a busy one."""
 
-Heads = Callable[[QueueId, int, int, int], Sequence[JobId]]
-"""(queue, UserPriority, after this id, at most n) → ids of waiting jobs, ascending."""
+Heads = Callable[[QueueId, int, int, int], Sequence[Head]]
+"""(queue, UserPriority, after this id, at most n) → waiting jobs, by rising id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    job: JobId
-    queue: QueueId
+    head: Head
+    entry: Entry
     user_priority: int
+
+    @property
+    def job(self) -> JobId:
+        return JobId(self.head[0])
+
+    @property
+    def queue(self) -> QueueId:
+        return self.entry.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +62,39 @@ class QueueIndex:
         cpu_buckets: Sequence[int],
         memory_buckets: Sequence[int],
         priorities: Priorities[QueueId],
+        rng: Random,
     ) -> None:
         self.entries: dict[QueueId, Entry] = {}
-        self._of_owner: dict[str, dict[QueueId, Entry]] = {}
-        self.priorities = priorities
+        self.of_owner: dict[str, dict[QueueId, Entry]] = {}
+        self._stranded: dict[QueueId, Entry] = {}
+        """Those that the policy does not admit."""
+        self._priorities = priorities
+        self._changed: set[Entry] = set()
+        """Queues of whose waiting jobs the priorities have not been told yet."""
         self._heads = heads
         self.rule = rule
-        self._candidates = Candidates(cpu_buckets, memory_buckets)
+        # Draws are made many at a time: by a generator of arrays, which begins by chance as well.
+        numbers = np.random.Generator(np.random.PCG64(rng.getrandbits(128)))
+        self._candidates = Candidates(cpu_buckets, memory_buckets, rule, numbers)
+
+    @property
+    def priorities(self) -> Priorities[QueueId]:
+        """Of all entities, told of every change."""
+        for entry in self._changed:
+            self._tell(entry)
+        self._changed.clear()
+        return self._priorities
 
     # --- what the use cases tell
 
     def add(self, entry: Entry) -> None:
         """A queue that may have waiting jobs; one that is known already stays as it is."""
-        self._candidates.tell_apart(entry.identity)
         if entry.id not in self.entries:
             self.entries[entry.id] = entry
-            self._of_owner.setdefault(entry.identity.owner, {})[entry.id] = entry
+            self.of_owner.setdefault(entry.identity.owner, {})[entry.id] = entry
+            self._candidates.enter(entry)
+            if not entry.admitted:
+                self._stranded[entry.id] = entry
 
     def jobs_added(self, queue: QueueId, user_priority: int, first: JobId, count: int) -> None:
         """New jobs with ids from `first` on wait in `queue`; the store has them already.
@@ -76,25 +102,24 @@ class QueueIndex:
         Their ids may be below some that were read: submissions are made in chunks, side by side.
         """
         entry = self.entries[queue]
-        before = entry.standing
         part = entry.classes.setdefault(user_priority, JobClass())
         entry.count(user_priority, part, count)
         if first <= part.read_to:
-            del part.heads[bisect_left(part.heads, first) :]
-            part.read_to = JobId(first - 1)
-        self._moved(entry, before)
+            del part.heads[bisect_left(part.heads, (first,)) :]
+            part.read_to = first - 1
+        self._moved(entry)
 
-    def job_returned(self, queue: QueueId, user_priority: int, job: JobId) -> None:
+    def job_returned(self, queue: QueueId, user_priority: int, head: Head) -> None:
         """A job waits again."""
-        entry = self.entries[queue]
-        before = entry.standing
+        entry, job = self.entries[queue], head[0]
         part = entry.classes.setdefault(user_priority, JobClass())
         if job <= part.read_to:
-            if job in part.heads:
+            place = bisect_left(part.heads, (job,))
+            if place < len(part.heads) and part.heads[place][0] == job:
                 return
-            insort(part.heads, job)
+            part.heads.insert(place, head)
         entry.count(user_priority, part, 1)
-        self._moved(entry, before)
+        self._moved(entry)
 
     def job_gone(self, queue: QueueId, user_priority: int, job: JobId) -> None:
         """A waiting job waits no longer, but was not proposed: it was killed, or finished late."""
@@ -102,48 +127,62 @@ class QueueIndex:
         part = entry.classes.get(user_priority) if entry else None
         if entry is None or part is None:
             return
-        before = entry.standing
         if job <= part.read_to:
-            place = bisect_left(part.heads, job)
-            if place == len(part.heads) or part.heads[place] != job:
+            place = bisect_left(part.heads, (job,))
+            if place == len(part.heads) or part.heads[place][0] != job:
                 return
             del part.heads[place]
         entry.count(user_priority, part, -min(1, part.count))
-        self._moved(entry, before)
+        self._moved(entry)
 
-    def reset(self, queue: QueueId, counts: dict[int, int]) -> None:
-        """Start again with one queue, from the store: how many jobs wait with each UserPriority."""
+    def reset(
+        self, queue: QueueId, counts: Mapping[int, int], behind: Mapping[int, int] | None = None
+    ) -> None:
+        """Start again with one queue, from the store: how many jobs wait with each UserPriority, and optionally an
+        id behind which all of these are.
+        """
         entry = self.entries[queue]
-        before = entry.standing
         entry.classes, entry.waiting, entry.weight = {}, 0, 0
         for weight, count in counts.items():
-            entry.count(weight, entry.classes.setdefault(weight, JobClass()), count)
-        self._moved(entry, before)
+            part = entry.classes[weight] = JobClass(read_to=behind.get(weight, 0) if behind else 0)
+            entry.count(weight, part, count)
+        self._moved(entry)
+
+    def clear(self) -> None:
+        """Forget all queues."""
+        for queue in list(self.entries):
+            self.remove(queue)
+        self._candidates.clear()
 
     def settle(self) -> Iterator[None]:
         """Take up the priorities of all entities in which something has changed; may be paused after each queue."""
         for queue, priority in self.priorities.settle():
             entry = self.entries.get(queue)
             if entry is not None and entry.waiting:
-                self.set_priority(queue, priority)
+                entry.priority = priority
+                self._candidates.weigh(entry)
                 yield
+        self._candidates.settled()
 
     def set_priority(self, queue: QueueId, priority: float) -> None:
         """Of a queue that waits."""
         entry = self.entries[queue]
-        before = entry.standing
         entry.priority = priority
-        after = entry.standing
-        if before != after and before is not None and after is not None and not before.special:
-            self._candidates.reclassed(entry, before, after)
+        self._candidates.weigh(entry)
+        self._candidates.settled()
 
     def remove(self, queue: QueueId) -> None:
         """Forget a queue without jobs."""
         entry = self.entries.get(queue)
         if entry is not None:
             self.reset(queue, {})
+            self._candidates.leave(entry)
+            self._stranded.pop(queue, None)
             del self.entries[queue]
-            del self._of_owner[entry.identity.owner][queue]
+            of_owner = self.of_owner[entry.identity.owner]
+            del of_owner[queue]
+            if not of_owner:
+                del self.of_owner[entry.identity.owner]
 
     # --- the match
 
@@ -154,106 +193,88 @@ class QueueIndex:
 
         A queue that turns out to have no jobs in the store is set right and another one drawn.
         """
-        kind = self._candidates.of(offer, self._of)
+        kind = self._candidates.of(self._candidates.kind_of(offer), closed)
         while True:
-            if kind.special or closed:
-                queue = self._draw_with_care(kind, holds, closed, rng)
-            else:
-                queue = self._draw_plain(kind, rng)
-            if queue is None:
+            entry = self._candidates.draw(kind, holds)
+            if entry is None:
                 return None
-            proposal = self._take(self.entries[queue], rng)
+            proposal = self._take(entry, rng)
             if proposal is not None:
                 return proposal
 
     def explain(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> NoMatch:
-        """Why `offer` finds nothing, by the same conditions as the match. Cost: the number of queues."""
-        fallen: dict[Condition, int] = {}
-        for entry in self.entries.values():
-            if entry.waiting:
-                failed = refusal(entry, offer, holds, closed) or Condition.BACKGROUND
-                fallen[failed] = fallen.get(failed, 0) + 1
-        return NoMatch(fallen)
+        """Why `offer` finds nothing, by the same conditions as the match."""
+        fallen, left = self._candidates.refused(offer)
+        for entry in left:
+            failed = refusal(entry, offer, holds, closed) or Condition.BACKGROUND
+            fallen[failed] = fallen.get(failed, 0) + 1
+        stranded = sum(1 for entry in self._stranded.values() if entry.waiting)
+        return NoMatch({Condition.MEMBERSHIP: stranded, **fallen} if stranded else fallen)
 
     def candidates(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
         """All queues that fit now, background ones left out as the draw leaves them out."""
-        return self._fitting(self._candidates.of(offer, self._of), holds, closed)
-
-    def _draw_plain(self, kind: Kind, rng: Random) -> QueueId | None:
-        if not kind.plain:
-            return None
-        pools = [kind.plain[max(kind.plain)]] if self.rule == "document" else list(kind.plain.values())
-        return draw(pools, self.rule, self._priority, rng)
-
-    def _priority(self, queue: QueueId) -> float:
-        return self.entries[queue].priority
-
-    def _draw_with_care(
-        self, kind: Kind, holds: RequirementsHold, closed: Sequence[Limit], rng: Random
-    ) -> QueueId | None:
-        fitting = self._fitting(kind, holds, closed)
-        if not fitting:
-            return None
-        if self.rule == "document":
-            highest = max(entry.identity.cpu_time for entry in fitting)
-            fitting = [entry for entry in fitting if entry.identity.cpu_time == highest]
-        return fitting[draw_class([(entry.priority, 1) for entry in fitting], self.rule, rng)].id
-
-    def _fitting(self, kind: Kind, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
-        return taking_part(self._of_kind(kind), holds, closed)
-
-    def _of_kind(self, kind: Kind) -> list[Entry]:
-        found = [self.entries[queue] for queue in kind.queues()]
-        found += [self.entries[queue] for queue in kind.special]
-        return found
+        kind = self._candidates.of(self._candidates.kind_of(offer), closed)
+        return taking_part(self._candidates.waiting(kind), holds, ())
 
     def fitting(self, offer: Offer) -> list[Entry] | None:
         """The queues that fit `offer` but for their Requirements; None if no such offer is remembered."""
-        kind = self._candidates.known(offer)
-        return None if kind is None else self._of_kind(kind)
-
-    def _take(self, entry: Entry, rng: Random) -> Proposal | None:
-        before = entry.standing
-        weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
-        weight = weights[draw_class([(float(w), n) for w, n in weights], self.rule, rng)][0]
-        part = entry.classes[weight]
-        if len(part.heads) < min(FIRST, part.count):
-            self._read_heads(entry, weight, part)
-        if not part.heads:
-            self._moved(entry, before)
-            return None
-        job = part.heads.pop(rng.randrange(min(FIRST, len(part.heads))))
-        entry.count(weight, part, -1)
-        self._moved(entry, before)
-        return Proposal(job, entry.id, weight)
-
-    def _read_heads(self, entry: Entry, weight: int, part: JobClass) -> None:
-        more = self._heads(entry.id, weight, part.read_to, PREFETCH)
-        part.heads.extend(more)
-        if more:
-            part.read_to = more[-1]
-        if len(more) < PREFETCH:
-            entry.count(weight, part, len(part.heads) - part.count)
+        kind = self._candidates.known(self._candidates.kind_of(offer))
+        return None if kind is None else self._candidates.waiting(kind)
 
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
         return self._candidates.kind_of(offer)
 
-    def _of(self, owner: str | None) -> Iterable[Entry]:
-        """The queues of one owner, or all."""
-        found = self.entries if owner is None else self._of_owner.get(owner, {})
-        return found.values()
+    def _take(self, entry: Entry, rng: Random) -> Proposal | None:
+        weight = self._draw_weight(entry, rng)
+        part = entry.classes[weight]
+        if len(part.heads) < FIRST and len(part.heads) < part.count:
+            self._read_heads(entry, weight, part)
+        heads = part.heads
+        if not heads:
+            self._moved(entry)
+            return None
+        head = heads.pop(int(rng.random() * min(FIRST, len(heads))))
+        entry.count(weight, part, -1)
+        self._moved(entry)
+        return Proposal(head, entry, weight)
 
-    def _moved(self, entry: Entry, before: Standing | None) -> None:
+    def _draw_weight(self, entry: Entry, rng: Random) -> int:
+        """The UserPriority of the job that is given."""
+        if len(entry.classes) == 1:
+            return next(iter(entry.classes))
+        weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
+        return weights[draw_class([(float(w), n) for w, n in weights], self.rule, rng)][0]
+
+    def _read_heads(self, entry: Entry, weight: int, part: JobClass) -> None:
+        most = part.prefetch = min(max(FIRST_PREFETCH, part.prefetch * 2), LARGEST_PREFETCH)
+        more = self._heads(entry.id, weight, part.read_to, most)
+        part.heads.extend(more)
+        if more:
+            part.read_to = more[-1][0]
+        if len(more) < most:
+            entry.count(weight, part, len(part.heads) - part.count)
+
+    def _moved(self, entry: Entry) -> None:
         """The waiting jobs of a queue have changed."""
-        if entry.admitted:
+        if not entry.admitted:
+            return
+        stands = entry.stands()
+        if stands is entry.standing:
+            self._changed.add(entry)
+            return
+        begins = not entry.standing
+        self._changed.discard(entry)
+        self._tell(entry)
+        if begins:
             identity = entry.identity
-            self.priorities.set(entry.id, identity.owner, identity.group, entry.weight, entry.waiting)
-            if before is None and entry.waiting:
-                entry.priority = self.priorities.of(entry.id, identity.owner, identity.group)
-        after = entry.standing
-        if before != after:
-            self._candidates.moved(entry, before, after)
+            entry.priority = self._priorities.of(entry.id, identity.owner, identity.group)
+        self._candidates.stands(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        """Have the priorities know what waits in a queue."""
+        identity = entry.identity
+        self._priorities.set(entry.id, identity.owner, identity.group, entry.weight, entry.waiting)
 
 
 def load(index: QueueIndex, entries: Iterable[tuple[Entry, dict[int, int]]]) -> None:

@@ -19,7 +19,7 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues import candidates as candidates_module
 from pilotage.core.queues import index as index_module
 from pilotage.core.queues.draws import FIRST, RULES, Rule
-from pilotage.core.queues.entry import Entry
+from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Proposal, QueueIndex, load
@@ -43,9 +43,9 @@ class Shelf:
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, int]] = {}
 
-    def heads(self, queue: QueueId, weight: int, after: int, most: int) -> Sequence[JobId]:
+    def heads(self, queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
         of_class = (job for job, place in self.waiting.items() if place == (queue, weight) and job > after)
-        return [JobId(job) for job in sorted(of_class)[:most]]
+        return [(job, "as the store tells it") for job in sorted(of_class)[:most]]
 
     def counts(self, queue: int) -> dict[int, int]:
         return Counter(weight for place, weight in self.waiting.values() if place == queue)
@@ -64,6 +64,7 @@ def index_of(shelf: Shelf, rule: Rule = "document", *entries: Entry) -> QueueInd
         cpu_buckets=CPU_BUCKETS,
         memory_buckets=MEMORY_BUCKETS,
         priorities=Priorities({}, frozenset()),
+        rng=Random(7),
     )
     load(index, [(one, dict(shelf.counts(one.id))) for one in entries])
     for queue, priority in wanted.items():
@@ -87,8 +88,8 @@ class AgainstADictionary(RuleBasedStateMachine):
         prefetch=st.sampled_from([10, 12, 256]),
     )
     def begin(self, queues: list[QueueIdentity], seed: int, prefetch: int) -> None:
-        self.before = index_module.PREFETCH
-        index_module.PREFETCH = prefetch
+        self.before = index_module.FIRST_PREFETCH, index_module.LARGEST_PREFETCH
+        index_module.FIRST_PREFETCH, index_module.LARGEST_PREFETCH = prefetch, 2 * prefetch
         self.rng = Random(seed)
         self.shelf = Shelf()
         self.out: dict[int, tuple[int, int]] = {}
@@ -102,7 +103,7 @@ class AgainstADictionary(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "before"):
             self.drain()
-            index_module.PREFETCH = self.before
+            index_module.FIRST_PREFETCH, index_module.LARGEST_PREFETCH = self.before
 
     @rule(queue=st.integers(0, QUEUES - 1), weight=st.integers(0, 2), count=st.integers(1, 30))
     def add(self, queue: int, weight: int, count: int) -> None:
@@ -130,7 +131,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         if self.out:
             job = sorted(self.out)[which % len(self.out)]
             queue, weight = self.shelf.waiting[job] = self.out.pop(job)
-            self.index.job_returned(QueueId(queue), weight, JobId(job))
+            self.index.job_returned(QueueId(queue), weight, (job, "returned"))
 
     @rule(which=st.integers(0, 10**6))
     def kill(self, which: int) -> None:
@@ -218,10 +219,9 @@ class AgainstADictionary(RuleBasedStateMachine):
         """Whatever happened, every waiting job is found in the end."""
         everything = Offer("here", "ce1", 10**9, processors=10**3)
         for number, one in self.entries.items():
-            self.index.entries[number].identity = QueueIdentity("o", "g")
+            self.index.remove(number)
+            self.index.add(entry(number, QueueIdentity(one.identity.owner, "g")))
             self.index.reset(number, dict(self.shelf.counts(number)))
-            assert one is not None
-        self.index._candidates.clear()
         while self.shelf.waiting:
             found = self.index.propose(everything, holds, [], self.rng)
             assert found is not None
@@ -292,7 +292,7 @@ def test_each_of_the_ten_lowest_ids_is_equally_likely_and_no_other() -> None:
         found = index.propose(OFFER, holds, [], rng)
         assert found is not None
         counts[found.job] += 1
-        index.job_returned(QueueId(1), 1, found.job)
+        index.job_returned(QueueId(1), 1, found.head)
     assert_shares(counts, dict.fromkeys(range(1, 11), 0.1))
 
 
@@ -332,7 +332,7 @@ def test_fast_path_slow_path_and_document_draw_alike(rule: Rule) -> None:
             found = index.propose(OFFER, holds, closed, rng)
             assert found is not None
             counts[found.queue, found.user_priority, found.job] += 1
-            index.job_returned(found.queue, found.user_priority, found.job)
+            index.job_returned(found.queue, found.user_priority, found.head)
         sides[side] = counts
     rng = Random("naive")
     sides["naive"] = Counter(naive(entries, shelf, rule, rng) for _ in range(draws))
@@ -351,7 +351,7 @@ def test_a_queue_of_background_jobs_waits_for_the_others_of_its_entity() -> None
     assert {one.id for one in index.candidates(OFFER, holds, [])} == {2, 3}
     assert [index.propose(OFFER, holds, [], Random(1)).queue for _ in range(3)] == [3, 2, 1]
     # The other one fits no longer, or not this offer: drawn again.
-    index.job_returned(QueueId(2), 1, JobId(3))
+    index.job_returned(QueueId(2), 1, (3,))
     closed = [Limit("job_type", "User", running=0)]
     assert index.candidates(OFFER, holds, closed) == []
     index.set_priority(QueueId(2), 5.0)

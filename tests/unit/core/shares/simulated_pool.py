@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Offer
@@ -62,11 +62,12 @@ class Pool:
         """What the clock shows is so much ahead of `time`."""
         priorities: Priorities[QueueId] = Priorities(self.shares, frozenset())
         self.index = QueueIndex(
-            lambda _queue, _weight, after, most: [JobId(after + 1 + step) for step in range(most)],
+            lambda _queue, _weight, after, most: [(after + 1 + step,) for step in range(most)],
             rule=self.rule,
             cpu_buckets=(500,),
             memory_buckets=(500,),
             priorities=priorities,
+            rng=self.rng,
         )
         self.groups: list[str] = [group for group, flow in self.flows.items() for _ in range(flow.queues)]
         self.waits = [False] * len(self.groups)

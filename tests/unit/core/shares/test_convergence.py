@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from simulated_pool import ENDLESS, OFFER, Flow, Pool
 
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
@@ -198,13 +198,14 @@ def test_short_jobs_starve_under_the_documents_rule_only(rule: Rule, starves: bo
 def index_of(rule: Rule, queues: Mapping[int, tuple[int, float]]) -> QueueIndex:
     """Queues with jobs without end, by (CPU bucket, priority)."""
     index = QueueIndex(
-        lambda _queue, _weight, after, most: [JobId(after + 1 + step) for step in range(most)],
+        lambda _queue, _weight, after, most: [(after + 1 + step,) for step in range(most)],
         rule=rule,
         cpu_buckets=(500, 5000),
         memory_buckets=(500,),
         priorities=Priorities(
             {f"g{number}": priority for number, (_, priority) in queues.items()}, frozenset()
         ),
+        rng=Random(1),
     )
     for number, (cpu_time, _) in queues.items():
         identity = QueueIdentity("owner", f"g{number}", cpu_time=cpu_time, tags=frozenset())

@@ -242,7 +242,12 @@ def test_a_burst_of_new_queues_recomputes_nothing(count: int, monkeypatch: pytes
     priorities: Priorities[QueueId] = Priorities({"physics": 1000.0}, frozenset())
     priorities.correct({}, {(f"o{number}", "physics"): Counted(1) for number in range(count)})
     index = QueueIndex(
-        lambda *_: [], rule="document", cpu_buckets=(500,), memory_buckets=(500,), priorities=priorities
+        lambda *_: [],
+        rule="document",
+        cpu_buckets=(500,),
+        memory_buckets=(500,),
+        priorities=priorities,
+        rng=Random(1),
     )
     monkeypatch.setattr(Priorities, "settle", lambda _: pytest.fail("settled on the hot path"))
     monkeypatch.setattr(Counted, "uses", 0)

@@ -1,0 +1,119 @@
+"""Draws made many at a time give each what the plain rule gives it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from chance import assert_shares
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.core.queues import race as module
+from pilotage.core.queues.draws import RULES, Rule
+from pilotage.core.queues.race import after, race
+from pilotage.core.queues.standing import chance
+
+DRAWS = 40_000
+WEIGHTS = {
+    "one": [3.0],
+    "two": [1.0, 3.0],
+    "all different": [1 + 0.37 * k for k in range(60)],
+    "one heavy, many light": [20.0, *[1.0] * 20, *[0.3] * 30],
+    "few heavy and light ones that seldom come up": [*[1000.0] * 40, *[1.0] * 50],
+    "over many classes": [2.0**k for k in range(-20, 20)],
+    "equal": [1.0] * 50,
+    "with some of nothing": [0.0, 0.0, 1.0, 2.0, 5.0],
+    "of nothing": [0.0] * 5,
+}
+
+
+def generator(name: str) -> np.random.Generator:
+    return np.random.default_rng(list(name.encode()))
+
+
+def expected_of(weights: list[float], rule: Rule) -> dict[object, float]:
+    return {place: chance(w, weights[:place] + weights[place + 1 :], rule) for place, w in enumerate(weights)}
+
+
+def assert_by_rule(found: Counter[int], expected: dict[object, float], draws: int) -> None:
+    """The rare ones are counted as one."""
+    counts: Counter[object] = Counter()
+    shares: Counter[object] = Counter()
+    for place, share in expected.items():
+        key = "rare" if share * draws < 5 else place
+        counts[key] += found[place]  # type: ignore[index]
+        shares[key] += share  # type: ignore[assignment]
+    if "rare" in shares and shares["rare"] * draws < 5:
+        assert counts.pop("rare") <= 20
+        del shares["rare"]
+    assert_shares(counts, {key: share / shares.total() for key, share in shares.items()})
+
+
+@pytest.mark.parametrize("few", [1, 32])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_the_chances_are_those_of_the_rule(
+    name: str, rule: Rule, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With 1 hardly anybody runs by himself, so that the light ones' ways are walked even where there are few.
+    monkeypatch.setattr(module, "FEW", few)
+    weights = WEIGHTS[name]
+    places, times = race(np.array(weights), rule, generator(f"{name} {rule}"), DRAWS)
+    assert_by_rule(Counter(places.tolist()), expected_of(weights, rule), DRAWS)
+    assert np.isinf(times).all() == (not any(weights))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", ["all different", "one heavy, many light", "two", "equal"])
+def test_the_times_are_those_of_the_smallest(name: str, rule: Rule) -> None:
+    """Their quantiles against the plain rule, which draws for each and takes the smallest."""
+    rng, weights = generator(name), np.array(WEIGHTS[name])
+    uniform = rng.random((DRAWS, len(weights)))
+    plain = (uniform if rule == "document" else -np.log1p(-uniform)) / weights
+    _, times = race(weights, rule, rng, DRAWS)
+    low, high = np.sort(plain.min(axis=1)), np.sort(times)
+    # Kolmogorov and Smirnov: the largest distance between the two distributions, once in 10^5 tests.
+    together = np.concatenate([low, high])
+    distance = np.abs(
+        np.searchsorted(low, together, side="right") - np.searchsorted(high, together, side="right")
+    )
+    assert distance.max() / DRAWS < 2.47 * (2 / DRAWS) ** 0.5
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("gone", [0, 1, 5])
+def test_a_winner_who_may_not_be_taken_leaves_the_race_to_the_others(rule: Rule, gone: int) -> None:
+    weights = [20.0, 8.0, *[1 + 0.1 * k for k in range(40)]]
+    rng, draws = generator(f"{rule} {gone}"), 10_000
+    array = np.array(weights)
+    left = np.delete(np.arange(len(weights)), gone)
+    found: Counter[int] = Counter()
+    for place, time in zip(*race(array, rule, rng, draws), strict=True):
+        if place == gone:
+            place = left[after(array[left], rule, rng, time)[0]]
+        found[int(place)] += 1
+    others = [weights[place] for place in left]
+    chances = expected_of(others, rule)
+    assert_by_rule(found, {int(left[place]): share for place, share in chances.items()}, draws)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_who_comes_later_runs_against_the_winner(rule: Rule) -> None:
+    weights, late = [3.0, 1.0, 2.5, 0.5], [4.0, 0.2]
+    rng, draws = generator(rule), 10_000
+    found: Counter[int] = Counter()
+    for place, time in zip(*race(np.array(weights), rule, rng, draws), strict=True):
+        other, its = after(np.array(late), rule, rng, 0.0)
+        found[int(place) if time < its else len(weights) + other] += 1
+    assert_by_rule(found, expected_of(weights + late, rule), draws)
+
+
+@given(st.lists(st.floats(0, 1e300), min_size=1, max_size=60), st.sampled_from(RULES), st.integers(1, 9))
+def test_whoever_wins_has_a_weight_if_anybody_has(weights: list[float], rule: Rule, count: int) -> None:
+    with np.errstate(over="ignore"):
+        places, times = race(np.array(weights), rule, np.random.default_rng(1), count)
+    assert len(places) == len(times) == count
+    for place in places:
+        assert weights[place] > 0 or not any(weights)
