@@ -113,6 +113,18 @@ def among(connection: Connection, expression: str, given: Sequence[int] | Sequen
     return f"{expression} = ANY (?::{kind}[])", array(given, kind)
 
 
+def instant(connection: Connection, now: float) -> float:
+    """The giver's clock: that of the database where several servers use it, else `now`, the one process's own."""
+    if connection.dialect == "sqlite":
+        return now
+    return float(connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])
+
+
+def locked(connection: Connection, how: str) -> str:
+    """The end of a SELECT that locks its rows; SQLite has one writer, who needs none. `how`: "UPDATE", "SHARE" ..."""
+    return "" if connection.dialect == "sqlite" else f" FOR {how}"
+
+
 def array(values: Iterable[Any], kind: str) -> str:
     """Values of one type as PostgreSQL writes an array."""
     if kind == "text":

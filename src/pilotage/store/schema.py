@@ -25,6 +25,84 @@ instance = sa.Table(
     sa.Column("id_floor", sa.BigInteger, nullable=False, server_default="0"),
     # Until when the use of attempts stands in use_buckets; NULL: they are to be made anew.
     sa.Column("use_as_of", sa.Float),
+    # What all servers of one database have in common, told by its fingerprint: the key that signs tokens, and the
+    # folder of the sandboxes. Empty: no server has said it yet.
+    sa.Column("signing_key", sa.Text, nullable=False, server_default=""),
+    sa.Column("sandboxes", sa.Text, nullable=False, server_default=""),
+)
+
+# The servers that use this database now. A row that is gone is a server that the others have given up.
+servers = sa.Table(
+    "servers",
+    metadata,
+    # Another one at each start.
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("started", sa.Float, nullable=False),
+    sa.Column("alive_at", sa.Float, nullable=False),
+    # The version of the policy that it matches by.
+    sa.Column("policy_version", Id, nullable=False),
+)
+
+# Locks of duties (core/duties.py): each is carried out by one server at a time.
+duties = sa.Table(
+    "duties",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    # A server; empty: nobody.
+    sa.Column("holder", sa.Text, nullable=False, server_default=""),
+    # Raised by every take-over.
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("until", sa.Float, nullable=False, server_default="0"),
+)
+
+# Numbers that only rise: the ids that servers have been given in blocks, how far change rows have been deleted.
+counters = sa.Table(
+    "counters",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("last", sa.BigInteger, nullable=False),
+)
+
+# What one server tells the others, a row for each transaction that changes what they keep in memory.
+changes = sa.Table(
+    "changes",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    # The transaction's id: what is read is in the order of it, up to the first that may still be open.
+    sa.Column("xid", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("server", sa.Text, nullable=False),
+    # JSON.
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.Index("ix_changes_xid", "xid"),
+)
+
+# Limits that several servers share (core/queues/blocks.py): what no server has of each ...
+limit_states = sa.Table(
+    "limit_states",
+    metadata,
+    # JSON list of site, CE, attribute and value.
+    sa.Column("limit_key", sa.Text, primary_key=True),
+    # The number that `free` was reckoned with; NULL: to be counted.
+    sa.Column("running", sa.Integer),
+    sa.Column("free", sa.Integer, nullable=False),
+    sa.Column("starts", sa.Float, nullable=False),
+    sa.Column("since", sa.Float, nullable=False),
+)
+
+# ... and what each server has.
+limit_blocks = sa.Table(
+    "limit_blocks",
+    metadata,
+    sa.Column("limit_key", sa.Text, primary_key=True),
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("free", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("starts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("last_start", sa.Float, nullable=False, server_default="0"),
+    sa.Column("wants", sa.SmallInteger, nullable=False, server_default="0"),
 )
 
 policies = sa.Table(
@@ -209,6 +287,8 @@ pilots = sa.Table(
     # "", "drain" or "cancel": what it is told at its next contact.
     sa.Column("leave", sa.Text, nullable=False, server_default=""),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    # The server that it last spoke to.
+    sa.Column("server", sa.Text, nullable=False, server_default=""),
     sa.Index(
         "ix_pilots_live",
         "ce",
@@ -271,6 +351,8 @@ corrections = sa.Table(
     sa.Column("at", sa.Float, nullable=False),
     # JSON list of [instance, slice, entity, correction].
     sa.Column("memory", sa.Text, nullable=False),
+    # JSON of the factors in force and of what they were made of; empty: they are drawn up anew.
+    sa.Column("found", sa.Text, nullable=False, server_default=""),
 )
 
 # What each queue waited for, from when on; "" when nothing waited in it any more.

@@ -1,0 +1,71 @@
+"""Who may carry out a duty: a lock with an epoch, held for a while, taken over when that is over.
+
+The epoch is raised by every take-over and is the fence: whoever holds a lock of an older epoch has lost it, however
+long it was held up, and writes nothing more under it. The table is total over who has the lock and how it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock as it stands; `holder` is empty if nobody has it. Instants are of the clock of the database."""
+
+    holder: str = ""
+    epoch: int = 0
+    until: float = 0.0
+
+
+class Held(StrEnum):
+    """How a lock stands for a server that asks for it."""
+
+    MINE = "mine"
+    """Also when its time is over: as nobody has taken it, the epoch stands."""
+    FREE = "free"
+    OVER = "over"
+    """Another server's, and its time is over."""
+    OTHERS = "others"
+    """Another server's."""
+
+
+class Claim(StrEnum):
+    """What comes of asking."""
+
+    RENEW = "renew"
+    TAKE = "take"
+    """With a new epoch."""
+    WAIT = "wait"
+
+
+CLAIMS: Mapping[Held, Claim] = {
+    Held.MINE: Claim.RENEW,
+    Held.FREE: Claim.TAKE,
+    Held.OVER: Claim.TAKE,
+    Held.OTHERS: Claim.WAIT,
+}
+
+
+def held(lock: Lock, who: str, now: float) -> Held:
+    if not lock.holder:
+        return Held.FREE
+    if lock.holder == who:
+        return Held.MINE
+    return Held.OTHERS if now < lock.until else Held.OVER
+
+
+def claimed(lock: Lock, who: str, now: float, seconds: float) -> Lock | None:
+    """The lock as `who` has it from now on for `seconds`; None: another one has it."""
+    claim = CLAIMS[held(lock, who, now)]
+    if claim is Claim.WAIT:
+        return None
+    epoch = lock.epoch + 1 if claim is Claim.TAKE else lock.epoch
+    return Lock(who, epoch, now + seconds)
+
+
+def released(lock: Lock) -> Lock:
+    """The lock without a holder: the next one takes it with an epoch of its own."""
+    return replace(lock, holder="", until=0.0)

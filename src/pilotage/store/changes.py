@@ -1,0 +1,121 @@
+"""Change rows: what one server tells the others of what it has committed. PostgreSQL only.
+
+A row carries the id of its transaction. A follower reads the rows up to the first transaction that may still be open
+(`pg_snapshot_xmin`), so that none can appear behind its back; by plain sequence numbers the row of a transaction that
+began early and commits late would never be seen. It looks five times a second: there is no NOTIFY, which would have
+every commit of the whole database server wait for one lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pilotage.store.connection import Connection
+
+PRUNED = "changes pruned"
+"""The counter that says up to which transaction rows have been deleted."""
+
+MOST = 5_000
+"""Rows read at once."""
+
+
+class Change(NamedTuple):
+    xid: int
+    server: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What a follower read."""
+
+    registered: bool
+    """Whether its server still has its row."""
+    pruned: bool
+    """Rows that it has not seen are gone: only a full recount helps."""
+    position: int
+    """From which transaction on it reads the next time."""
+    changes: tuple[Change, ...]
+
+
+def write(connection: Connection, server: str, payload: str, now: float) -> None:
+    """Tell the others, when this transaction is committed."""
+    connection.execute(
+        "INSERT INTO changes (xid, at, server, payload) VALUES (pg_current_xact_id()::text::bigint, ?, ?, ?)",
+        (now, server, payload),
+    )
+
+
+def position(connection: Connection) -> int:
+    """The first transaction that may still be open: everything before it is seen by what is read after this."""
+    return int(
+        connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone()[0]
+    )
+
+
+_READ = (
+    "WITH now AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS upto,"
+    " EXISTS (SELECT 1 FROM servers WHERE name = ?) AS registered,"
+    " coalesce((SELECT last FROM counters WHERE name = ?), 0) AS pruned)"
+    " SELECT now.upto, now.registered, now.pruned, c.xid, c.server, c.payload FROM now LEFT JOIN"
+    " (SELECT id, xid, server, payload FROM changes WHERE xid >= ? AND xid < (SELECT upto FROM now) AND server <> ?"
+    " ORDER BY xid, id LIMIT ?) c ON true ORDER BY c.xid, c.id"
+)
+
+
+def read(connection: Connection, since: int, me: str, most: int = MOST) -> Following:
+    """The rows of others from transaction `since` on, as far as all transactions before them have ended."""
+    rows = connection.execute(_READ, (me, PRUNED, since, me, most)).fetchall()
+    upto, registered, pruned = rows[0][:3]
+    changes = tuple(Change(*row[3:]) for row in rows if row[3] is not None)
+    if len(changes) == most:
+        # Whole transactions only: one may have several rows.
+        last = changes[-1].xid
+        if changes[0].xid == last:
+            return read(connection, since, me, most * 2)
+        changes, upto = tuple(change for change in changes if change.xid < last), last
+    return Following(bool(registered), pruned >= since, max(since, upto), changes)
+
+
+def prune(connection: Connection, before: float) -> int:
+    """Delete the rows written before that instant; how many."""
+    sql = (
+        "WITH gone AS (DELETE FROM changes WHERE at < ? AND xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        " RETURNING xid) SELECT count(*), max(xid) FROM gone"
+    )
+    count, last = connection.execute(sql, (before,)).fetchone()
+    if count:
+        connection.execute(
+            "INSERT INTO counters (name, last) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET last = greatest(counters.last, excluded.last)",
+            (PRUNED, last),
+        )
+    return int(count)
+
+
+def forget(connection: Connection) -> None:
+    """No server is there to read them. Transaction ids begin again where a database is restored elsewhere."""
+    connection.execute("DELETE FROM changes")
+    connection.execute("DELETE FROM counters WHERE name = ?", (PRUNED,))
+
+
+class Snapshot(NamedTuple):
+    """What a statement has seen: transactions below `xmin` and those from there to `xmax` that are not in `open`."""
+
+    xmin: int
+    xmax: int
+    open: frozenset[int]
+
+    @classmethod
+    def parse(cls, text: str) -> Snapshot:
+        """PostgreSQL's own writing: xmin:xmax:open,open."""
+        first, end, still = text.split(":")
+        return cls(int(first), int(end), frozenset(int(xid) for xid in still.split(",") if xid))
+
+    def saw(self, xid: int) -> bool:
+        return xid < self.xmin or (xid < self.xmax and xid not in self.open)
+
+
+SNAPSHOT = "pg_current_snapshot()::text"
+"""In a statement beside what is read: how far that goes."""

@@ -1,0 +1,302 @@
+"""What servers of one database hold in common: locks of duties, ids, change rows, limits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stores import Store, postgresql_store
+
+from pilotage.core.errors import Overloaded, Superseded
+from pilotage.core.queues.blocks import Block, Shared
+from pilotage.store import blocks, changes, duties, servers
+from pilotage.store.changes import Snapshot
+from pilotage.store.connection import WriterConnection
+from pilotage.store.numbers import Counters, Counting, InBlocks
+from pilotage.store.servers import ServerRow
+
+Open = Callable[[], WriterConnection]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens one more connection to the same PostgreSQL database."""
+    store, made = postgresql_store(tmp_path, migrated=True), []
+
+    def another() -> WriterConnection:
+        made.append(store.open_writer())
+        return made[-1]
+
+    yield another
+    for connection in made:
+        connection.close()
+    store.readers.close()
+    store.engine.dispose()
+    store.drop()
+
+
+def server_named(name: str, alive_at: float = 1.0) -> ServerRow:
+    return ServerRow(name, "host", "http://host", "1", 1.0, alive_at, 1)
+
+
+# --- duties
+
+
+def test_a_duty_is_held_by_one_and_taken_over_with_a_new_epoch(connection: Any, store: Store) -> None:
+    duties.begin(connection, ["leases", "queues"])
+    assert duties.claim(connection, ["leases", "queues"], "a", 10.0, 100.0) == {"leases": 1, "queues": 1}
+    assert duties.claim(connection, ["leases"], "b", 10.0, 101.0) == {}
+    assert duties.claim(connection, ["leases"], "a", 10.0, 105.0) == {"leases": 1}
+    duties.check(connection, "leases", 1)
+    connection.execute("UPDATE duties SET until = 1 WHERE name = 'leases'")
+    assert duties.claim(connection, ["leases"], "b", 10.0, 200.0) == {"leases": 2}
+    with pytest.raises(Superseded, match="leases"):
+        duties.check(connection, "leases", 1)
+    duties.release(connection, "b")
+    assert duties.claim(connection, ["leases", "queues"], "c", 10.0, 201.0)["leases"] == 3
+    assert duties.claim(connection, ["unheard of"], "c", 10.0, 201.0) == {}
+    assert duties.claim(connection, [], "c", 10.0, 201.0) == {}
+
+
+def test_on_a_file_each_start_takes_the_duties_with_a_new_epoch(connection: Any, store: Store) -> None:
+    for epoch in (1, 2, 3):
+        duties.begin(connection, ["leases"])
+        if store.name == "postgresql":
+            connection.execute("UPDATE duties SET until = 1")
+        assert duties.claim(connection, ["leases"], f"start {epoch}", 1000.0, 5.0) == {"leases": epoch}
+
+
+def test_who_was_frozen_writes_nothing_when_it_wakes(opened: Open) -> None:
+    frozen, other = opened(), opened()
+    duties.begin(frozen, ["leases"])
+    [epoch] = duties.claim(frozen, ["leases"], "a", 10.0, 0.0).values()
+    frozen.execute("UPDATE duties SET until = 1")
+    duties.claim(other, ["leases"], "b", 10.0, 0.0)
+    frozen.begin()
+    with pytest.raises(Superseded):
+        duties.check(frozen, "leases", epoch)
+    frozen.rollback()
+
+
+def test_nobody_takes_a_duty_over_in_the_middle_of_a_fenced_transaction(opened: Open) -> None:
+    holder, other = opened(), opened()
+    duties.begin(holder, ["leases"])
+    [epoch] = duties.claim(holder, ["leases"], "a", 10.0, 0.0).values()
+    holder.execute("UPDATE duties SET until = 1")
+    holder.begin()
+    duties.check(holder, "leases", epoch)
+    # The claim does not wait either: whoever asks has other things to do.
+    assert duties.claim(other, ["leases"], "b", 10.0, 0.0) == {}
+    holder.commit()
+    assert duties.claim(other, ["leases"], "b", 10.0, 0.0) == {"leases": epoch + 1}
+
+
+def test_of_many_claims_at_once_one_wins(opened: Open) -> None:
+    asking = [opened() for _ in range(4)]
+    duties.begin(asking[0], ["leases"])
+    won: list[tuple[int, int]] = []
+
+    def claim(number: int) -> None:
+        for _ in range(50):
+            asking[number].begin()
+            mine = duties.claim(asking[number], ["leases"], f"server {number}", 60.0, 0.0)
+            asking[number].commit()
+            won.extend((number, epoch) for epoch in mine.values())
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(won)) == 1
+    assert won[0][1] == 1
+
+
+# --- ids
+
+
+def test_ids_of_blocks_are_given_once_and_above_the_floor(opened: Open) -> None:
+    given: list[int] = []
+    lock = threading.Lock()
+
+    def take(connection: WriterConnection) -> None:
+        counters = Counters(connection)
+        counters.raise_to("jobs", 1000)
+        numbers = InBlocks(lambda count: counters.take("jobs", count), 7)
+        mine = []
+        for count in (1, 3, 20, 1, 6, 2) * 20:
+            first = numbers.run(count)
+            mine += range(first, first + count)
+        with lock:
+            given.extend(mine)
+
+    threads = [threading.Thread(target=take, args=(opened(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(given) == len(set(given)) == 3 * 20 * 33
+    assert min(given) > 1000
+
+
+def test_a_block_outlives_the_transaction_that_it_was_taken_in(opened: Open) -> None:
+    writing, counters = opened(), Counters(opened())
+    counters.raise_to("events", 0)
+    numbers = counters.numbers("events")
+    writing.begin()
+    assert numbers.next() == 1
+    writing.rollback()
+    assert counters.numbers("events").next() > numbers.next() > 1
+
+
+def test_blocks_that_follow_one_another_are_one() -> None:
+    last = 0
+
+    def take(count: int) -> int:
+        nonlocal last
+        last += count
+        return last - count + 1
+
+    numbers, plain = InBlocks(take, 5), Counting(0)
+    for count in (1, 3, 4, 20, 1, 2):
+        assert numbers.run(count) == plain.run(count)
+    assert (numbers.next(), plain.next()) == (32, 32)
+
+
+# --- change rows
+
+
+def test_a_change_of_a_transaction_that_commits_late_is_not_lost(opened: Open) -> None:
+    """By numbers it would be: the reader notes 2, then 1 is committed, and `id > 2` never shows it."""
+    early, late, reader = opened(), opened(), opened()
+    servers.register(reader, server_named("reader"))
+    since = changes.position(reader)
+    early.begin()
+    changes.write(early, "a", "one", 1.0)
+    late.begin()
+    changes.write(late, "b", "two", 1.0)
+    late.commit()
+
+    # A reader that goes by numbers.
+    noted = [row[0] for row in reader.execute("SELECT id FROM changes ORDER BY id")]
+    # One that goes by transactions sees nothing yet: the earlier one may still commit.
+    found = changes.read(reader, since, "reader")
+    assert found.changes == ()
+    early.commit()
+    unseen = reader.execute("SELECT payload FROM changes WHERE id > ?", (max(noted),)).fetchall()
+    assert unseen == []  # "one" is lost by numbers
+    found = changes.read(reader, found.position, "reader")
+    assert [change.payload for change in found.changes] == ["one", "two"]
+    assert changes.read(reader, found.position, "reader").changes == ()
+
+
+def test_nothing_is_lost_or_seen_twice_among_many_writers(opened: Open) -> None:
+    reader, writing = opened(), [opened() for _ in range(3)]
+    servers.register(reader, server_named("reader"))
+    since, done, seen = changes.position(reader), threading.Event(), []
+
+    def write(number: int) -> None:
+        for turn in range(60):
+            writing[number].begin()
+            changes.write(writing[number], f"server {number}", f"{number} {turn}", 1.0)
+            if turn % 7 == 3:
+                writing[number].rollback()
+            else:
+                writing[number].commit()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    while not done.is_set():
+        if not any(thread.is_alive() for thread in threads):
+            done.set()
+        # Few at once: whole transactions are read all the same.
+        found = changes.read(reader, since, "reader", 4)
+        while found.changes:
+            seen += [change.payload for change in found.changes]
+            since = found.position
+            found = changes.read(reader, since, "reader", 4)
+        since = found.position
+    meant = [f"{number} {turn}" for number in range(3) for turn in range(60) if turn % 7 != 3]
+    assert sorted(seen) == sorted(meant)
+
+
+def test_a_follower_learns_that_rows_are_gone_or_that_it_was_given_up(opened: Open) -> None:
+    writing, reader = opened(), opened()
+    servers.register(reader, server_named("reader"))
+    since = changes.position(reader)
+    for at in (1.0, 2.0):
+        writing.begin()
+        changes.write(writing, "a", f"at {at}", at)
+        writing.commit()
+    assert changes.prune(writing, 2.0) == 1
+    found = changes.read(reader, since, "reader")
+    assert (found.pruned, found.registered, [change.payload for change in found.changes]) == (
+        True,
+        True,
+        ["at 2.0"],
+    )
+    assert not changes.read(reader, found.position, "reader").pruned
+    servers.give_up(writing, "reader")
+    assert not changes.read(reader, found.position, "reader").registered
+    assert changes.prune(writing, 1.0) == 0
+    # Where no server is there, a new one begins anew.
+    servers.register(writing, server_named("another"))
+    assert writing.execute("SELECT count(*) FROM changes").fetchone()[0] == 0
+
+
+def test_a_snapshot_says_which_transactions_it_has_seen(opened: Open) -> None:
+    still, writing, reader = opened(), opened(), opened()
+    still.begin()
+    [open_one] = still.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+    writing.begin()
+    [ended] = writing.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+    writing.commit()
+    found = Snapshot.parse(reader.execute(f"SELECT {changes.SNAPSHOT}").fetchone()[0])
+    assert not found.saw(open_one)
+    assert found.saw(ended)
+    assert not found.saw(ended + 1000)
+    still.rollback()
+
+
+# --- servers
+
+
+def test_a_silent_server_is_given_up_but_not_while_it_writes(connection: Any, store: Store) -> None:
+    servers.register(connection, server_named("a"))
+    servers.register(connection, server_named("b", 50.0))
+    duties.begin(connection, ["leases"])
+    duties.claim(connection, ["leases"], "a", 1e9, 0.0)
+    assert [one.name for one in servers.live(connection)] == ["a", "b"]
+    assert servers.silent(connection, 20.0, "b") == ["a"]
+    assert servers.silent(connection, 60.0, "b") == ["a"]
+    servers.give_up(connection, "a")
+    assert not servers.alive(connection, "a", 51.0, 1)
+    assert servers.alive(connection, "b", 51.0, 2)
+    [left] = servers.live(connection)
+    assert (left.name, left.policy_version) == ("b", 2)
+    assert list(duties.claim(connection, ["leases"], "b", 1.0, 0.0)) == ["leases"]
+
+
+# --- limits
+
+HERE, THERE = ("here", "", "owner", "alice"), ("there", "", "owner", "bob")
+
+
+def test_limits_and_what_servers_have_of_them(connection: Any) -> None:
+    states = {HERE: Shared(5, 3, 1.0, 7.0), THERE: Shared(None, 0, 0.5, 8.0)}
+    blocks.save_states(connection, states)
+    assert blocks.states(connection) == blocks.states(connection, lock=True) == states
+    blocks.begin(connection, "a", [HERE, THERE])
+    blocks.save_blocks(connection, "a", {HERE: Block(2, 1, 9.0, True)})
+    blocks.begin(connection, "a", [HERE])
+    assert blocks.blocks_of(connection, "a") == {HERE: Block(2, 1, 9.0, True), THERE: Block()}
+    assert blocks.blocks(connection)[HERE] == {"a": Block(2, 1, 9.0, True)}
+    assert blocks.take_away(connection, "a")[HERE] == Block(2, 1, 9.0, True)
+    with pytest.raises(Overloaded):
+        blocks.save_blocks(connection, "a", {HERE: Block(1)})
+    blocks.forget(connection, [HERE])
+    assert blocks.states(connection).keys() == {THERE}
