@@ -18,18 +18,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from benchmarks.figure import Figure
 from pilotage.core import policy as policies
 from pilotage.core.ids import PilotId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.services.exchange import exchange, token_hash
+from pilotage.services.exchange import Message, exchange_many, token_hash
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import settle_some
 from pilotage.store import instance, pilots, submissions
 from pilotage.store.sqlite import open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.writer import Item, Transaction, Writer
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Node, Take
 
 GROUPS, OWNERS, SITES, PLATFORMS = 5, 50, 40, ("el8", "el9")
@@ -84,6 +85,10 @@ class Site:
     pool: Pool
     tokens: list[str]
     rebuilt: float
+    exchange: Any = None
+
+    def __post_init__(self) -> None:
+        self.exchange = self._answer
 
     def measured(self, asked: argparse.Namespace) -> Found:
         """Let every pilot ask again as soon as it has its answer."""
@@ -117,9 +122,6 @@ class Site:
         request = ExchangeRequest(incarnation=1, take=Take(number, count, node))
         pool, begun = self.pool, time.perf_counter()
 
-        def ask(tx: Transaction) -> ExchangeResponse:
-            return exchange(pool, tx, token, request, time.time())
-
         def answered(response: ExchangeResponse | None, error: BaseException | None) -> None:
             if error is not None:
                 raise error
@@ -132,7 +134,10 @@ class Site:
             if not stop.is_set():
                 self._ask(token, number + 1, count, found, node, stop)
 
-        self.writer.submit(ask, answered)
+        self.writer.submit(Item(self.exchange, (token, request)), answered)
+
+    def _answer(self, tx: Transaction, messages: Sequence[Message]) -> Sequence[Any]:
+        return exchange_many(self.pool, tx, messages, time.time())
 
     def raw_limit(self, seconds: float) -> float:
         """Claims per second of a loop that does nothing else, on the same file."""

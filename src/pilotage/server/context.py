@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -12,10 +13,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import NotAuthenticated
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.tokens import Caller, Issuer
+from pilotage.services.exchange import Message, exchange_many
 from pilotage.services.pool import Pool
 from pilotage.services.sharing import UseBook
 from pilotage.store.connection import Readers
-from pilotage.store.writer import Writer
+from pilotage.store.writer import Handler, Transaction, Writer
 
 _bearer = HTTPBearer(auto_error=False)
 
@@ -41,6 +43,8 @@ class Context:
     """(cores, MB) of a CE, 0 for not known."""
     book: UseBook
     """What was used."""
+    exchange: Handler = field(init=False)
+    """Answers messages of pilots."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be a need for pilots, or for fewer."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
@@ -49,6 +53,12 @@ class Context:
     """Set when the server is to end."""
     stopping: str = ""
     """How: "", "drain", "keep" or "cancel"."""
+
+    def __post_init__(self) -> None:
+        def exchange(tx: Transaction, messages: Sequence[Message]) -> Sequence[Any]:
+            return exchange_many(self.pool, tx, messages, self.clock())
+
+        self.exchange = exchange
 
 
 def context_of(request: Request) -> Context:

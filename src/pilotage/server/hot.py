@@ -11,8 +11,9 @@ from pilotage.core.errors import InvalidInput, NotAuthenticated, TooLarge
 from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.services.enrolment import enrol
-from pilotage.services.exchange import exchange, token_hash
-from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
+from pilotage.services.exchange import token_hash
+from pilotage.store.writer import Item
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -33,8 +34,8 @@ async def _exchange(context: Context, token: str, body: bytes) -> bytes:
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     request = _exchange_request.decode(body)
-    hashed, pool, clock = token_hash(token), context.pool, context.clock
-    response = await context.writer.acall(lambda tx: exchange(pool, tx, hashed, request, clock()))
+    hashed = token_hash(token)
+    response: ExchangeResponse = await context.writer.acall(Item(context.exchange, (hashed, request)))
     if request.leaving or request.releases:
         context.wake_director.set()
     return _encode(response)

@@ -134,6 +134,8 @@ class _Server:
         self._writer.start()
         try:
             context = self._context()
+            if self._connection.dialect == "sqlite":
+                self._writer.move_to(asyncio.get_running_loop())
             await self._serve(context)
         finally:
             self._writer.stop()

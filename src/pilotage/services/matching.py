@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.pilots.ads import offer_ad
-from pilotage.core.queues.fit import Identity, Offer, shrink
+from pilotage.core.queues.candidates import Kind
+from pilotage.core.queues.fit import Offer, RequirementsHold
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.asking import Asking, Rest
 from pilotage.services.moves import Moves
 from pilotage.services.payloads import payload
 from pilotage.services.pool import Pool
@@ -21,34 +23,6 @@ from pilotage.wire.pilot import Offer as WireOffer
 
 MOST = 256
 """So many jobs are offered in one call, however many are asked for."""
-
-
-def offer_of(pool: Pool, pilot: PilotRow, node: Node) -> Offer:
-    """What the server knows of the pilot, and what the pilot says of its node."""
-    ce = pool.policy.ces.get(pilot.ce)
-    site = pool.policy.sites.get(pilot.site)
-    identities: tuple[Identity, ...] = ()
-    if pilot.pilot_type == "private":
-        sharing = "JOB_SHARING" in pool.policy.properties(pilot.owner, pilot.group)
-        identities = (Identity(pilot.owner, pilot.group, sharing),)
-    job_types = None if site is None or site.job_types is None else frozenset(site.job_types)
-    return Offer(
-        site=pilot.site,
-        ce=pilot.ce,
-        cpu_time=node.cpu_left,
-        setup=ce.setup if ce else "",
-        pilot_type=pilot.pilot_type,
-        identities=identities,
-        only_owner=pilot.only_owner,
-        platforms=pool.policy.compatible(node.platform),
-        tags=frozenset(node.tags) | frozenset(ce.tags if ce else ()),
-        required_tags=frozenset(ce.required_tags if ce else ()),
-        # A pilot cannot offer more than its batch job was given.
-        processors=min(node.processors, pilot.processors) if pilot.processors else node.processors,
-        memory=min(node.memory, pilot.memory) if pilot.memory and node.memory else node.memory,
-        job_types=job_types,
-        closed=site is None or site.banned or ce is None,
-    )
 
 
 @dataclass(slots=True)
@@ -88,7 +62,8 @@ class Match:
     _given: list[tuple[Waiting, int, QueueId]] = field(default_factory=list)
     """Jobs, their epochs, and the queues that they come from."""
     _no_match: dict[str, int] = field(default_factory=dict)
-    _counted: bool = False
+    _asking: Asking | None = None
+    _noted: bool = False
 
     def run(self) -> None:
         """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
@@ -98,8 +73,8 @@ class Match:
             return
         if take.number < pilot.take_number or pilot.leave or pool.draining:
             return
-        made = offer_of(pool, pilot, take.node)
-        first, left = self._draw_all(made)
+        asking = self._asking = pool.asking.of(pool.policy, pilot, take.node)
+        first, left = self._draw_all(asking, asking.whole(pilot))
         if first is not None:
             pool.touch_pilot(self.tx, pilot)
             if pilot.only_owner is None:
@@ -107,9 +82,7 @@ class Match:
                 pilot.only_owner = first.owner
             self.moves.taken(pilot, take.number)
         elif not self._given:
-            self._no_match = self._explain(left)
-        if not self._counted:
-            self._note(made, first is not None)
+            self._no_match = self._explain(asking, left)
 
     def lose(self, lost: set[JobId]) -> bool:
         """Take back jobs that somebody else has; whether any was ours."""
@@ -138,49 +111,66 @@ class Match:
             for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
         ]
 
-    def _draw_all(self, offer: Offer) -> tuple[QueueIdentity | None, Offer]:
-        """Give as many jobs as are asked for and are there: the queue of the first one, and what is left."""
-        whole = offer
+    def _draw_all(self, asking: Asking, whole: Rest) -> tuple[QueueIdentity | None, Rest]:
+        """Give as many jobs as are asked for and are there: the queue of the first one, and what asked last."""
         count = min(self.take.count, MOST) - len(self._given)
         ahead = min(self.take.ahead, count)
-        first = None
+        first, rest = None, whole
         for place in range(count):
             # Those asked for ahead need not fit beside the others.
-            asked = whole if place >= count - ahead else offer
-            given = self._give(asked) if asked.processors > 0 else None
-            if given is None and asked is whole:
-                break
-            if given is not None:
-                first = first or given
-                offer = shrink(offer, given)
-                if whole.only_owner is None:
-                    whole = replace(whole, only_owner=given.owner)
+            alone = place >= count - ahead
+            asked = whole if alone else rest
+            given = self._give(asking, asked) if asked.processors > 0 else None
+            if given is None:
+                if alone or not ahead:
+                    break
+                continue
+            rest = rest.without(given)
+            if first is None:
+                first = given
+                whole = whole.bound_to(given.owner)
         return first, whole
 
-    def _give(self, offer: Offer) -> QueueIdentity | None:
+    def _give(self, asking: Asking, rest: Rest) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
-        pool, now = self.pool, self.moves.now
-        closed = pool.limiter.closed(offer.site, offer.ce, now) if pool.limiter.limits else ()
-        holds = Requirements(pool, offer, self.take.node, now)
-        proposal = pool.index.propose(offer, holds, closed, pool.rng)
+        pool, now, pilot = self.pool, self.moves.now, self.pilot
+        closed = tuple(pool.limiter.closed(pilot.site, pilot.ce, now)) if pool.limiter.limits else ()
+        kind = asking.kind(pool.index, rest, closed)
+        proposal = pool.index.propose_of(kind, self._holds(asking, rest), pool.rng)
+        if not self._noted:
+            self._note(asking, rest, kind, proposal is not None)
         if proposal is None:
             return None
-        pool.touch_queue(self.tx, proposal.entry.id)
-        job = Waiting(*proposal.head)
-        self.moves.offer(job, proposal.entry, self.pilot, self.take.number)
-        self._given.append((job, job.epoch + 1, proposal.entry.id))
+        queue = proposal.entry.id
+        pool.touch_queue(self.tx, queue)
+        job = Waiting._make(proposal.head)
+        self.moves.offer(job, proposal.entry, pilot, self.take.number)
+        self._given.append((job, job.epoch + 1, queue))
         return proposal.entry.identity
 
-    def _note(self, offer: Offer, given: bool) -> None:
+    def _holds(self, asking: Asking, rest: Rest) -> RequirementsHold:
+        """Whether Requirements are true for this offer, which is made up only if somebody asks."""
+        made: Requirements | None = None
+
+        def holds(text: str) -> bool:
+            nonlocal made
+            if made is None:
+                made = Requirements(self.pool, asking.offer(rest), self.take.node, self.moves.now)
+            return made(text)
+
+        return holds
+
+    def _note(self, asking: Asking, rest: Rest, kind: Kind, given: bool) -> None:
         """Remember that such an offer was made."""
-        self._counted = True
-        pool, pilot = self.pool, self.pilot
-        key = pool.index.kind_of(offer)
-        pool.kinds.note(key, offer, (pilot, self.take.node), pilot.id, given, self.moves.now)
+        self._noted = True
+        pool, pilot, key = self.pool, self.pilot, kind.offer
+        origin = (pilot, self.take.node)
+        pool.kinds.note(key, lambda: asking.offer(rest), origin, pilot.id, given, self.moves.now)
         self.tx.on_rollback(lambda: pool.kinds.take_back(key, given))
 
-    def _explain(self, offer: Offer) -> dict[str, int]:
+    def _explain(self, asking: Asking, rest: Rest) -> dict[str, int]:
         pool, now = self.pool, self.moves.now
+        offer = asking.offer(rest)
         closed = pool.limiter.closed(offer.site, offer.ce, now)
-        holds = Requirements(pool, offer, self.take.node, now)
-        return {str(key): count for key, count in pool.index.explain(offer, holds, closed).fallen.items()}
+        found = pool.index.explain(offer, self._holds(asking, rest), closed)
+        return {str(key): count for key, count in found.fallen.items()}

@@ -12,7 +12,8 @@ from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.kinds import Known
 from pilotage.core.queues.waiting import Survey
-from pilotage.services.matching import Requirements, offer_of
+from pilotage.services.asking import offer_of
+from pilotage.services.matching import Requirements
 from pilotage.services.pool import Pool
 from pilotage.store import waiting
 from pilotage.store.pilots import PilotRow
@@ -56,7 +57,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         leave="",
         reason="",
     )
-    return offer_of(pool, pilot, replace(node, cpu_left=ce.wall * ce.cpu_power))
+    return offer_of(pool.policy, pilot, replace(node, cpu_left=ce.wall * ce.cpu_power))
 
 
 def renew_kinds(pool: Pool) -> None:
@@ -67,7 +68,7 @@ def renew_kinds(pool: Pool) -> None:
             # Setup and tags of a CE that is gone are not those of none: that it is gone is all that has changed.
             return replace(before, closed=True)
         # Whom it was bound to when it asked is not what it is bound to now.
-        return replace(offer_of(pool, *origin), only_owner=before.only_owner)
+        return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
     pool.kinds.renew(offered, pool.index.kind_of)
 

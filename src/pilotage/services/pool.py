@@ -24,6 +24,7 @@ from pilotage.core.queues.kinds import KindBook
 from pilotage.core.queues.limits import Limiter
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Priorities
+from pilotage.services.asking import AskingPilots
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
@@ -103,6 +104,7 @@ class Pool:
     corrected_at: float | None = None
     kinds: KindBook[tuple[PilotRow, Node]] = field(default_factory=KindBook)
     """The kinds of offer that pilots made lately."""
+    asking: AskingPilots = field(default_factory=AskingPilots)
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """What a pilot of each local CE finds when it has the whole of it."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)

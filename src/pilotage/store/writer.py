@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -60,12 +60,35 @@ class Transaction:
 
 
 Request = Callable[[Transaction], Any]
+Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+"""Carries out many requests of one kind; the answer to each, or the error that it gets and that changed nothing."""
+
+
+class Item:
+    """A request that is carried out together with those of the same handler beside it."""
+
+    __slots__ = ("handler", "value")
+
+    def __init__(self, handler: Handler, value: Any) -> None:
+        self.handler = handler
+        self.value = value
+
+    def __call__(self, tx: Transaction) -> Any:
+        [answer] = self.handler(tx, [self.value])
+        return answer
+
+
 Reply = Callable[[Any, BaseException | None], None]
 _Asked = tuple[Request, Reply]
 
 
 class Writer:
-    """Owns the writing connection in a thread of its own."""
+    """Owns the writing connection: in a thread of its own or, after `move_to`, in that of an event loop.
+
+    Python's lock goes from thread to thread at every statement, which is dear when another one has much to do. So a
+    server whose database is a file carries out its requests where it takes them; one that waits for a database
+    elsewhere does so beside.
+    """
 
     def __init__(self, connection: WriterConnection, *, waiting: int = 4096) -> None:
         self._connection = connection
@@ -74,6 +97,9 @@ class Writer:
         self._wake = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._turn_comes = False
         self.groups = 0
         self.requests = 0
         self.replays = 0
@@ -87,7 +113,15 @@ class Writer:
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        self._thread.join()
+        if self._loop is None:
+            self._thread.join()
+        while self._requests:
+            self._carry_out(self._next_group())
+
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on carry out requests in the thread of `loop`, which calls this."""
+        self.stop()
+        self._loop, self._loop_thread, self._stopping = loop, threading.get_ident(), False
 
     def submit(self, request: Request, reply: Reply) -> None:
         """Have `request` carried out; `reply` is called in the writer's thread after the commit.
@@ -100,13 +134,41 @@ class Writer:
             if len(self._requests) >= self._most:
                 raise Overloaded("too many requests wait for the database", hint="try again in a moment")
             self._requests.append((request, reply))
-            if len(self._requests) == 1:
+            if self._loop is not None:
+                self._ask_for_a_turn(self._loop)
+            elif len(self._requests) == 1:
                 self._wake.notify()
+
+    def _ask_for_a_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._turn_comes:
+            return
+        self._turn_comes = True
+        if threading.get_ident() == self._loop_thread:
+            loop.call_soon(self._turn)
+        else:
+            loop.call_soon_threadsafe(self._turn)
+
+    def _turn(self) -> None:
+        """Carry out a group; between two of them the loop sees to what else has come."""
+        group = self._next_group()
+        if group:
+            self._carry_out(group)
+        with self._wake:
+            self._turn_comes = False
+            if self._requests and self._loop is not None:
+                self._ask_for_a_turn(self._loop)
+
+    def _next_group(self) -> list[_Asked]:
+        with self._wake:
+            count = min(GROUP, len(self._requests))
+            return [self._requests.popleft() for _ in range(count)]
 
     def call(self, request: Callable[[Transaction], Result]) -> Result:
         """Carry out `request` and wait for its commit."""
         future: Future[Result] = Future()
         self.submit(request, _into(future))
+        while self._loop is not None and threading.get_ident() == self._loop_thread and not future.done():
+            self._carry_out(self._next_group())
         return future.result()
 
     async def acall(self, request: Callable[[Transaction], Result]) -> Result:
@@ -123,9 +185,7 @@ class Writer:
                     self._wake.wait()
                 if not self._requests:
                     return
-                count = min(GROUP, len(self._requests))
-                group = [self._requests.popleft() for _ in range(count)]
-            self._carry_out(group)
+            self._carry_out(self._next_group())
 
     def _carry_out(self, group: list[_Asked], races: int = 0) -> None:
         if not races:
@@ -134,7 +194,7 @@ class Writer:
         transaction = Transaction(self._connection)
         try:
             self._begin()
-            results = [request(transaction) for request, _ in group]
+            results = _perform(transaction, group)
         except Lost as error:
             _refuse(group, error)
             self._take_back(transaction)
@@ -154,7 +214,7 @@ class Writer:
         except BaseException as error:
             self._failed(transaction, group, error, races)
             return
-        _answer(group, results)
+        _answer(group, results, self._loop)
 
     def _begin(self) -> None:
         try:
@@ -240,15 +300,43 @@ class _LoopReply:
         _wake_loop(self.loop, _settle, self.future, result, error)
 
 
-def _answer(group: list[_Asked], results: list[Any]) -> None:
+def _perform(transaction: Transaction, group: list[_Asked]) -> list[Any]:
+    """The answers of a group, in order."""
+    results: list[Any] = []
+    place = 0
+    while place < len(group):
+        request = group[place][0]
+        if not isinstance(request, Item):
+            results.append(request(transaction))
+            place += 1
+            continue
+        alike = [request.value]
+        place += 1
+        while place < len(group):
+            following = group[place][0]
+            if not isinstance(following, Item) or following.handler is not request.handler:
+                break
+            alike.append(following.value)
+            place += 1
+        results.extend(request.handler(transaction, alike))
+    return results
+
+
+def _answer(group: list[_Asked], results: list[Any], here: asyncio.AbstractEventLoop | None = None) -> None:
+    """Have everybody told. `here` is the event loop of this thread."""
     deliveries: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for (_, reply), result in zip(group, results, strict=True):
         if isinstance(reply, _LoopReply):
             deliveries.setdefault(reply.loop, []).append((reply.future, result))
+        elif isinstance(result, BaseException):
+            reply(None, result)
         else:
             reply(result, None)
     for loop, answers in deliveries.items():
-        _wake_loop(loop, _deliver, answers)
+        if loop is here:
+            _deliver(answers)
+        else:
+            _wake_loop(loop, _deliver, answers)
 
 
 def _refuse(group: list[_Asked], error: BaseException) -> None:
@@ -272,7 +360,10 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 def _deliver(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, result in answers:
-        _settle(future, result, None)
+        if isinstance(result, BaseException):
+            _settle(future, None, result)
+        else:
+            _settle(future, result, None)
 
 
 def _into(future: Future[Any]) -> Reply:

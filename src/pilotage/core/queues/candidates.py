@@ -67,6 +67,8 @@ class Kind:
     """Queues that must be looked at by themselves."""
     version: int = -1
     """Of the priorities that the draws were made with."""
+    forgotten: bool = False
+    """It is not kept up to date any more: ask for it anew."""
     arrivals: int = 0
     batch: int = FIRST_BATCH
 
@@ -86,10 +88,14 @@ class Candidates:
         self._cpu_time: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
         """By slot, as those above."""
         self._version = 0
+        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
+        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
+        """Each in the order of their last use."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all queues and kinds."""
+        self._forget_kinds()
         self._screen = Screen()
         self._known = 0
         self._entries: list[Entry | None] = []
@@ -97,9 +103,6 @@ class Candidates:
         self._of_owner: dict[str, list[int]] = {}
         self._of_entity: dict[Entity, dict[int, Entry]] = {}
         self._arrivals: list[Entry] = []
-        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
-        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
-        """Each in the order of their last use."""
 
     # --- the queues
 
@@ -156,11 +159,15 @@ class Candidates:
 
     # --- kinds of offer
 
+    def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
+        """What queues can tell of these sizes of an offer."""
+        # 1 stands for "known, and below every bucket"; 0 for "not known".
+        known = (_floor(self._memory_buckets, memory) or 1) if memory else 0
+        return _floor(self._cpu_buckets, cpu_time), known
+
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
-        cpu = _floor(self._cpu_buckets, offer.cpu_time)
-        # 1 stands for "known, and below every bucket"; 0 for "not known".
-        memory = (_floor(self._memory_buckets, offer.memory) or 1) if offer.memory else 0
+        cpu, memory = self.sizes(offer.cpu_time, offer.memory)
         if cpu == offer.cpu_time and memory == offer.memory:
             return offer
         return with_sizes(offer, cpu, memory)
@@ -174,8 +181,12 @@ class Candidates:
             place = bisect_left(buckets, value)
             if value and (place == len(buckets) or buckets[place] != value):
                 buckets.insert(place, value)
-                self._open.clear()
-                self._bound.clear()
+                self._forget_kinds()
+
+    def _forget_kinds(self) -> None:
+        for kinds in (self._open, self._bound):
+            while kinds:
+                _forget(kinds.popitem()[1])
 
     def __len__(self) -> int:
         return len(self._open) + len(self._bound)
@@ -190,7 +201,7 @@ class Candidates:
             return kind
         kind = kinds[place] = Kind(key, place[1])
         if len(kinds) > most:
-            kinds.popitem(last=False)
+            _forget(kinds.popitem(last=False)[1])
         return kind
 
     def known(self, key: Offer) -> Kind | None:
@@ -355,6 +366,11 @@ class Candidates:
         if kind.closed:
             new = new[~self._screen.concerned(kind.closed, new)]
         kind.slots = np.concatenate([kind.slots, new])
+
+
+def _forget(kind: Kind) -> None:
+    """Whoever still has it must not keep its arrays."""
+    kind.forgotten, kind.slots, kind.members, kind.drawn = True, _NO_SLOTS, _NO_SLOTS, []
 
 
 def _floor(buckets: Sequence[int], value: float) -> int:

@@ -37,10 +37,12 @@ def draw_class(classes: Sequence[tuple[float, int]], rule: Rule, rng: Random) ->
     """
     if len(classes) == 1:
         return 0
-    best, winner = math.inf, -1
+    best, winner, random, document = math.inf, -1, rng.random, rule == "document"
     for place, (weight, count) in enumerate(classes):
         if weight > 0:
-            value = smallest_of(count, weight, rule, rng)
+            # As `smallest_of`, which tells why.
+            log = math.log1p(-random())
+            value = -math.expm1(log / count) / weight if document else -log / (count * weight)
             if value < best:
                 best, winner = value, place
     if winner >= 0:

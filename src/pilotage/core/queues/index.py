@@ -15,7 +15,7 @@ from random import Random
 import numpy as np
 
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues.candidates import Candidates
+from pilotage.core.queues.candidates import Candidates, Kind
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
 from pilotage.core.queues.entry import Entry, Head, JobClass, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
@@ -193,7 +193,18 @@ class QueueIndex:
 
         A queue that turns out to have no jobs in the store is set right and another one drawn.
         """
-        kind = self._candidates.of(self._candidates.kind_of(offer), closed)
+        return self.propose_of(self.kind(offer, closed), holds, rng)
+
+    def kind(self, offer: Offer, closed: Sequence[Limit] = ()) -> Kind:
+        """The kind of `offer` while these limits let nothing start; good until it is `forgotten`."""
+        return self._candidates.of(self._candidates.kind_of(offer), closed)
+
+    def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
+        """What queues can tell of these sizes: offers that differ in nothing else are of one kind if these are equal."""
+        return self._candidates.sizes(cpu_time, memory)
+
+    def propose_of(self, kind: Kind, holds: RequirementsHold, rng: Random) -> Proposal | None:
+        """As `propose`; `holds` is asked only where the kind has queues with Requirements."""
         while True:
             entry = self._candidates.draw(kind, holds)
             if entry is None:
@@ -244,7 +255,7 @@ class QueueIndex:
         if len(entry.classes) == 1:
             return next(iter(entry.classes))
         weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
-        return weights[draw_class([(float(w), n) for w, n in weights], self.rule, rng)][0]
+        return weights[draw_class(weights, self.rule, rng)][0]
 
     def _read_heads(self, entry: Entry, weight: int, part: JobClass) -> None:
         most = part.prefetch = min(max(FIRST_PREFETCH, part.prefetch * 2), LARGEST_PREFETCH)

@@ -38,6 +38,8 @@ class Kind(Generic[Origin]):
     takes: int = 0
     given: int = 0
     """Takes that were answered with jobs."""
+    renewed: float = 0.0
+    """When `offer` was made."""
     pilots: OrderedDict[int, float] = field(default_factory=OrderedDict)
     """Who made it, and when last; the latest at the end."""
 
@@ -51,16 +53,23 @@ class KindBook(Generic[Origin]):
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def note(self, key: Offer, offer: Offer, origin: Origin, pilot: int, given: bool, now: float) -> None:
-        """A pilot made `offer`, which is of the kind `key`, and was given jobs or not."""
+    def note(
+        self, key: Offer, offer: Callable[[], Offer], origin: Origin, pilot: int, given: bool, now: float
+    ) -> None:
+        """A pilot made `offer`, which is of the kind `key`, and was given jobs or not.
+
+        Of the offers of one second the first one stands for all.
+        """
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(offer, origin, now, now)
+            kind = self._kinds[key] = Kind(offer(), origin, now, now)
             if len(self._kinds) > KINDS:
                 self._kinds.popitem(last=False)
-        else:
+        elif now != kind.last:
             self._kinds.move_to_end(key)
-            kind.offer, kind.origin, kind.last = offer, origin, now
+            if not 0 <= now - kind.renewed < 1.0:
+                kind.offer, kind.origin, kind.renewed = offer(), origin, now
+            kind.last = now
         kind.takes += 1
         kind.given += given
         kind.pilots[pilot] = now

@@ -17,7 +17,7 @@ def key_of(offer: Offer) -> Offer:
 
 
 def note(book: KindBook[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
-    book.note(key_of(offer), offer, origin, pilot, given, now)
+    book.note(key_of(offer), lambda: offer, origin, pilot, given, now)
 
 
 def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:

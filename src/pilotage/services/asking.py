@@ -1,0 +1,131 @@
+"""What a pilot offers when it asks, and of which kind that is.
+
+A pilot asks again and again with the same node. What is the same about its offers is kept, so that only their sizes
+are looked at: those decide which kind of offer it is (core/queues/candidates.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from pilotage.core.policy import Policy
+from pilotage.core.queues.candidates import Kind
+from pilotage.core.queues.fit import Identity, Offer
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.limits import Limit
+from pilotage.store.pilots import PilotRow
+from pilotage.wire.pilot import Node
+
+PILOTS = 16384
+"""So many pilots are remembered."""
+
+KINDS = 64
+"""So many kinds of offer of one pilot."""
+
+
+class Rest(NamedTuple):
+    """What is left of an offer, and to whom it is bound."""
+
+    processors: int
+    memory: int
+    only_owner: str | None
+
+    def without(self, taken: QueueIdentity) -> Rest:
+        """As `fit.shrink`: what is left after a job of this queue."""
+        memory = max(1, self.memory - taken.memory) if self.memory else 0
+        return Rest(self.processors - taken.processors, memory, taken.owner)
+
+    def bound_to(self, owner: str) -> Rest:
+        return Rest(self.processors, self.memory, owner)
+
+
+@dataclass(slots=True)
+class Asking:
+    """What is the same about the offers of one pilot."""
+
+    policy: Policy
+    node: Node
+    base: Offer
+    _kinds: dict[tuple[int, int, int, str | None, tuple[Limit, ...]], Kind] = field(default_factory=dict)
+
+    def serves(self, policy: Policy, node: Node) -> bool:
+        """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""
+        mine = self.node
+        return policy is self.policy and (
+            mine is node
+            or (
+                mine.processors == node.processors
+                and mine.memory == node.memory
+                and mine.platform == node.platform
+                and mine.tags == node.tags
+            )
+        )
+
+    def whole(self, pilot: PilotRow) -> Rest:
+        return Rest(self.base.processors, self.base.memory, pilot.only_owner)
+
+    def offer(self, rest: Rest) -> Offer:
+        return replace(
+            self.base,
+            cpu_time=self.node.cpu_left,
+            processors=rest.processors,
+            memory=rest.memory,
+            only_owner=rest.only_owner,
+        )
+
+    def kind(self, index: QueueIndex, rest: Rest, closed: tuple[Limit, ...]) -> Kind:
+        """The kind of offer that the rest is while these limits let nothing start."""
+        key = (*index.sizes(self.node.cpu_left, rest.memory), rest.processors, rest.only_owner, closed)
+        kind = self._kinds.get(key)
+        if kind is None or kind.forgotten:
+            if len(self._kinds) >= KINDS:
+                self._kinds.clear()
+            kind = self._kinds[key] = index.kind(self.offer(rest), closed)
+        return kind
+
+
+class AskingPilots:
+    """The pilots that asked lately."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, Asking] = OrderedDict()
+
+    def of(self, policy: Policy, pilot: PilotRow, node: Node) -> Asking:
+        asking = self._known.get(pilot.id)
+        if asking is None or not asking.serves(policy, node):
+            asking = self._known[pilot.id] = Asking(policy, node, offer_of(policy, pilot, node))
+            if len(self._known) > PILOTS:
+                self._known.popitem(last=False)
+        asking.node = node
+        return asking
+
+
+def offer_of(policy: Policy, pilot: PilotRow, node: Node) -> Offer:
+    """What the server knows of the pilot, and what the pilot says of its node."""
+    ce = policy.ces.get(pilot.ce)
+    site = policy.sites.get(pilot.site)
+    identities: tuple[Identity, ...] = ()
+    if pilot.pilot_type == "private":
+        sharing = "JOB_SHARING" in policy.properties(pilot.owner, pilot.group)
+        identities = (Identity(pilot.owner, pilot.group, sharing),)
+    job_types = None if site is None or site.job_types is None else frozenset(site.job_types)
+    return Offer(
+        site=pilot.site,
+        ce=pilot.ce,
+        cpu_time=node.cpu_left,
+        setup=ce.setup if ce else "",
+        pilot_type=pilot.pilot_type,
+        identities=identities,
+        only_owner=pilot.only_owner,
+        platforms=policy.compatible(node.platform),
+        tags=frozenset(node.tags) | frozenset(ce.tags if ce else ()),
+        required_tags=frozenset(ce.required_tags if ce else ()),
+        # A pilot cannot offer more than its batch job was given.
+        processors=min(node.processors, pilot.processors) if pilot.processors else node.processors,
+        memory=min(node.memory, pilot.memory) if pilot.memory and node.memory else node.memory,
+        job_types=job_types,
+        closed=site is None or site.banned or ce is None,
+    )
