@@ -200,7 +200,7 @@ class QueueIndex:
         return self._candidates.of(self._candidates.kind_of(offer), closed)
 
     def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
-        """What queues can tell of these sizes: offers that differ in nothing else are of one kind if these are equal."""
+        """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
         return self._candidates.sizes(cpu_time, memory)
 
     def propose_of(self, kind: Kind, holds: RequirementsHold, rng: Random) -> Proposal | None:
