@@ -75,7 +75,7 @@ class WriterConnection(Connection, Protocol):
     """The connection that writes. It can be lost, and be made again."""
 
     def renew(self) -> None:
-        """Make a lost connection again. Raises `Overloaded` while that cannot be done."""
+        """Make a lost connection again. Raises `Lost` while that cannot be done."""
         ...
 
     def was_committed(self) -> bool | None:

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import pq
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from pilotage.core.errors import InvalidInput, Overloaded
+from pilotage.core.errors import InvalidInput, Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
 from pilotage.store.connection import Connection, Lost, Raced, array
 
@@ -163,9 +163,15 @@ class PostgresqlConnection:
             self._session.close()
 
     def renew(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session = self._connect()
+        if self._session is None:
+            self._session = self._connect()
+            return
+        self._session.close()
+        try:
+            self._session = self._connect()
+        except PilotageError as error:
+            # Whatever hinders it now: who asked the running server may come again.
+            raise Lost(error.message, hint=error.hint) from None
 
     def was_committed(self) -> bool | None:
         try:

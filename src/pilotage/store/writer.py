@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from pilotage.core.errors import Overloaded, PilotageError
+from pilotage.core.errors import Overloaded
 from pilotage.store.connection import Connection, Lost, Raced, WriterConnection
 
 Result = TypeVar("Result")
@@ -271,7 +271,7 @@ class Writer:
         while True:
             try:
                 self._connection.renew()
-            except PilotageError as error:
+            except Lost as error:
                 with self._wake:
                     waiting = list(self._requests)
                     self._requests.clear()

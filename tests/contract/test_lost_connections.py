@@ -1,0 +1,288 @@
+"""PostgreSQL that goes away: what callers are told, and that memory follows the rows."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from proxy import Proxy
+from stores import DEADLINE, Gate, note, noted
+from tests.postgres import PASSWORD, Server, server
+
+from pilotage.core.errors import Conflict, Overloaded, Unreachable
+from pilotage.store.address import Address, only_server
+from pilotage.store.connection import Lost
+from pilotage.store.writer import Transaction, Writer
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    made = server().migrated()
+    yield made
+    server().drop(made)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(server().port)
+    yield made
+    made.close()
+
+
+class Told:
+    """A writer whose memory is the set of what its requests have noted."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.memory: set[int] = set()
+        self.writer = Writer(connection)
+        self.writer.start()
+
+    def note(self, number: int) -> int:
+        return self.writer.call(lambda tx: self.noting(tx, number))
+
+    def noting(self, tx: Transaction, number: int) -> int:
+        note(number)(tx)
+        self.memory.add(number)
+        tx.on_rollback(lambda: self.reread(tx))
+        return number
+
+    def reread(self, tx: Transaction) -> None:
+        self.memory = set(noted(tx.connection))
+
+    def agree(self, expected: set[int]) -> None:
+        assert self.writer.call(lambda tx: noted(tx.connection)) == sorted(expected)
+        assert self.memory == expected
+
+    def end(self) -> None:
+        self.writer.stop()
+        self.connection.close()
+
+
+@pytest.fixture
+def told(database: str, proxy: Proxy) -> Iterator[Told]:
+    url = f"postgresql://postgres:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{proxy.port}/{database}"
+    made = Told(Address.parse(url).open_writer(only_server))
+    yield made
+    made.end()
+
+
+def test_lost_before_the_commit_nothing_was_done(told: Told, proxy: Proxy) -> None:
+    told.note(1)
+    proxy.cut_at(b"INSERT", delivered=False)
+    with pytest.raises(Overloaded, match="lost") as refused:
+        told.note(2)
+    assert refused.value.retry_after > 0
+    told.agree({1})
+    told.note(3)
+    told.agree({1, 3})
+    assert proxy.cuts == 1
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_lost_in_the_commit_the_database_is_asked_how_it_ended(
+    told: Told, proxy: Proxy, delivered: bool
+) -> None:
+    told.note(1)
+    proxy.cut_at(b"COMMIT", delivered)
+    if delivered:
+        assert told.note(2) == 2
+        told.agree({1, 2})
+    else:
+        with pytest.raises(Overloaded, match="lost"):
+            told.note(2)
+        told.agree({1})
+    assert proxy.cuts == 1
+    assert told.note(3) == 3
+
+
+def test_a_group_lost_in_the_commit_is_answered_alike_and_not_carried_out_again(
+    told: Told, proxy: Proxy
+) -> None:
+    gate, calls, answers, done = Gate(told.writer), list[int](), list[Any](), threading.Event()
+
+    def request(tx: Transaction, number: int) -> int:
+        calls.append(number)
+        return told.noting(tx, number)
+
+    def reply(result: Any, error: BaseException | None) -> None:
+        answers.append(error or result)
+        if len(answers) == 5:
+            done.set()
+
+    for number in range(1, 6):
+        told.writer.submit(lambda tx, number=number: request(tx, number), reply)  # type: ignore[misc]
+    # The gate's own transaction ends first.
+    told.writer.submit(lambda tx: proxy.cut_at(b"COMMIT", delivered=True), lambda result, error: None)
+    gate.opened.set()
+    assert done.wait(DEADLINE)
+    assert answers == calls == [1, 2, 3, 4, 5]
+    told.agree({1, 2, 3, 4, 5})
+
+
+def test_lost_between_two_requests_nobody_notices(told: Told, database: str) -> None:
+    told.note(1)
+    with psycopg.connect(server().url("postgres"), autocommit=True) as other:
+        sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+        other.execute(sql, (database,))
+    told.note(2)
+    told.agree({1, 2})
+
+
+def test_while_the_database_is_away_callers_are_refused_and_afterwards_served(
+    told: Told, proxy: Proxy
+) -> None:
+    told.note(1)
+    proxy.open = False
+    proxy.cut_at(b"INSERT", delivered=False)
+    for number in (2, 3, 4):
+        with pytest.raises(Overloaded):
+            told.note(number)
+    proxy.open = True
+    answered = False
+    for _ in range(200):
+        try:
+            told.note(5)
+        except Overloaded:
+            continue
+        answered = True
+        break
+    assert answered
+    told.agree({1, 5})
+
+
+def test_a_writer_stops_though_the_outcome_is_not_known(told: Told, proxy: Proxy) -> None:
+    told.note(1)
+    errors: list[BaseException | None] = []
+
+    def last(tx: Transaction) -> None:
+        note(2)(tx)
+        proxy.open = False
+        proxy.cut_at(b"COMMIT", delivered=True)
+
+    told.writer.submit(last, lambda result, error: errors.append(error))
+    told.writer.stop()
+    assert [type(error) for error in errors] == [Lost]
+
+
+def test_a_deadlock_is_carried_out_again(database: str) -> None:
+    told = Told(Address.parse(server().url(database)).open_writer())
+    told.note(1)
+    told.note(2)
+    tries = 0
+    with psycopg.connect(server().url(database)) as other:
+        other.execute("SET deadlock_timeout = '10s'")
+        other.execute("UPDATE uploads SET size = 20 WHERE digest = '2'")
+
+        def crossing(tx: Transaction) -> None:
+            nonlocal tries
+            tries += 1
+            told.noting(tx, 3)
+            tx.connection.execute("UPDATE uploads SET size = 10 WHERE digest = '1'")
+            if tries == 1:
+                threading.Thread(target=cross, daemon=True).start()
+            tx.connection.execute("UPDATE uploads SET size = 2 WHERE digest = '2'")
+
+        def cross() -> None:
+            other.execute("UPDATE uploads SET size = 11 WHERE digest = '1'")
+            other.commit()
+
+        told.writer.call(crossing)
+    assert (tries, told.writer.races, told.writer.replays) == (2, 1, 0)
+    assert told.writer.call(lambda tx: noted(tx.connection)) == [2, 3, 10]
+    told.end()
+
+
+def test_a_failure_that_somebody_swallowed_is_no_success(database: str) -> None:
+    told = Told(Address.parse(server().url(database)).open_writer())
+
+    def swallows(tx: Transaction) -> None:
+        note(1)(tx)
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            tx.connection.execute("SELECT * FROM nothing")
+
+    with pytest.raises(RuntimeError, match="failed before"):
+        told.writer.call(swallows)
+    assert told.writer.call(lambda tx: noted(tx.connection)) == []
+    told.end()
+
+
+def test_one_server_at_a_time(database: str) -> None:
+    address = Address.parse(server().url(database))
+    first = address.open_writer(only_server)
+    with pytest.raises(Conflict, match="another server uses this database"):
+        address.open_writer(only_server)
+    # Another database of the same server is another instance.
+    elsewhere = server().migrated()
+    Address.parse(server().url(elsewhere)).open_writer(only_server).close()
+    server().drop(elsewhere)
+    first.close()
+    for _ in range(500):
+        try:
+            second = address.open_writer(only_server)
+        except Conflict:
+            continue  # the server notices the end of a session in its own time
+        second.close()
+        return
+    raise AssertionError("the lock was not given back")
+
+
+def test_a_crash_of_the_database_loses_nothing_that_was_acknowledged() -> None:
+    own = Server()
+    try:
+        told = Told(Address.parse(own.url(own.migrated())).open_writer(only_server))
+        for number in range(20):
+            told.note(number)
+        own.stop(signal.SIGQUIT)
+        with pytest.raises(Overloaded):
+            told.note(99)
+        own.start()
+        for _ in range(200):
+            try:
+                told.note(20)
+            except Overloaded:
+                continue
+            break
+        told.agree(set(range(21)))
+        told.end()
+    finally:
+        own.end()
+
+
+def test_readers_are_few_and_come_back(database: str) -> None:
+    readers = Address.parse(server().url(database)).readers()
+    threads = [threading.Thread(target=lambda: noted(readers.connection())) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    with psycopg.connect(server().url("postgres"), autocommit=True) as other:
+        sql = "SELECT {} FROM pg_stat_activity WHERE datname = %s AND application_name = 'pilotage'"
+        [count] = other.execute(sql.format("count(*)"), (database,)).fetchone() or (0,)
+        assert 0 < count <= 6
+        other.execute(sql.format("pg_terminate_backend(pid)"), (database,))
+    lost = 0
+    for _ in range(12):
+        try:
+            assert noted(readers.connection()) == []
+        except Lost:
+            lost += 1
+    assert lost <= 6
+    assert noted(readers.connection()) == []
+    readers.close()
+
+
+def test_no_password_is_shown(database: str) -> None:
+    address = Address.parse(server().tcp(database, "xyzzy plugh"))
+    with pytest.raises(Unreachable) as refused:
+        address.open_writer()
+    told = (
+        f"{refused.value} {refused.value!r} {refused.value.__cause__!r} {address!r} {address} {address.shown}"
+    )
+    assert "xyzzy" not in told
+    assert "password authentication failed" in told
+    Address.parse(server().tcp(database)).open_writer().close()
