@@ -75,8 +75,8 @@ def test_a_database_on_a_network_file_system_is_refused_with_a_proposal(tmp_path
     far = tmp_path / "far away" / "home"
     assert file_system_of(far, mounts.read_text()) == kind
     with pytest.raises(InvalidInput, match=r"network file system .* --database"):
-        Home(far, far / "pilotage.db").check_disk(str(mounts))
-    Home(far, tmp_path / "local" / "pilotage.db").check_disk(str(mounts))
+        Home.at(far, str(far / "pilotage.db")).check_disk(str(mounts))
+    Home.at(far, str(tmp_path / "local" / "pilotage.db")).check_disk(str(mounts))
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -1,32 +1,43 @@
-"""`pilotage db`: backup and restore of the database of a home."""
+"""`pilotage db`: the database of a home."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-HomeOption = Annotated[
-    Path, typer.Option(envvar="PILOTAGE_HOME", help="Folder of the instance.", show_default="~/.pilotage")
-]
-DatabaseOption = Annotated[
-    Path | None, typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file; default: the home's own.")
-]
-DEFAULT_HOME = Path("~/.pilotage")
+from pilotage.main.databases import (
+    DEFAULT_HOME,
+    DatabaseOption,
+    HomeOption,
+    ProgramsOption,
+    UrlOption,
+    place_of,
+)
+
+if TYPE_CHECKING:
+    from pilotage.server.home import Home
+
+DAMAGED = 1
 
 
 def backup(
     file: Annotated[Path, typer.Argument(help="Where the copy goes; must not exist.")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
+    database_url: UrlOption = "",
+    pg_bin: ProgramsOption = None,
 ) -> int:
     """Copy the database, as of one instant, also while the server runs. Sandboxes are files: copy them besides."""
     from pilotage.server.home import Home
-    from pilotage.store.copies import take
 
-    size = take(Home.at(home, database).database, file.expanduser().absolute())
+    owned = Home.at(home, place_of(database, database_url), pg_bin)
+    size = owned.database.backup(file.expanduser().absolute())
     print(f"{file}: {size:,} bytes")
     return 0
 
@@ -35,21 +46,71 @@ def restore(
     file: Annotated[Path, typer.Argument(help="A backup.")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
+    database_url: UrlOption = "",
+    pg_bin: ProgramsOption = None,
 ) -> int:
     """Put a backup in place of the database; the server must be stopped. The old database is kept beside it."""
-    from pilotage.server.home import Home, HomeLock
-    from pilotage.store.copies import restore as put_back
+    from pilotage.server.home import Home
 
-    owned = Home.at(home, database)
-    place = owned.database
-    owned.make()
-    lock = HomeLock(owned)
-    lock.acquire()
-    try:
-        aside = place.with_name(f"{place.name}.before-restore-{time.strftime('%Y%m%dT%H%M%S')}")
-        found = put_back(file.expanduser().absolute(), place, aside)
-    finally:
-        lock.release()
+    owned = Home.at(home, place_of(database, database_url), pg_bin)
+    with _held(owned):
+        found, aside = owned.database.restore(file.expanduser().absolute(), _stamp())
     print(f"restored {file} as incarnation {found.incarnation}; new ids begin above {found.id_floor:,}")
+    if aside:
+        print(f"What was there before is kept as {aside}.")
     print("Jobs that were given out since the backup run again; what their pilots report is refused.")
     return 0
+
+
+def upgrade(
+    home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = None,
+    database_url: UrlOption = "",
+) -> int:
+    """Make the tables, or bring them to this version; the server must be stopped. On SQLite `up` does it by itself."""
+    from pilotage.server.home import Home
+
+    owned = Home.at(home, place_of(database, database_url))
+    with _held(owned):
+        before, now = owned.database.upgrade(owned.folder / "backups", _stamp())
+    if before == now:
+        print(f"{owned.database.shown} has schema {now} already")
+    else:
+        print(f"{owned.database.shown} has schema {now} now (before: {before or 'none'})")
+    return 0
+
+
+def check(
+    home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = None,
+    database_url: UrlOption = "",
+) -> int:
+    """Look for damage, also while the server runs. The exit code is 1 if there is some."""
+    from pilotage.server.home import Home
+
+    owned = Home.at(home, place_of(database, database_url))
+    found = owned.database.check()
+    for line in found:
+        print(line)
+    if found:
+        print(f"pilotage: {owned.database.shown} is not as it must be", file=sys.stderr)
+        return DAMAGED
+    print(f"{owned.database.shown} is as it must be")
+    return 0
+
+
+@contextmanager
+def _held(home: Home) -> Generator[None, None, None]:
+    from pilotage.server.home import HomeLock
+
+    home.make()
+    lock = HomeLock(home)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _stamp() -> str:
+    return time.strftime("%Y%m%dT%H%M%S")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.core.errors import Conflict
+from pilotage.main.databases import DEFAULT_HOME, DatabaseOption, HomeOption, UrlOption, place_of
 
 if TYPE_CHECKING:
     from pilotage.server.home import Home
@@ -24,22 +25,15 @@ LOOPBACK = "127.0.0.1"
 
 
 def up(
-    home: Annotated[
-        Path,
-        typer.Option(envvar="PILOTAGE_HOME", help="Folder of this instance.", show_default="~/.pilotage"),
-    ] = Path("~/.pilotage"),
+    home: HomeOption = DEFAULT_HOME,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when it is ready; it survives logout.")
     ] = False,
     port: Annotated[
         int, typer.Option(envvar="PILOTAGE_PORT", min=0, max=65535, help="0: that of the last start, or any.")
     ] = 0,
-    database: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: the home's own."
-        ),
-    ] = None,
+    database: DatabaseOption = None,
+    database_url: UrlOption = "",
     pilot_server: Annotated[
         str,
         typer.Option(envvar="PILOTAGE_PILOT_SERVER", help="Address that pilots are told, where it differs."),
@@ -49,9 +43,9 @@ def up(
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
     from pilotage.server.home import Home
 
-    place = Home.at(home, database)
+    place = Home.at(home, place_of(database, database_url))
     if detach:
-        return _detached(place, port, pilot_server, verbose)
+        return _detached(place, port, pilot_server, verbose, database_url)
     _serve(place, port, pilot_server, verbose)
     return 0
 
@@ -93,22 +87,28 @@ def _announce(folder: Path, url: str) -> None:
     )
 
 
-def _detached(home: Home, port: int, pilot_server: str, verbose: bool) -> int:
+def _detached(home: Home, port: int, pilot_server: str, verbose: bool, url: str) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
     os.umask(0o077)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
-    command += [
-        "--pilot-server",
-        pilot_server,
-        "--database",
-        str(home.database),
-        *(["--verbose"] if verbose else []),
-    ]
+    command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}
+    if home.database.file is not None:
+        command += ["--database", str(home.database.file)]
+    else:
+        # Not as an option: it may have a password.
+        environment["PILOTAGE_DATABASE_URL"] = url or home.database.shown
     before = home.log.stat().st_size if home.log.exists() else 0
     with home.log.open("ab") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            env=environment,
         )
     deadline = time.monotonic() + READY_WITHIN
     while time.monotonic() < deadline:

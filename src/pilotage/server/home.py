@@ -4,7 +4,7 @@ lock            held by the one server of this home; names host and process
 instance.json   which database belongs to this home
 server.json     where the server is: address, process, host
 token           the home owner's token (mode 600)
-pilotage.db     the database (local disk only)
+pilotage.db     the database (local disk only), unless it is one of PostgreSQL
 secrets/        the key that signs tokens (mode 600)
 sandboxes/      inputs, outputs, tails
 pilots/         the log of each local pilot
@@ -25,6 +25,7 @@ import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.tokens import write_private
+from pilotage.store.database import Database, database_at
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -80,27 +81,37 @@ def _known_instance(folder: Path) -> InstanceFacts | None:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The paths of one instance. The database may lie elsewhere, on a local disk."""
+    """The paths of one instance. The database may lie elsewhere: on a local disk, or on a server of PostgreSQL."""
 
     folder: Path
-    database: Path
+    database: Database
 
     @classmethod
-    def at(cls, folder: Path, database: Path | None = None) -> Home:
-        """The home `folder` with the database given, else that of its last start, else the one inside."""
+    def at(cls, folder: Path, database: str = "", programs: Path | None = None) -> Home:
+        """The home `folder` with the database given (path or address), else that of its last start, else one inside.
+
+        `programs`: where PostgreSQL's own programs are.
+        """
         folder = folder.expanduser().absolute()
-        if database is None:
+        if not database:
             known = _known_instance(folder)
-            database = Path(known.database) if known else folder / "pilotage.db"
-        return cls(folder, database.expanduser().absolute())
+            database = known.database if known else str(folder / "pilotage.db")
+        return cls(folder, database_at(database, programs))
 
     def check_database(self) -> None:
         """Refuse to begin a second, empty database in a home that has one: it would give its ids again."""
+        file = self.database.file
+        if file is not None and not file.exists():
+            self.check_new()
+
+    def check_new(self) -> None:
+        """Refuse to begin an instance in a home that has one."""
         known = _known_instance(self.folder)
-        if known is not None and not self.database.exists():
+        if known is not None:
             raise Conflict(
-                f"the database {self.database} is not there, and the home {self.folder} has jobs in one",
-                hint=f"the home's own was {known.database}: give its place with --database, or restore a backup",
+                f"the database {self.database.shown} is not there or empty, and the home {self.folder} has jobs in one",
+                hint=f"the home's own was {known.database}: give its place with --database or --database-url,"
+                " or restore a backup",
             )
 
     def bind(self, uuid: str) -> None:
@@ -111,10 +122,10 @@ class Home:
         known = _known_instance(self.folder)
         if known is not None and known.uuid != uuid:
             raise Conflict(
-                f"the database {self.database} is of another instance than the home {self.folder}",
+                f"the database {self.database.shown} is of another instance than the home {self.folder}",
                 hint=f"the home's own is {known.database}; for a new instance choose another --home",
             )
-        facts = InstanceFacts(uuid, str(self.database))
+        facts = InstanceFacts(uuid, self.database.shown)
         if facts != known:
             write_private(self.folder / "instance.json", msgspec.json.encode(facts).decode())
 
@@ -134,7 +145,8 @@ class Home:
         """Make the folder, for its owner only."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.database.file is not None:
+                self.database.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             for name in ("secrets", "sandboxes", "pilots", "backups"):
                 (self.folder / name).mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
@@ -146,11 +158,14 @@ class Home:
 
     def check_disk(self, mounts: str = "/proc/self/mounts") -> None:
         """Refuse a database on a network file system: SQLite's locks and flushes cannot be relied on there."""
-        kind = file_system_of(self.database.parent, Path(mounts).read_text())
+        if self.database.file is None:
+            return
+        folder = self.database.file.parent
+        kind = file_system_of(folder, Path(mounts).read_text())
         if kind in NETWORK_FILE_SYSTEMS:
             proposed = f"/var/tmp/pilotage-{os.getuid()}/pilotage.db"  # noqa: S108 (a proposal, made private)
             raise InvalidInput(
-                f"{self.database.parent} is on a network file system ({kind}), where a database can be corrupted",
+                f"{folder} is on a network file system ({kind}), where a database can be corrupted",
                 hint=f"keep the home there and the database on a local disk: --database {proposed}",
             )
 
@@ -171,8 +186,11 @@ class HomeLock:
 
     def __init__(self, home: Home) -> None:
         self._path = home.folder / "lock"
-        # Beside the database too: two homes must not share one.
-        self._paths = {self._path, home.database.with_name(home.database.name + ".lock")}
+        self._paths = {self._path}
+        file = home.database.file
+        if file is not None:
+            # Beside the database too: two homes must not share one.
+            self._paths.add(file.with_name(file.name + ".lock"))
         self._handles: list[int] = []
 
     def acquire(self) -> None:

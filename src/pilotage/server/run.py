@@ -47,14 +47,14 @@ from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook
 from pilotage.store import instance
 from pilotage.store.connection import WriterConnection
-from pilotage.store.sqlite import SqliteReaders
-from pilotage.store.upgrade import open_database
 from pilotage.store.writer import Transaction, Writer
 from pilotage.wire.pilot import Node
 
 log = logging.getLogger(__name__)
 
 DRAIN_POLL = 0.5
+OURS = ("PILOTAGE_", "PG")
+"""Variables that begin so are the server's and its database's: pilots do not get them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def serve(settings: Settings) -> None:
     try:
         home.check_database()
         listener = _listen(settings)
-        connection = open_database(home.database, home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
+        connection = home.database.open(home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_Server(settings, connection, listener).run())
@@ -127,7 +127,7 @@ class _Server:
         self._connection = connection
         self._listener = listener
         self._writer = Writer(connection)
-        self._readers = SqliteReaders(settings.home.database)
+        self._readers = settings.home.database.readers()
         self._local: LocalCesDuty | None = None
 
     async def run(self) -> None:
@@ -171,7 +171,10 @@ class _Server:
     def _load(self, tx: Transaction) -> tuple[instance.Instance, Pool]:
         """Everything that the pool keeps in memory, read from the store; made at the first start."""
         connection, now, owner = tx.connection, time.time(), self._settings.owner
-        found = instance.load(connection) or instance.create(connection, str(uuid.uuid4()), now)
+        found = instance.load(connection)
+        if found is None:
+            self._settings.home.check_new()
+            found = instance.create(connection, str(uuid.uuid4()), now)
         current = instance.current_policy(connection)
         if current is None:
             text = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
@@ -234,7 +237,7 @@ class _Server:
         return running
 
     def _local_ce(self, context: Context, name: str) -> LocalCeDuty:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
         director = LocalDirector(name, self._settings.node)
         logs = self._settings.home.folder / "pilots"
         return LocalCeDuty(context, director, LocalBatch(environment), logs, sys.executable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
 
 import psycopg
 import sqlalchemy as sa
@@ -30,6 +31,8 @@ _SETTINGS = {
 }
 _OPTIONS = "-c jit=off -c idle_in_transaction_session_timeout=60000"
 _READER_OPTIONS = "-c default_transaction_read_only=on -c statement_timeout=300000"
+_SECRETS = {"password": "PGPASSWORD"}
+"""Name in an address, and in the environment of PostgreSQL's programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +59,27 @@ class Address:
                 "the address of the database cannot be read",
                 hint=f"give it as {_FORM}; % and @ in names are %25, %40",
             ) from None
+        if facts.get("sslpassword"):
+            raise InvalidInput(
+                "the address of the database has the password of a key",
+                hint="take a key without one, mode 600",
+            )
         if not facts.get("dbname"):
             raise InvalidInput("the address of the database names no database", hint=f"give it as {_FORM}")
-        where = facts.get("host") or facts.get("hostaddr") or ""
-        port = f":{facts['port']}" if facts.get("port") else ""
-        user = f"{facts['user']}@" if facts.get("user") else ""
+        secrets = {name: str(facts.pop(name)) for name in _SECRETS if facts.get(name)}
+        shown = _url({name: str(value) for name, value in facts.items()})
         own = str(facts.pop("options", ""))
-        settings = {**_SETTINGS, **{name: str(value) for name, value in facts.items()}}
-        conninfo = make_conninfo(**settings, options=f"{_OPTIONS} {own}".strip())
-        return cls(conninfo, f"postgresql://{user}{where}{port}/{facts['dbname']}")
+        settings = {**_SETTINGS, **{name: str(value) for name, value in facts.items()}, **secrets}
+        return cls(make_conninfo(**settings, options=f"{_OPTIONS} {own}".strip()), shown)
+
+    def secrets(self) -> dict[str, str]:
+        """What `shown` lacks, as the environment of PostgreSQL's programs."""
+        known = conninfo_to_dict(self._conninfo)
+        return {variable: str(known[name]) for name, variable in _SECRETS.items() if name in known}
 
     @property
     def has_password(self) -> bool:
-        return "password" in conninfo_to_dict(self._conninfo)
+        return bool(self.secrets())
 
     def session(self, options: str = "") -> Session:
         """A session in autocommit mode. Raises `Lost` where none can be had now."""
@@ -144,6 +155,19 @@ class Address:
                 f"the database {self.shown} has the encoding {encoding}, which cannot hold every text",
                 hint="make another: createdb --encoding UTF8 --template template0 NAME",
             )
+
+
+def _url(facts: dict[str, str]) -> str:
+    """The address of these facts, as libpq reads it."""
+    user, host, port = (facts.pop(name, "") for name in ("user", "host", "port"))
+    database = quote(facts.pop("dbname"), safe="")
+    if "/" in host or "," in host:  # a socket's folder, or several servers
+        facts = {"host": host, **({"port": port} if port else {}), **facts}
+        host = port = ""
+    at = f"{quote(user, safe='')}@" if user else ""
+    inside = f"[{host}]" if ":" in host else host
+    more = f"?{urlencode(facts, quote_via=quote)}" if facts else ""
+    return f"postgresql://{at}{inside}{f':{port}' if port else ''}/{database}{more}"
 
 
 def only_server(session: Session) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.resources
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -40,22 +42,35 @@ def head_revision() -> str:
     return head
 
 
+def refuse_newer(revision: str | None) -> None:
+    """Raise `Conflict` for a revision that this version does not know."""
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise Conflict(
+            f"the database has schema {revision}, which this version of Pilotage does not know",
+            hint="it was written by a newer version: install that one, or restore the backup made before the upgrade",
+        )
+
+
 def upgrade(engine: sa.Engine, to: str = "head") -> None:
     """Run what is missing, up to the revision `to`.
 
     Raises `Conflict` for a database of a newer Pilotage: going back would lose what this version cannot read.
     """
     config = _config()
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    revision = current_revision(engine)
-    if revision is not None and revision not in known:
-        raise Conflict(
-            f"the database has schema {revision}, which this version of Pilotage does not know",
-            hint="it was written by a newer version: install that one, or restore the backup made before the upgrade",
-        )
+    refuse_newer(current_revision(engine))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, to)
+
+
+@contextmanager
+def unusable(path: Path) -> Generator[None, None, None]:
+    """Say of a file that cannot be read as a database that it is none."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
+        raise InvalidInput(f"{path} is no usable database: {error}", hint="restore a backup") from None
 
 
 def open_database(path: Path, backups: Path, stamp: str) -> SqliteConnection:
@@ -65,11 +80,10 @@ def open_database(path: Path, backups: Path, stamp: str) -> SqliteConnection:
     """
     engine = sqlite_engine(path)
     try:
-        if path.exists() and current_revision(engine) not in (None, head_revision()):
-            take(path, backups / f"before-{head_revision()}-{stamp}.db")
-        upgrade(engine)
-    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
-        raise InvalidInput(f"{path} is no usable database: {error}", hint="restore a backup") from None
+        with unusable(path):
+            if path.exists() and current_revision(engine) not in (None, head_revision()):
+                take(path, backups / f"before-{head_revision()}-{stamp}.db")
+            upgrade(engine)
     finally:
         engine.dispose()
     path.chmod(0o600)

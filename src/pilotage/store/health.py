@@ -1,0 +1,125 @@
+"""What must be true of every database of Pilotage at every commit. `pilotage db check` looks for what is not."""
+
+from __future__ import annotations
+
+from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.store.connection import Connection
+from pilotage.store.upgrade import head_revision
+
+SHOWN = 5
+"""So many examples of each kind of damage are named."""
+
+
+def _listed(states: frozenset[JobState]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+_WITH_PILOT = HELD | {JobState.MATCHED}
+_UNFINISHED = f"state NOT IN ({_listed(FINAL)})"
+_RULES: tuple[tuple[str, str], ...] = (
+    (
+        "jobs without a submission that promises their id",
+        "SELECT j.id FROM jobs j LEFT JOIN submissions s ON s.id = j.submission_id"
+        " AND j.id >= s.first_job AND j.id < s.first_job + s.count WHERE s.id IS NULL",
+    ),
+    (
+        "submissions of which jobs are missing, though all have been made",
+        "SELECT s.id FROM submissions s WHERE s.pending IS NULL AND s.count > 0"
+        " AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = s.first_job + s.count - 1)",
+    ),
+    (
+        "unfinished jobs whose task queue is gone",
+        f"SELECT id FROM jobs WHERE {_UNFINISHED} AND queue_id NOT IN (SELECT id FROM queues)",
+    ),
+    (
+        "unfinished jobs whose last event is gone",
+        f"SELECT id FROM jobs WHERE {_UNFINISHED} AND last_event NOT IN (SELECT id FROM events)",
+    ),
+    (
+        "jobs that are offered or held, but by no pilot",
+        f"SELECT id FROM jobs WHERE state IN ({_listed(_WITH_PILOT)}) AND pilot_id IS NULL",
+    ),
+    (
+        "jobs that have a pilot in a state without one",
+        f"SELECT id FROM jobs WHERE state NOT IN ({_listed(_WITH_PILOT)}) AND pilot_id IS NOT NULL",
+    ),
+    (
+        "jobs held by pilots that have ended or are not known",
+        "SELECT j.id FROM jobs j LEFT JOIN pilots p ON p.id = j.pilot_id"
+        " WHERE j.pilot_id IS NOT NULL AND (p.id IS NULL OR p.ended IS NOT NULL)",
+    ),
+    (
+        "held jobs without an open attempt of this epoch",
+        f"SELECT id FROM jobs WHERE state IN ({_listed(HELD)}) AND NOT EXISTS (SELECT 1 FROM attempts a"
+        " WHERE a.job_id = jobs.id AND a.epoch = jobs.epoch AND a.ended IS NULL)",
+    ),
+    (
+        "jobs with an attempt that is open, though nobody holds them in its epoch",
+        "SELECT a.job_id FROM attempts a LEFT JOIN jobs j ON j.id = a.job_id AND j.epoch = a.epoch"
+        f" AND j.state IN ({_listed(HELD)}) WHERE a.ended IS NULL AND j.id IS NULL",
+    ),
+    (
+        "jobs of which two results were applied",
+        "SELECT job_id FROM attempts WHERE outcome = 'applied' GROUP BY job_id HAVING count(*) > 1",
+    ),
+    (
+        "rescheduled jobs that never go back to their queue, or others that would",
+        "SELECT id FROM jobs WHERE (state = 'Rescheduled') <> (not_before IS NOT NULL)",
+    ),
+    ("attempts of an epoch that their job has not reached (jobs)", "SELECT a.job_id FROM attempts a"
+     " JOIN jobs j ON j.id = a.job_id WHERE a.epoch > j.epoch"),
+)  # fmt: skip
+
+
+def findings(connection: Connection, revision: str | None) -> list[str]:
+    """A line for each rule that is broken, with how often and examples; empty: all is well. A reader's connection."""
+    head = head_revision()
+    if revision != head:
+        return [f"its schema is {revision or 'none'}, this version's is {head}: pilotage db upgrade"]
+    connection.begin()
+    try:
+        found = _of_instance(connection)
+        for what, sql in _RULES:
+            [count] = connection.execute(f"SELECT count(*) FROM ({sql}) AS broken").fetchone()
+            if count:
+                rows = connection.execute(
+                    f"SELECT * FROM ({sql}) AS broken ORDER BY 1 LIMIT {SHOWN}"
+                ).fetchall()
+                more = " ..." if count > SHOWN else ""
+                found.append(f"{count:,} {what}: {', '.join(str(row[0]) for row in rows)}{more}")
+        if connection.dialect == "postgresql":
+            found += _sequences(connection)
+    finally:
+        connection.rollback()
+    return found
+
+
+def _of_instance(connection: Connection) -> list[str]:
+    [instances] = connection.execute("SELECT count(*) FROM instance").fetchone()
+    [policies] = connection.execute("SELECT count(*) FROM policies").fetchone()
+    [jobs] = connection.execute("SELECT count(*) FROM submissions").fetchone()
+    if instances and policies:
+        return []
+    if not instances and not jobs:
+        return []
+    return ["it has submissions, but no instance or no policy: a part of the database is lost"]
+
+
+def _sequences(connection: Connection) -> list[str]:
+    """Sequences that would give an id again: a table was filled from elsewhere."""
+    found: list[str] = []
+    for table, column in (
+        ("queues", "id"),
+        ("policies", "version"),
+        ("outages", "id"),
+        ("queue_reasons", "id"),
+    ):
+        sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+        sql = (
+            f"SELECT (SELECT max({column}) FROM {table}),"
+            f" (SELECT last_value FROM pg_sequences WHERE format('%I.%I', schemaname, sequencename) = {sequence})"
+        )
+        highest, last = connection.execute(sql).fetchone()
+        if highest is not None and (last is None or last < highest):
+            found.append(f"the next {column} of {table} was given before ({last or 0} < {highest})")
+    return found
