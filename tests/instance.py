@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 import pytest
 
 import pilotage
@@ -79,8 +80,9 @@ def free_port() -> int:
 class Instance:
     """One home and its server."""
 
-    def __init__(self, folder: Path, user: int | None = None, **policy: Any) -> None:
-        """`user`: run the server under this account (needs root)."""
+    def __init__(self, folder: Path, user: int | None = None, database_url: str = "", **policy: Any) -> None:
+        """`user`: run the server under this account (needs root). `database_url`: on PostgreSQL."""
+        self.database_url = database_url
         self.user = user
         self.home = folder / "home"
         self.policy = POLICY.format(
@@ -98,6 +100,8 @@ class Instance:
             os.chown(self.home, self.user, self.user)
         python, environment = (sys.executable, None) if self.user is None else python_for(self.user)
         command = [python, "-m", "pilotage.main", "up", "--home", str(self.home), "--port", str(self.port)]
+        if self.database_url:
+            environment = {**(environment or os.environ), "PILOTAGE_DATABASE_URL": self.database_url}
         with (self.home / "test.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *options],
@@ -139,6 +143,8 @@ class Instance:
     def cli(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pilotage.main", *words]
         environment = {**os.environ, "PILOTAGE_HOME": str(self.home), "COLUMNS": "200"}
+        if self.database_url:
+            environment["PILOTAGE_DATABASE_URL"] = self.database_url
         return subprocess.run(
             command,
             env=environment,
@@ -201,14 +207,17 @@ class Instance:
 
     def _pilots_in_store(self) -> list[int]:
         """Asked of the database: the server has ended. Only batch ids whose process is still the same one count."""
+        sql = "SELECT batch_id FROM pilots WHERE batch_id <> ''"
+        rows: list[Any] = []
+        if self.database_url:
+            with psycopg.connect(self.database_url) as session:
+                rows = session.execute(sql).fetchall()
         for database in (self.home / "pilotage.db", *self.home.parent.glob("*/pool.db")):
-            if database.exists():
+            if database.exists() and not rows:
                 with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-                    rows = connection.execute("SELECT batch_id FROM pilots WHERE batch_id <> ''").fetchall()
-                batch = LocalBatch({})
-                seen = batch.status([row[0] for row in rows])
-                return [int(one.partition(":")[0]) for one, state in seen.items() if state is Seen.SEEN]
-        return []
+                    rows = connection.execute(sql).fetchall()
+        seen = LocalBatch({}).status([row[0] for row in rows])
+        return [int(one.partition(":")[0]) for one, state in seen.items() if state is Seen.SEEN]
 
 
 def python_for(user: int) -> tuple[str, dict[str, str]]:

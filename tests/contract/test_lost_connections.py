@@ -13,7 +13,7 @@ from proxy import Proxy
 from stores import DEADLINE, Gate, note, noted
 from tests.postgres import PASSWORD, Server, server
 
-from pilotage.core.errors import Conflict, Overloaded, Unreachable
+from pilotage.core.errors import Conflict, InvalidInput, Overloaded, Unreachable
 from pilotage.store.address import Address, only_server
 from pilotage.store.connection import Lost
 from pilotage.store.writer import Transaction, Writer
@@ -286,3 +286,42 @@ def test_no_password_is_shown(database: str) -> None:
     assert "xyzzy" not in told
     assert "password authentication failed" in told
     Address.parse(server().tcp(database)).open_writer().close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:xy/zzy@host/db",
+        "postgresql://ada:xy@zzy@host/db",
+        "postgresql://ada:12/zzy@host/db",
+        "postgresql://ada:xy%zzy@host/db",
+        "postgresql://ada:zzy@host:port/db",
+        "zzy://host/db",
+        "postgresql://ada:zzy@host",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Address.parse(url)
+    assert "zzy" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada@db.example.org:5433/pool",
+        "postgresql://ada@/pool?host=/var/run/postgresql",
+        "postgresql://ada@/pool?host=one,two&port=1,2&target_session_attrs=read-write",
+        "postgresql://[::1]:5432/pool",
+        "postgresql:///pool",
+        "postgresql://a%40b@host/a%20b?sslmode=verify-full&sslrootcert=/etc/ca.pem",
+    ],
+)
+def test_an_address_is_remembered_without_its_password(url: str) -> None:
+    assert Address.parse(url).shown == url
+    if "@h" in url or "@d" in url:
+        with_password = Address.parse(url.replace("@h", ":p%2F%40w@h").replace("@d", ":p%2F%40w@d"))
+        assert with_password.shown == url
+        assert with_password.secrets() == {"PGPASSWORD": "p/@w"}

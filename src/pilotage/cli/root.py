@@ -39,7 +39,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (
         JOB_FAILED,
         "a job did not end as Done, where that was asked (`wait`, `submit --wait`, `output`); or they differ"
-        " (`policy diff --exit-code`)",
+        " (`policy diff --exit-code`); or there is damage (`db check`)",
     ),
     (USAGE, "wrong usage or bad input"),
     (NOT_ALLOWED, "not authenticated, or not allowed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -51,14 +52,7 @@ class Address:
             raise InvalidInput(
                 "the address of the database is none of PostgreSQL", hint=f"give it as {_FORM}"
             )
-        try:
-            facts = conninfo_to_dict(url)
-        except (psycopg.ProgrammingError, UnicodeError):
-            # The driver's words would show a part of the address, which may be that of the password.
-            raise InvalidInput(
-                "the address of the database cannot be read",
-                hint=f"give it as {_FORM}; % and @ in names are %25, %40",
-            ) from None
+        facts = _facts(url)
         if facts.get("sslpassword"):
             raise InvalidInput(
                 "the address of the database has the password of a key",
@@ -157,6 +151,22 @@ class Address:
             )
 
 
+def _facts(url: str) -> dict[str, Any]:
+    """What libpq reads of the address. Its words are not told: they would show a part, maybe that of the password."""
+    try:
+        facts = dict(conninfo_to_dict(url))
+    except (psycopg.ProgrammingError, UnicodeError):
+        facts = {"host": "@"}
+    host, port, database = (str(facts.get(name) or "") for name in ("host", "port", "dbname"))
+    # A / or @ in a password that is not written as % ends up there.
+    if "@" in host + database or "/" in database or (not port.replace(",", "").isdigit() and port):
+        raise InvalidInput(
+            "the address of the database cannot be read",
+            hint=f"give it as {_FORM}; write %40 for @, %2F for / and %25 for % in names and passwords",
+        )
+    return facts
+
+
 def _url(facts: dict[str, str]) -> str:
     """The address of these facts, as libpq reads it."""
     user, host, port = (facts.pop(name, "") for name in ("user", "host", "port"))
@@ -166,7 +176,7 @@ def _url(facts: dict[str, str]) -> str:
         host = port = ""
     at = f"{quote(user, safe='')}@" if user else ""
     inside = f"[{host}]" if ":" in host else host
-    more = f"?{urlencode(facts, quote_via=quote)}" if facts else ""
+    more = f"?{urlencode(facts, quote_via=quote, safe='/,')}" if facts else ""
     return f"postgresql://{at}{inside}{f':{port}' if port else ''}/{database}{more}"
 
 

@@ -1,0 +1,90 @@
+"""`pilotage db check`: a sound database gives nothing, each damage is found by its rule alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from stores import Store, fill
+
+from pilotage.core.ids import JobId, PilotId, SubmissionId
+from pilotage.core.jobs.states import JobState
+from pilotage.store import attempts, events, health, instance, jobs, submissions
+from pilotage.store.events import EventIds
+from pilotage.store.upgrade import head_revision
+
+
+@pytest.fixture
+def filled(connection: Any) -> Any:
+    """Waiting, offered, held, rescheduled and ended jobs, with their attempts and events."""
+    fill(connection)
+    ids = EventIds(connection)
+    made = events.record(connection, ids, at=1.0, kind="submitted", actor="user:a", detail="", jobs="[1,10]")
+    connection.execute("UPDATE jobs SET last_event = ?", (made,))
+    submissions.all_made(connection, SubmissionId(1))
+    instance.save_policy(connection, text="", now=1.0, by="a", reason="")
+    connection.save(jobs._OFFERED, [(1, 1, 2.0, made, n) for n in (1, 2, 3)])
+    jobs.save_held(connection, [jobs.Held(3.0, made, JobId(n)) for n in (2, 3)])
+    begun = [
+        attempts.Begun(JobId(n), 1, 1, PilotId(1), 3.0, 1, "alice", "physics", "here", 1.0) for n in (2, 3, 4)
+    ]
+    attempts.save_begun(connection, begun)
+    connection.save(jobs._OFFERED, [(2, 1, 2.0, made, 4)])
+    attempts.save_closed(connection, [attempts.Closed(9.0, "applied", 0, "", "", 1.0, 1.0, 1, JobId(4), 1)])
+    jobs.save_ended(connection, [jobs.Ended(JobState.DONE, 0, 0, "", 0, 9.0, made, JobId(4))])
+    jobs.save_freed(connection, [jobs.Freed(JobState.RESCHEDULED, 9.0, 1, 0, "", made, JobId(5))])
+    return connection
+
+
+def test_a_sound_database_gives_nothing(filled: Any, store: Store) -> None:
+    assert health.findings(store.readers.connection(), head_revision()) == []
+
+
+def test_another_schema_is_all_that_is_said(store: Store) -> None:
+    [line] = health.findings(store.readers.connection(), "0001")
+    assert "pilotage db upgrade" in line
+
+
+DAMAGE = {
+    "promises their id": ("UPDATE jobs SET submission_id = 7 WHERE id = 6", "1 jobs .*: 6"),
+    "of which jobs are missing": ("DELETE FROM jobs WHERE id > 7", "1 submissions .*: 1"),
+    "task queue is gone": ("UPDATE jobs SET queue_id = 99 WHERE id = 6", "1 unfinished .*: 6"),
+    "last event is gone": ("DELETE FROM events", r"9 unfinished .*: 1, 2, 3, 5, 6 \.\.\."),
+    "by no pilot": ("UPDATE jobs SET pilot_id = NULL WHERE id = 1", "1 jobs .*: 1"),
+    "state without one": ("UPDATE jobs SET pilot_id = 1 WHERE id = 6", "1 jobs .*: 6"),
+    "have ended or are not known": ("UPDATE pilots SET ended = 5 WHERE id = 1", "3 jobs .*: 1, 2, 3"),
+    "without an open attempt": ("DELETE FROM attempts WHERE job_id = 2", "1 held .*: 2"),
+    "nobody holds them": ("UPDATE attempts SET ended = NULL WHERE job_id = 4", "1 jobs .*: 4"),
+    "two results": (
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome)"
+        " VALUES (4, 0, 1, 1, 1, 2, 'applied')",
+        "1 jobs .*: 4",
+    ),
+    "never go back": ("UPDATE jobs SET not_before = NULL WHERE id = 5", "1 rescheduled .*: 5"),
+    "has not reached": (
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended) VALUES (4, 9, 1, 1, 1, 2)",
+        "1 attempts .*: 4",
+    ),
+    "part of the database is lost": ("DELETE FROM policies", "it has submissions"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_found_by_its_rule_alone(filled: Any, store: Store, what: str) -> None:
+    sql, words = DAMAGE[what]
+    filled.execute(sql)
+    found = health.findings(store.readers.connection(), head_revision())
+    assert len(found) == 1
+    assert what in found[0]
+    assert re.match(words, found[0])
+
+
+def test_an_id_that_would_be_given_again_is_found(filled: Any, store: Store) -> None:
+    if store.name == "sqlite":
+        pytest.skip("SQLite has no sequences")
+    filled.execute("SELECT setval(pg_get_serial_sequence('queues', 'id'), 1, true)")
+    filled.execute("UPDATE queues SET id = 5")
+    filled.execute("UPDATE jobs SET queue_id = 5")
+    [line] = health.findings(store.readers.connection(), head_revision())
+    assert "queues" in line
