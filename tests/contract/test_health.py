@@ -24,13 +24,15 @@ def filled(connection: Any) -> Any:
     connection.execute("UPDATE jobs SET last_event = ?", (made,))
     submissions.all_made(connection, SubmissionId(1))
     instance.save_policy(connection, text="", now=1.0, by="a", reason="")
-    connection.save(jobs._OFFERED, [(1, 1, 2.0, made, n) for n in (1, 2, 3)])
+    with_pilot = (
+        "UPDATE jobs SET state = 'Matched', epoch = 1, pilot_id = 1, started = 2 WHERE id IN (1, 2, 3, 4)"
+    )
+    connection.execute(with_pilot)
     jobs.save_held(connection, [jobs.Held(3.0, made, JobId(n)) for n in (2, 3)])
     begun = [
         attempts.Begun(JobId(n), 1, 1, PilotId(1), 3.0, 1, "alice", "physics", "here", 1.0) for n in (2, 3, 4)
     ]
     attempts.save_begun(connection, begun)
-    connection.save(jobs._OFFERED, [(2, 1, 2.0, made, 4)])
     attempts.save_closed(connection, [attempts.Closed(9.0, "applied", 0, "", "", 1.0, 1.0, 1, JobId(4), 1)])
     jobs.save_ended(connection, [jobs.Ended(JobState.DONE, 0, 0, "", 0, 9.0, made, JobId(4))])
     jobs.save_freed(connection, [jobs.Freed(JobState.RESCHEDULED, 9.0, 1, 0, "", made, JobId(5))])
