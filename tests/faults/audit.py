@@ -11,6 +11,8 @@ from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 TOOK_AWAY = frozenset({"lease-over", "killed", "released", "pilot-superseded", "failed-try"})
 """Events that end a try in the log: after one of these another may begin while the first still runs."""
 
+JOBS = "(SELECT id, state, last_event FROM jobs UNION ALL SELECT id, state, last_event FROM history) AS every_job"
+
 
 def audit(home: Path, *, expect: set[str] | None = None) -> dict[str, int]:
     """Check every job of a home whose work is done; how many ended in which state."""
@@ -30,7 +32,9 @@ def audit(home: Path, *, expect: set[str] | None = None) -> dict[str, int]:
 
 
 def _states(connection: sqlite3.Connection) -> dict[int, JobState]:
-    return {job: JobState(state) for job, state in connection.execute("SELECT id, state FROM jobs")}
+    doubled = connection.execute("SELECT id FROM jobs WHERE id IN (SELECT id FROM history)").fetchall()
+    assert not doubled, f"in both tables: {doubled}"
+    return {job: JobState(state) for job, state in connection.execute(f"SELECT id, state FROM {JOBS}")}
 
 
 def _at_most_one_applied(connection: sqlite3.Connection) -> None:
@@ -39,8 +43,8 @@ def _at_most_one_applied(connection: sqlite3.Connection) -> None:
     ).fetchall()
     assert not doubled, f"applied more than once: {doubled}"
     without = connection.execute(
-        "SELECT id FROM jobs WHERE state IN ('Done') AND NOT EXISTS"
-        " (SELECT 1 FROM attempts WHERE job_id = jobs.id AND outcome = 'applied')"
+        f"SELECT id FROM {JOBS} WHERE state IN ('Done') AND NOT EXISTS"
+        " (SELECT 1 FROM attempts WHERE job_id = every_job.id AND outcome = 'applied')"
     ).fetchall()
     assert not without, f"done without an applied attempt: {without}"
 
@@ -59,7 +63,7 @@ def _legal_histories(connection: sqlite3.Connection, states: dict[int, JobState]
             continue
         for job, _epoch, previous in listed:
             moves[job].append((id_, previous, kind, old, new))
-    last = dict(connection.execute("SELECT id, last_event FROM jobs").fetchall())
+    last = dict(connection.execute(f"SELECT id, last_event FROM {JOBS}").fetchall())
     for job, events in moves.items():
         before, state = 0, ""
         for id_, previous, kind, old, new in events:

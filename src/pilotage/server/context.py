@@ -49,6 +49,8 @@ class Context:
     """Set when there may be a need for pilots, or for fewer."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections are to be computed anew."""
+    retention_ran: float | None = None
+    """When the retention was last seen to; None: not yet."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end."""
     stopping: str = ""

@@ -39,6 +39,7 @@ from pilotage.server.duties import (
     finish_submissions,
 )
 from pilotage.server.home import Home, HomeLock
+from pilotage.server.retention import RetentionDuty
 from pilotage.server.tokens import Issuer, signing_key, write_private
 from pilotage.server.waiting import ReasonDuty
 from pilotage.services.offers import capacity
@@ -225,12 +226,14 @@ class _Server:
     def _duties(self, context: Context, leases: LeaseDuty) -> list[Coroutine[None, None, None]]:
         queues, shares = QueueDuty(context), ShareDuty(context)
         reasons = ReasonDuty(context)
+        retention = RetentionDuty(context, self._settings.home.folder / "pilots")
         running = [
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, shares.period, shares.cycle, context.wake_shares),
             every(context, lambda: QUEUE_PERIOD, queues.cycle),
             every(context, reasons.period, reasons.cycle),
+            every(context, retention.period, retention.cycle),
         ]
         self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))
         running.append(every(context, self._local.period, self._local.cycle, context.wake_director))

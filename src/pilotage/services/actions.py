@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.jobs.states import JOB_STATES, JobState
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.services.exchange import phase_of
 from pilotage.services.moves import Moves
 from pilotage.services.pool import Pool
 from pilotage.services.submission import identity_of
-from pilotage.store import attempts, jobs, pilots, submissions
+from pilotage.store import attempts, history, jobs, pilots, submissions
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
@@ -51,15 +51,17 @@ def act(
         refusal = REFUSALS[verb](job)
         if refusal:
             outcome.refused.append((job.id, refusal))
-            continue
-        outcome.done.append(job.id)
-        if not dry_run:
-            place = None
-            if job.pilot is not None:
-                if job.pilot not in places:
-                    places[job.pilot] = pilots.by_id(tx.connection, job.pilot)
-                place = places[job.pilot]
-            VERBS[verb](moves, job, reason, place)
+        else:
+            outcome.done.append(job.id)
+    changing = [] if dry_run else [rows[id_] for id_ in outcome.done]
+    history.recall(tx.connection, [job.id for job in changing if job.state in FINAL])
+    for job in changing:
+        place = None
+        if job.pilot is not None:
+            if job.pilot not in places:
+                places[job.pilot] = pilots.by_id(tx.connection, job.pilot)
+            place = places[job.pilot]
+        VERBS[verb](moves, job, reason, place)
     moves.write()
     if verb == "delete" and not dry_run:
         attempts.delete_results(tx.connection, [JobId(job) for job in outcome.done])

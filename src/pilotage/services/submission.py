@@ -164,6 +164,7 @@ def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.
     most = pool.policy.jobs.max_waiting_per_owner
     if rows.waiting_of_owner(tx.connection, prepared.owner) + prepared.count > most:
         raise Overloaded(f"{prepared.owner} would have more than {most} waiting jobs", retry_after=60.0)
+    _check_uploads(tx, prepared)
     queue = rows.queue_for(tx.connection, prepared.identity, now)
     last_submission, last_job = pool.last_submission, pool.last_job
 
@@ -193,6 +194,15 @@ def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.
     )
     rows.insert(tx.connection, submission, [list(row) for row in prepared.rows])
     return submission
+
+
+def _check_uploads(tx: Transaction, prepared: Prepared) -> None:
+    """They were there when the submission was prepared; old ones that nobody named may have gone since."""
+    for item in prepared.inputs:
+        if rows.upload_size(tx.connection, prepared.owner, item.source) is None:
+            raise InvalidInput(
+                f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
+            )
 
 
 def _description_text(prepared: Prepared) -> str:

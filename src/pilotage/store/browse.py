@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
-from pilotage.store.connection import Connection, Cursor, among
-
-
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """Whose jobs may be seen: all, or those of `owner`, or also those of `shared_group`."""
-
-    owner: str
-    shared_group: str = ""
-    everything: bool = False
-
-    def may_see(self, owner: str, group: str) -> bool:
-        """Whether a job or queue of that owner and group is shown."""
-        return self.everything or owner == self.owner or (bool(group) and group == self.shared_group)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    ids: Sequence[int] = ()
-    submission: int | None = None
-    states: Sequence[str] = ()
-    owner: str = ""
-    group: str = ""
-    job_group: str = ""
-    site: str = ""
-
+from pilotage.store.connection import Connection, Cursor
+from pilotage.store.selections import Selection, Viewer, of_counts, of_history, of_hot
 
 _FROM = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
@@ -50,62 +24,73 @@ _JOB_COLUMNS = (
 )
 
 
+_OLD_COLUMNS = (
+    'j.id, j.submission_id AS submission, j.state, j.reason, j.owner, j.grp AS "group", j.job_name AS name,'
+    " j.job_group, j.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
+    " j.failures + j.own_failures AS failures, j.site, j.ce, j.pilot_id AS pilot, j.hostname, j.exit_code, j.submitted,"
+    " j.started, j.ended"
+)
+"""The same of history j."""
+
+
 def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _where(connection: Connection, selection: Selection, viewer: Viewer) -> tuple[str, list[Any]]:
-    conditions, values = ["TRUE"], list[Any]()
-
-    def add(condition: str, *given: Any) -> None:
-        conditions.append(condition)
-        values.extend(given)
-
-    if not viewer.everything:
-        if viewer.shared_group:
-            add("(s.owner = ? OR s.grp = ?)", viewer.owner, viewer.shared_group)
-        else:
-            add("s.owner = ?", viewer.owner)
-    if selection.ids:
-        add(*among(connection, "j.id", selection.ids))
-    if selection.states:
-        add(*among(connection, "j.state", selection.states))
-    for column, value in (
-        ("j.submission_id", selection.submission),
-        ("s.owner", selection.owner),
-        ("s.grp", selection.group),
-        ("s.job_group", selection.job_group),
-        ("p.site", selection.site),
-    ):
-        if value:
-            add(f"{column} = ?", value)
-    return " AND ".join(conditions), values
-
-
 def jobs(
     connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
 ) -> list[dict[str, Any]]:
-    """A page of job summaries with ids above `after`, ascending."""
-    where, values = _where(connection, selection, viewer)
-    sql = f"SELECT {_JOB_COLUMNS} {_FROM} WHERE {where} AND j.id > ? ORDER BY j.id LIMIT ?"
-    return _dictionaries(connection.execute(sql, (*values, after, limit)))
+    """A page of job summaries with ids above `after`, ascending: of the hot table and of history as of one table."""
+    sql, values = _page(connection, (_JOB_COLUMNS, _OLD_COLUMNS), selection, viewer, after, limit)
+    return _dictionaries(connection.execute(sql, values))
 
 
 def job_ids(
     connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
 ) -> list[int]:
-    where, values = _where(connection, selection, viewer)
-    sql = f"SELECT j.id {_FROM} WHERE {where} AND j.id > ? ORDER BY j.id LIMIT ?"
-    return [row[0] for row in connection.execute(sql, (*values, after, limit))]
+    sql, values = _page(connection, ("j.id", "j.id"), selection, viewer, after, limit)
+    return [row[0] for row in connection.execute(sql, values)]
+
+
+def _page(
+    connection: Connection,
+    columns: tuple[str, str],
+    selection: Selection,
+    viewer: Viewer,
+    after: int,
+    limit: int,
+) -> tuple[str, list[Any]]:
+    """One statement: a job that changes over meanwhile is in one of the tables, and shown once."""
+    hot = of_hot(connection, selection, viewer)
+    parts = [f"SELECT {columns[0]} {_FROM} WHERE {hot.sql}"]
+    values: list[Any] = [*hot.values, after, limit]
+    for old in of_history(connection, selection, viewer):
+        parts.append(f"SELECT {columns[1]} FROM history j WHERE {old.sql}")
+        values += [*old.values, after, limit]
+    pages = [
+        f"SELECT * FROM ({part} AND j.id > ? ORDER BY j.id LIMIT ?) AS part{place}"
+        for place, part in enumerate(parts)
+    ]
+    return f"{' UNION ALL '.join(pages)} ORDER BY id LIMIT ?", [*values, limit]
 
 
 def counts(connection: Connection, selection: Selection, viewer: Viewer) -> dict[str, int]:
     """How many jobs in each state, those of an accepted submission that are still being made as Submitting."""
-    where, values = _where(connection, selection, viewer)
+    hot = of_hot(connection, selection, viewer)
     source = _FROM if selection.site else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
-    sql = f"SELECT j.state, count(*) {source} WHERE {where} GROUP BY j.state"
-    return {row[0]: row[1] for row in connection.execute(sql, values)}
+    parts = [f"SELECT j.state, count(*) AS jobs {source} WHERE {hot.sql} GROUP BY j.state"]
+    values = list(hot.values)
+    if selection.by_people_and_states:
+        counted = of_counts(connection, selection, viewer)
+        parts.append(f"SELECT state, jobs FROM history_counts WHERE {counted.sql}")
+        values += counted.values
+    else:
+        for old in of_history(connection, selection, viewer):
+            parts.append(f"SELECT j.state, count(*) FROM history j WHERE {old.sql} GROUP BY j.state")
+            values += old.values
+    sql = f"SELECT state, sum(jobs) FROM ({' UNION ALL '.join(parts)}) AS each_part GROUP BY state"
+    return {row[0]: int(row[1]) for row in connection.execute(sql, values) if row[1]}
 
 
 def final(states: dict[str, int]) -> int:
@@ -114,18 +99,23 @@ def final(states: dict[str, int]) -> int:
 
 def job_facts(connection: Connection, job: int) -> dict[str, Any] | None:
     """What a detail needs besides the summary."""
-    sql = (
-        "SELECT j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state, j.pilot_id,"
-        " s.description, s.inputs, s.names, s.first_job, s.count, s.owner, s.grp"
-        " FROM jobs j JOIN submissions s ON s.id = j.submission_id WHERE j.id = ?"
+    of_both, of_jobs = (
+        "j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state",
+        "j.pilot_id",
     )
-    found = _dictionaries(connection.execute(sql, (job,)))
+    of_submission = "s.description, s.inputs, s.names, s.first_job, s.count, s.owner, s.grp"
+    sql = " UNION ALL ".join(
+        f"SELECT {of_both}, {pilot} AS pilot_id, {of_submission}"
+        f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE j.id = ?"
+        for table, pilot in (("jobs", of_jobs), ("history", "NULL"))
+    )
+    found = _dictionaries(connection.execute(sql, (job, job)))
     return found[0] if found else None
 
 
 def attempts(connection: Connection, job: int) -> list[dict[str, Any]]:
     sql = (
-        "SELECT a.epoch, a.attempt, a.pilot_id AS pilot, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce,"
+        "SELECT a.epoch, a.attempt, a.pilot_id AS pilot, coalesce(p.site, a.site) AS site, coalesce(p.ce, '') AS ce,"
         " coalesce(p.hostname, '') AS hostname, a.started, a.ended, coalesce(a.outcome, '') AS outcome, a.exit_code,"
         " a.failure, a.message, a.wall, a.cpu, a.max_rss, a.processors"
         " FROM attempts a LEFT JOIN pilots p ON p.id = a.pilot_id WHERE a.job_id = ? ORDER BY a.epoch"
@@ -162,4 +152,4 @@ def running_by_site(connection: Connection) -> dict[str, int]:
 
 
 def state_totals(connection: Connection) -> dict[str, int]:
-    return dict(connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
+    return counts(connection, Selection(), Viewer("", everything=True))

@@ -38,8 +38,8 @@ def highest_id(connection: Connection) -> int:
     sql = (
         "SELECT coalesce(max(highest), 0) FROM (SELECT max(id) AS highest FROM submissions"
         " UNION ALL SELECT max(first_job + count - 1) FROM submissions UNION ALL SELECT max(id) FROM jobs"
-        " UNION ALL SELECT max(id) FROM pilots UNION ALL SELECT max(id) FROM events"
-        " UNION ALL SELECT max(id_floor) FROM instance) AS each_table"
+        " UNION ALL SELECT max(id) FROM history UNION ALL SELECT max(id) FROM pilots"
+        " UNION ALL SELECT max(id) FROM events UNION ALL SELECT max(id_floor) FROM instance) AS each_table"
     )
     return int(connection.execute(sql).fetchone()[0])
 

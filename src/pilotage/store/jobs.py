@@ -34,6 +34,8 @@ _COLUMNS = (
     "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, own_failures,"
     " pilot_id, finished_epoch, finished_digest, last_event, parameters"
 )
+_OLD_COLUMNS = _COLUMNS.replace("pilot_id", "NULL")
+"""Of history: whoever had the last try, the job is with nobody."""
 _STATES = {str(state): state for state in JobState}
 
 
@@ -42,13 +44,19 @@ def _row(values: tuple[Any, ...]) -> JobRow:
 
 
 def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, JobRow]:
-    """The jobs of these ids that exist."""
+    """The jobs of these ids that exist; one that is in history is as it was when it ended."""
     if len(ids) == 1:
         found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (ids[0],))
     else:
         condition, value = among(connection, "id", ids)
         found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE {condition}", (value,))
-    return {values[0]: _row(values) for values in found}
+    rows = {values[0]: _row(values) for values in found}
+    missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
+    if missing:
+        condition, value = among(connection, "id", missing)
+        found = connection.execute(f"SELECT {_OLD_COLUMNS} FROM history WHERE {condition}", (value,))
+        rows |= {values[0]: _row(values) for values in found}
+    return rows
 
 
 def of_pilot(connection: Connection, pilot: PilotId) -> list[JobRow]:

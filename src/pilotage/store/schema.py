@@ -212,6 +212,101 @@ jobs = sa.Table(
         postgresql_where=sa.text("not_before IS NOT NULL"),
     ),
     sa.Index("ix_jobs_submission", "submission_id"),
+    # The next to leave for history; final jobs alone have an end.
+    sa.Index(
+        "ix_jobs_ended",
+        "ended",
+        sqlite_where=sa.text("ended IS NOT NULL"),
+        postgresql_where=sa.text("ended IS NOT NULL"),
+    ),
+)
+
+# Final jobs that ended some time ago: what `jobs` had of them, and beside it what lists show and searches ask for, as
+# of when the job came here.
+history = sa.Table(
+    "history",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("submission_id", Id, nullable=False),
+    sa.Column("queue_id", Id, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("user_priority", sa.SmallInteger, nullable=False),
+    sa.Column("parameters", sa.Text),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("own_failures", sa.Integer, nullable=False),
+    sa.Column("finished_epoch", sa.Integer, nullable=False),
+    sa.Column("finished_digest", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("submitted", sa.Float, nullable=False),
+    sa.Column("ended", sa.Float, nullable=False),
+    sa.Column("last_event", Id, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("grp", sa.Text, nullable=False),
+    sa.Column("job_name", sa.Text, nullable=False),
+    sa.Column("job_group", sa.Text, nullable=False),
+    sa.Column("job_type", sa.Text, nullable=False),
+    # Of its last try.
+    sa.Column("started", sa.Float),
+    sa.Column("pilot_id", Id),
+    sa.Column("site", sa.Text, nullable=False),
+    sa.Column("ce", sa.Text, nullable=False),
+    sa.Column("hostname", sa.Text, nullable=False),
+    # Lists are in the order of ids, by one state after the other where that is no condition of its own.
+    sa.Index("ix_history_owner", "owner", "state", "id"),
+    sa.Index("ix_history_grp", "grp", "state", "id"),
+    sa.Index("ix_history_state", "state", "id"),
+    sa.Index("ix_history_submission", "submission_id", "id"),
+    sa.Index(
+        "ix_history_job_group",
+        "job_group",
+        "id",
+        sqlite_where=sa.text("job_group <> ''"),
+        postgresql_where=sa.text("job_group <> ''"),
+    ),
+    sa.Index(
+        "ix_history_job_name",
+        "job_name",
+        "id",
+        sqlite_where=sa.text("job_name <> ''"),
+        postgresql_where=sa.text("job_name <> ''"),
+    ),
+    sa.Index("ix_history_ended", "ended"),
+)
+
+# How many jobs history has, so that nobody counts millions of rows. `month`: of their end, such as 202611 (UTC).
+history_counts = sa.Table(
+    "history_counts",
+    metadata,
+    sa.Column("month", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("grp", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, primary_key=True),
+    sa.Column("jobs", sa.BigInteger, nullable=False),
+)
+
+# How far the retention of each table has come.
+retention = sa.Table(
+    "retention",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    # What ended before has been seen to; of a table without such an instant NULL.
+    sa.Column("until", sa.Float),
+    sa.Column("ran", sa.Float, nullable=False),
+    # Rows moved or deleted since the beginning.
+    sa.Column("total", sa.BigInteger, nullable=False),
+)
+
+# Files whose rows are gone: written with the rows' end, deleted when the files are.
+removals = sa.Table(
+    "removals",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    # "jobs": JSON [job ...]; "tries": [[job, highest epoch] ...]; "pilots": [stamp ...]; "inputs": [digest ...].
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("names", sa.Text, nullable=False),
 )
 
 attempts = sa.Table(

@@ -91,8 +91,11 @@ def all_made(connection: Connection, submission: SubmissionId) -> None:
 
 def jobs_made(connection: Connection, submission: Submission) -> int:
     """How many of its jobs there are; they are made in the order of their ids."""
-    sql = "SELECT max(id) FROM jobs WHERE submission_id = ?"
-    last = connection.execute(sql, (submission.id,)).fetchone()[0]
+    sql = (
+        "SELECT max(last) FROM (SELECT max(id) AS last FROM jobs WHERE submission_id = ?"
+        " UNION ALL SELECT max(id) FROM history WHERE submission_id = ?) AS made"
+    )
+    last = connection.execute(sql, (submission.id, submission.id)).fetchone()[0]
     return 0 if last is None else int(last) - submission.first_job + 1
 
 

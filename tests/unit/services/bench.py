@@ -24,8 +24,9 @@ from pilotage.services.enrolment import enrol, secret_hash
 from pilotage.services.exchange import exchange, token_hash
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.submission import Making, Prepared, accept, identity_of
-from pilotage.store import events, instance, jobs, pilots, submissions
+from pilotage.store import events, history, instance, jobs, pilots, submissions
 from pilotage.store.pilots import PilotRow
+from pilotage.store.schema import metadata
 from pilotage.store.sqlite import open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
 from pilotage.store.writer import Transaction, Writer
@@ -72,6 +73,9 @@ max_reschedules = {MAX_RESCHEDULES}
 retry_delay = {RETRY_DELAY}
 offer_timeout = {OFFER_TIMEOUT}
 """
+HISTORY_COLUMNS = ", ".join(
+    column.name for column in metadata.tables["history"].c if column.name != "pilot_id"
+)
 NODE = Node(hostname="n1", platform="el9", processors=1, memory=4000, cpu_left=100000.0)
 
 
@@ -171,6 +175,12 @@ class Bench:
         return Prepared(owner, group, key, description, tuple(names), rows, tuple(inputs), identity, ())
 
     def accept(self, prepared: Prepared) -> submissions.Submission:
+        for item in prepared.inputs:
+            self.do(
+                lambda tx, item=item: submissions.note_upload(
+                    tx.connection, prepared.owner, item.source, item.size, self.now
+                )
+            )
         return self.do(lambda tx: accept(self.pool, tx, prepared, self.now))
 
     def make(self, submission: submissions.Submission) -> None:
@@ -203,6 +213,10 @@ class Bench:
     def later(self, seconds: float) -> None:
         self.now += seconds
         self.duties()
+
+    def tidy(self, hot: float = 0.0, most: int = 1000) -> int:
+        """Move what ended longer ago out of the hot table."""
+        return self.do(lambda tx: history.move(tx.connection, self.now - hot, most))
 
     # --- pilots
 
@@ -237,8 +251,15 @@ class Bench:
     def job(self, job: int) -> sqlite3.Row:
         cursor = self.connection.cursor()
         cursor.row_factory = sqlite3.Row
-        row: sqlite3.Row = cursor.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
-        return row
+        for sql in (
+            "SELECT * FROM jobs WHERE id = ?",
+            # Of a job of the past pilot_id is whoever had its last try.
+            f"SELECT {HISTORY_COLUMNS}, NULL AS pilot_id, NULL AS not_before FROM history WHERE id = ?",
+        ):
+            row: sqlite3.Row | None = cursor.execute(sql, (job,)).fetchone()
+            if row is not None:
+                return row
+        raise KeyError(job)
 
     def state(self, job: int) -> str:
         return str(self.job(job)["state"])
@@ -291,7 +312,12 @@ class Bench:
                     counted[limit.key] += count
         meters = {key: meter.running for key, meter in pool.limiter._meters.items() if meter.running}
         assert meters == counted
-        for job, state, pilot in connection.execute("SELECT id, state, pilot_id FROM jobs"):
+        twice = "SELECT id FROM jobs WHERE id IN (SELECT id FROM history)"
+        assert not connection.execute(twice).fetchall()
+        counted_old = dict(connection.execute("SELECT state, sum(jobs) FROM history_counts GROUP BY state"))
+        assert counted_old == dict(connection.execute("SELECT state, count(*) FROM history GROUP BY state"))
+        everything = "SELECT id, state, pilot_id FROM jobs UNION ALL SELECT id, state, NULL FROM history"
+        for job, state, pilot in connection.execute(everything):
             self.moves(job)
             applied = [outcome for outcome in self.outcomes(job) if outcome == "applied"]
             assert len(applied) <= 1

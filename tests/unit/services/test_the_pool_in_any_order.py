@@ -94,6 +94,17 @@ class AnyOrder(RuleBasedStateMachine):
         if self.accepted:
             self.bench.act("kill", self.pick(sorted(self.accepted), number))
 
+    @rule(number=which, verb=st.sampled_from(["reschedule", "reschedule", "delete"]))
+    def act_on_what_has_ended(self, number: int, verb: str) -> None:
+        ended = sorted(self.states(*FINAL))
+        if ended:
+            self.bench.act(verb, self.pick(ended, number))
+
+    @rule(hot=st.sampled_from([0.0, 0.0, 30.0]), most=st.sampled_from([1, 3, 1000]))
+    def move_old_jobs(self, hot: float, most: int) -> None:
+        self.bench.now += 0.001
+        self.bench.tidy(hot, most)
+
     @rule()
     def change_the_policy(self) -> None:
         bench = self.bench
@@ -257,7 +268,8 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.states("Running", "Matched", "Stalled") >= held
 
     def states(self, *wanted: str) -> set[int]:
-        rows = self.bench.connection.execute("SELECT id, state FROM jobs").fetchall()
+        everything = "SELECT id, state FROM jobs UNION ALL SELECT id, state FROM history"
+        rows = self.bench.connection.execute(everything).fetchall()
         return {job for job, state in rows if state in wanted}
 
     @invariant()

@@ -18,6 +18,7 @@ from pilotage.services.governing import apply_policy
 from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import settle_some
 from pilotage.store import browse, submissions, waiting
+from pilotage.store.selections import Selection, Viewer
 from pilotage.store.sqlite import SqliteReaders
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
@@ -59,8 +60,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def summary(bench: Bench, job: int) -> JobSummary:
     readers = SqliteReaders(bench.path)
-    everybody = browse.Viewer("", everything=True)
-    [row] = browse.jobs(readers.connection(), browse.Selection(ids=[job]), everybody, 0, 1)
+    everybody = Viewer("", everything=True)
+    [row] = browse.jobs(readers.connection(), Selection(ids=[job]), everybody, 0, 1)
     readers.close()
     return JobSummary(**row)
 

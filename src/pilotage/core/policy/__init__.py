@@ -20,6 +20,7 @@ from pilotage.core.policy.facts import (
     LimitEntry,
     Matching,
     Policy,
+    Retention,
     Site,
     User,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "LimitEntry",
     "Matching",
     "Policy",
+    "Retention",
     "Site",
     "User",
     "annotated",

@@ -22,6 +22,7 @@ def check(policy: Policy, text: str) -> None:
     _check_limits(policy, refuse)
     _check_jobs(policy.jobs, refuse)
     _check_correction(policy, refuse)
+    _check_retention(policy, refuse)
     for buckets in ("cpu_buckets", "memory_buckets"):
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
@@ -103,6 +104,24 @@ def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:
             refuse(f"jobs.{key} must be a number of at least 0", "jobs", key)
     if not jobs.offer_timeout:
         refuse("jobs.offer_timeout must be above 0", "jobs", "offer_timeout")
+
+
+def _check_retention(policy: Policy, refuse: _Refuser) -> None:
+    kept = policy.retention
+    for key in kept.__struct_fields__:
+        seconds = getattr(kept, key)
+        if seconds is not None and not 0 <= seconds < math.inf:
+            refuse(f"retention.{key} must be a number of at least 0", "retention", key)
+    if kept.attempts is None:
+        return
+    for key, name, seconds in (
+        ("accounting.history", "accounting and the shares", policy.accounting.history),
+        ("retention.jobs", "jobs of the past", kept.jobs),
+    ):
+        if kept.attempts < seconds:
+            hint = f"raise it, lower {key}, or leave it out: attempts then stay for as long as is needed"
+            message = f"retention.attempts must be at least {key} ({seconds:g}): {name} need the attempts"
+            refuse(message, "retention", "attempts", hint=hint)
 
 
 def _check_correction(policy: Policy, refuse: _Refuser) -> None:

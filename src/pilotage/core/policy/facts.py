@@ -96,6 +96,21 @@ class Accounting(_Table, frozen=True):
     history: float = 34560000.0
 
 
+YEAR = 31536000.0
+
+
+class Retention(_Table, frozen=True):
+    hot: float = 3600.0
+    jobs: float = YEAR
+    outputs: float = YEAR / 2
+    attempts: float | None = None
+    """None: two years, or longer where accounting.history or `jobs` is."""
+    events: float = YEAR
+    pilots: float = 7776000.0
+    uploads: float = 2592000.0
+    reasons: float = YEAR
+
+
 class Policy(_Table, frozen=True):
     """The whole document. All references between its tables hold: `parse` has checked them."""
 
@@ -108,6 +123,7 @@ class Policy(_Table, frozen=True):
     limits: tuple[LimitEntry, ...] = ()
     correction: Correction = Correction()
     accounting: Accounting = Accounting()
+    retention: Retention = Retention()
     platforms: dict[str, tuple[str, ...]] = {}
 
     def properties(self, user: str, group: str) -> frozenset[str]:
@@ -134,6 +150,15 @@ class Policy(_Table, frozen=True):
             return False
         known = self.users.get(owner)
         return self.sharing(group) or (known is not None and group in known.groups)
+
+    def attempts_kept(self) -> float:
+        """Seconds for which tries are kept after their end: accounting and the shares live on them."""
+        said = self.retention.attempts
+        return max(2 * YEAR, self.accounting.history, self.retention.jobs) if said is None else said
+
+    def pilots_kept(self) -> float:
+        """Seconds after their end. One that was given up may report for as long as it may live."""
+        return max([self.retention.pilots, *(ce.wall for ce in self.ces.values())])
 
     def compatible(self, platform: str) -> frozenset[str]:
         """The platforms whose jobs a node of `platform` can run, itself included."""

@@ -15,6 +15,7 @@ from pilotage.core.policy.facts import (
     Jobs,
     LimitEntry,
     Matching,
+    Retention,
     Site,
     User,
 )
@@ -72,6 +73,17 @@ KEYS: dict[str, str] = {
     "correction.WMSHistory.*.slices.*.weight": "part of this slice in the correction, relative to the other slices",
     "correction.WMSHistory.*.slices.*.max_correction": "the slice's correction stays between 1/this and this",
     "accounting.history": "seconds for which the use of each day is kept, at least the longest time_span",
+    "retention.hot": "seconds after its end for which a job stays in the table of those that wait and run",
+    "retention.jobs": "seconds after its end for which a job, its submission and its description can be looked at",
+    "retention.outputs": "seconds after a job's end for which its output files, standard output and error are kept",
+    "retention.attempts": (
+        "seconds after their end for which tries are kept, at least accounting.history and retention.jobs; absent: two"
+        " years, or the longer of these"
+    ),
+    "retention.events": "seconds for which the steps of jobs and pilots, and acts of administrators, are kept",
+    "retention.pilots": "seconds after its end for which a pilot and its log are kept, at least the longest ces.*.wall",
+    "retention.uploads": "seconds for which an input file is kept that no submission names",
+    "retention.reasons": "seconds for which is kept what a queue waited for",
     "platforms.*": "platforms whose jobs a node of this platform can run as well",
 }
 """Meaning and unit of every key; the reference in the docs is made of it."""
@@ -91,6 +103,7 @@ def reference_markdown() -> str:
         "correction.WMSHistory.*": HistoryInstance,
         "correction.WMSHistory.*.slices.*": Slice,
         "accounting": Accounting,
+        "retention": Retention,
     }
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for prefix, table in tables.items():

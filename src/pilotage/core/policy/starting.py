@@ -16,6 +16,13 @@ rule = "document"    # "proportional" follows the shares more closely: see docs/
 #max_reschedules = 3    # tries again after failures that are not the job's own
 #retry_delay = 10       # seconds
 
+# --- Retention: how long things are kept, seconds. A job that goes takes its outputs along.
+
+#[retention]
+#jobs = 31536000       # after their end
+#outputs = 15552000    # files, standard output and error
+#events = 31536000
+
 # --- Limits: at most so many running, or a delay between two starts.
 
 #[[limits]]

@@ -96,6 +96,17 @@ class DirectorySandbox:
     def delete_outputs(self, job: int) -> None:
         shutil.rmtree(self.output_folder(job, 0).parent, ignore_errors=True)
 
+    def delete_tries(self, job: int, epoch: int) -> None:
+        """Delete what is kept of tries up to `epoch`; a later one may be under way."""
+        folder = self.output_folder(job, 0).parent
+        for part in folder.iterdir() if folder.is_dir() else ():
+            if part.name.isdigit() and int(part.name) <= epoch:
+                shutil.rmtree(part, ignore_errors=True)
+        tails = self._tails / str(job)
+        for part in tails.iterdir() if tails.is_dir() else ():
+            if part.stem.isdigit() and int(part.stem) <= epoch:
+                part.unlink(missing_ok=True)
+
     # --- tails of running jobs: files that are overwritten, never rows
 
     def append_tail(self, job: int, epoch: int, stream: str, offset: int, data: bytes) -> None:

@@ -8,7 +8,7 @@ from pilotage import __version__
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
-from pilotage.store import browse
+from pilotage.store import browse, expiry, history
 from pilotage.store.events import record
 from pilotage.wire import people
 
@@ -89,13 +89,16 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     """Counts for Prometheus, without names of people."""
     pool, writer = context.pool, context.writer
     lines = ["# TYPE pilotage_jobs gauge"]
-    totals = browse.state_totals(context.readers.connection())
+    connection = context.readers.connection()
+    totals = browse.state_totals(connection)
     lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
     entries = list(pool.index.entries.values())
     gauges = {
         "pilotage_queues": sum(1 for entry in entries if entry.waiting),
         "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
         "pilotage_pilots_stalled": len(pool.stalled),
+        "pilotage_history_jobs": sum(history.totals(connection).values()),
+        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran or 0,
     }
     counters = {
         "pilotage_commits_total": writer.groups,
@@ -105,4 +108,9 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     for kind, numbers in (("gauge", gauges), ("counter", counters)):
         for name, value in numbers.items():
             lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
+    lines.append("# TYPE pilotage_retention_rows_total counter")
+    lines += [
+        f'pilotage_retention_rows_total{{table="{name}"}} {one.total}'
+        for name, one in sorted(expiry.progress(connection).items())
+    ]
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")

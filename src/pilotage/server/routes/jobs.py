@@ -17,6 +17,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.payloads import stored_description
 from pilotage.store import attempts, browse, events
+from pilotage.store.selections import Selection
 from pilotage.wire import people
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -35,13 +36,13 @@ def selection_of(
     group: str = "",
     job_group: str = "",
     site: str = "",
-) -> browse.Selection:
-    return browse.Selection(ids, submission, states, owner, group, job_group, site)
+) -> Selection:
+    return Selection(ids, submission, states, owner, group, job_group, site)
 
 
 @router.get("/jobs")
 def jobs(
-    selection: browse.Selection = Depends(selection_of),
+    selection: Selection = Depends(selection_of),
     after: int = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
@@ -54,7 +55,7 @@ def jobs(
 
 @router.get("/counts")
 def counts(
-    selection: browse.Selection = Depends(selection_of),
+    selection: Selection = Depends(selection_of),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> people.Counts:
@@ -143,7 +144,7 @@ async def action(
 ) -> people.ActionResponse:
     """Kill, reschedule or delete the jobs of a selection that the caller may see."""
     check_verb(verb)
-    selection = browse.Selection(**vars(body.selection))
+    selection = Selection(**vars(body.selection))
     pool, clock = context.pool, context.clock
     answer, after = people.ActionResponse(0, 0), 0
     while True:
@@ -173,7 +174,7 @@ async def action(
     return answer
 
 
-def _ids(context: Context, selection: browse.Selection, caller: Caller, after: int) -> list[int]:
+def _ids(context: Context, selection: Selection, caller: Caller, after: int) -> list[int]:
     return browse.job_ids(context.readers.connection(), selection, caller.viewer(), after, CHUNK)
 
 
@@ -186,7 +187,7 @@ def _delete_files(context: Context, jobs: list[int]) -> None:
 def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSummary, dict[str, Any]]:
     """A job that the caller may see. One that is not theirs is told like one that does not exist."""
     connection = context.readers.connection()
-    rows = browse.jobs(connection, browse.Selection(ids=[job]), caller.viewer(), 0, 1)
+    rows = browse.jobs(connection, Selection(ids=[job]), caller.viewer(), 0, 1)
     facts = browse.job_facts(connection, job) if rows else None
     if not rows or facts is None:
         raise NotFound(f"there is no job {job}", hint="or it is not yours")

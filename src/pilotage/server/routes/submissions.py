@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
-from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.core.errors import Forbidden, InvalidInput, Overloaded
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
@@ -25,6 +25,7 @@ from pilotage.services.submission import (
     warnings_for,
 )
 from pilotage.store import submissions as rows
+from pilotage.store.writer import Transaction
 from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse
 
 router = APIRouter(prefix="/v1", tags=["submission"])
@@ -117,6 +118,13 @@ async def upload(
     most = context.pool.policy.jobs.max_input_file
     size = await context.sandbox.put_input(digest, request.stream(), most)
     now = context.clock()
-    await context.writer.acall(lambda tx: rows.note_upload(tx.connection, caller.user, digest, size, now))
+
+    def note(tx: Transaction) -> None:
+        # An upload of before of the same bytes may have been removed as too old just now, file and all.
+        if not context.sandbox.input_path(digest).exists():
+            raise Overloaded("the file could not be kept", hint="send it again", retry_after=1.0)
+        rows.note_upload(tx.connection, caller.user, digest, size, now)
+
+    await context.writer.acall(note)
     body = msgspec.json.encode({"digest": digest, "size": size})
     return Response(body, 201, media_type="application/json")

@@ -14,6 +14,7 @@ from pilotage.server.tokens import Caller
 from pilotage.server.waiting import snapshot
 from pilotage.services import why as services
 from pilotage.store import browse, submissions, waiting
+from pilotage.store.selections import Selection
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Why
 
@@ -53,7 +54,7 @@ def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
     """A job that the caller may see, or the answer for one that is not made yet. Others' are as if there were none."""
     connection, viewer = context.readers.connection(), caller.viewer()
     if 0 < job <= HIGHEST:
-        rows = browse.jobs(connection, browse.Selection(ids=[job]), viewer, 0, 1)
+        rows = browse.jobs(connection, Selection(ids=[job]), viewer, 0, 1)
         if rows:
             return JobSummary(**rows[0])
         promised = waiting.job_to_be_made(connection, job)

@@ -1,0 +1,165 @@
+"""How long things are kept: old jobs leave the hot table, and what is too old goes, a slice at a time.
+
+Low priority: a slice is one short request to the writer, made as large as fits `SLICE`, and followed by a pause.
+Files go after the commit that removed their rows; what is to go stands in the store until it has gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pilotage.core.policy import Policy
+from pilotage.store import expiry, history
+from pilotage.store.connection import Connection
+
+SLICE = 0.003
+"""Seconds that a slice should take in the writer's thread: no write takes over 5 ms."""
+
+PART = 0.1
+"""At most this part of the writer's time."""
+
+FIRST, LEAST, MOST = 50, 5, 2000
+"""Rows of a slice: at first, and bounds."""
+
+PERIOD = 10.0
+"""Seconds between two looks at the hot table."""
+
+LONGEST_PERIOD = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The retention of one kind of things."""
+
+    name: str
+    keeps: Callable[[Policy], float]
+    """For how many seconds."""
+    step: Callable[[Connection, Sequence[Any], float, int], int]
+    """(connection, what `find` gave, before, most): see to at most so many rows; how many it were."""
+    find: Callable[[Connection, float], Sequence[Any]] | None = None
+    """What no index finds is looked for on a reader's connection: (connection, before) to keys for `step`."""
+
+    def period(self, policy: Policy) -> float:
+        """Seconds between two looks."""
+        if self.name == "hot":
+            return PERIOD
+        return min(LONGEST_PERIOD, max(PERIOD, self.keeps(policy) / 10))
+
+
+def _move(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    return history.move(connection, before, most)
+
+
+def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    """Only of jobs in history, in the order of their end: how far it has come is one instant."""
+    begin = expiry.until(connection, "outputs")
+    outside = history.oldest_end_outside(connection)
+    before = before if outside is None else min(before, outside)
+    found = history.ended_since(connection, begin, before, most)
+    if found:
+        jobs = [job for job, _ in found]
+        history.delete_results(connection, [job.job for job in jobs])
+        expiry.to_remove(connection, "tries", jobs)
+        expiry.reached(connection, "outputs", math.nextafter(found[-1][1], math.inf))
+    return len(found)
+
+
+def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    gone = history.forget(connection, before, most)
+    expiry.to_remove(connection, "jobs", gone)
+    return len(gone)
+
+
+def _attempts(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    return expiry.attempts(connection, before, most)
+
+
+def _events(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    return expiry.events(connection, before, most)
+
+
+def _reasons(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
+    return expiry.delete_reasons(connection, found[:most])
+
+
+def _pilots(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
+    stamps = expiry.delete_pilots(connection, found[:most], before)
+    expiry.to_remove(connection, "pilots", stamps)
+    return len(found[:most])
+
+
+def _find_uploads(connection: Connection, before: float) -> Sequence[Any]:
+    old = expiry.old_uploads(connection, before)
+    if not old:
+        return []
+    named = expiry.named_inputs(connection, old)
+    return [(digest, named.last) for digest in sorted(old - named.digests)]
+
+
+def _uploads(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
+    part = found[:most]
+    gone = expiry.uploads(connection, [digest for digest, _ in part], before, part[0][1]) if part else []
+    expiry.to_remove(connection, "inputs", gone)
+    return len(part)
+
+
+RULES = (
+    Rule("hot", lambda policy: policy.retention.hot, _move),
+    Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
+    Rule("jobs", lambda policy: policy.retention.jobs, _jobs),
+    Rule("attempts", Policy.attempts_kept, _attempts),
+    Rule("events", lambda policy: policy.retention.events, _events),
+    Rule("reasons", lambda policy: policy.retention.reasons, _reasons, expiry.old_reasons),
+    Rule("pilots", Policy.pilots_kept, _pilots, expiry.old_pilots),
+    Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
+)
+"""In this order in a cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one slice has done."""
+
+    rows: int
+    seconds: float
+    """In the writer's thread, without the commit."""
+    last: bool
+    """Nothing is left to be done."""
+
+
+@dataclass(slots=True)
+class Slicer:
+    """Cuts slices that take about `SLICE`; it learns from each how many rows these are."""
+
+    timer: Callable[[], float]
+    """Seconds, of any beginning."""
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def size(self, rule: Rule) -> int:
+        return self.sizes.get(rule.name, FIRST)
+
+    def cut(
+        self, connection: Connection, rule: Rule, found: Sequence[Any], before: float, now: float
+    ) -> Slice:
+        """One slice, in the writer's thread."""
+        size, begin = self.size(rule), self.timer()
+        rows = rule.step(connection, found, before, size)
+        if rows:
+            expiry.note(connection, rule.name, now, rows)
+        seconds = self.timer() - begin
+        self._learn(rule, size, rows, seconds)
+        return Slice(rows, seconds, rows < size)
+
+    def _learn(self, rule: Rule, size: int, rows: int, seconds: float) -> None:
+        if not rows or (rows < size and seconds <= SLICE):
+            return
+        fits = round(rows * SLICE / seconds) if seconds > 0 else MOST
+        self.sizes[rule.name] = max(LEAST, min(fits, 2 * size, MOST))
+
+
+def pause(seconds: float) -> float:
+    """How long to leave the writer alone after a slice that took so long, its commit included."""
+    return seconds * (1 / PART - 1)

@@ -1,0 +1,148 @@
+"""History: final jobs out of the way of the hot table. They come a slice at a time, and go back when they change.
+
+A job is in one of the two tables, never in both: it changes over in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId
+from pilotage.store.connection import Connection, among
+
+_SHARED = (
+    "id, submission_id, queue_id, state, user_priority, parameters, epoch, attempt, failures, own_failures,"
+    " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event"
+)
+_COLUMNS = f"{_SHARED}, owner, grp, job_name, job_group, job_type, pilot_id, site, ce, hostname"
+_FROM_JOBS = (
+    "SELECT "
+    + ", ".join("a.started" if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
+    + ", s.owner, s.grp, s.job_name, s.job_group, s.job_type, p.id, coalesce(p.site, ''), coalesce(p.ce, ''),"
+    " coalesce(p.hostname, '') FROM jobs j JOIN submissions s ON s.id = j.submission_id"
+    " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch LEFT JOIN pilots p ON p.id = a.pilot_id"
+)
+
+
+def month_of(at: float) -> int:
+    """Such as 202611, in UTC.
+
+    >>> month_of(0.0)
+    197001
+    """
+    day = datetime.fromtimestamp(at, UTC)
+    return day.year * 100 + day.month
+
+
+def move(connection: Connection, before: float, most: int) -> int:
+    """Move jobs that ended before that instant out of the hot table, the first to end first; how many."""
+    sql = "SELECT id FROM jobs WHERE ended IS NOT NULL AND ended < ? ORDER BY ended LIMIT ?"
+    ids = [row[0] for row in connection.execute(sql, (before, most))]
+    if not ids:
+        return 0
+    them, value = among(connection, "j.id", ids)
+    came = connection.execute(
+        f"INSERT INTO history ({_COLUMNS}) {_FROM_JOBS} WHERE {them}", (value,)
+    ).rowcount
+    them, value = among(connection, "id", ids)
+    went = connection.execute(f"DELETE FROM jobs WHERE {them}", (value,)).rowcount
+    if not came == went == len(ids):
+        raise RuntimeError(f"of {len(ids)} jobs {went} left the hot table and {came} came to history")
+    _count(connection, ids, 1)
+    return len(ids)
+
+
+def recall(connection: Connection, ids: Sequence[int]) -> int:
+    """Before jobs change: put those of them that are in history back into the hot table, as they were; how many."""
+    if not ids:
+        return 0
+    them, value = among(connection, "id", ids)
+    sql = f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}"
+    came = connection.execute(sql, (value,)).rowcount
+    if came:
+        _count(connection, ids, -1)
+        connection.execute(f"DELETE FROM history WHERE {them}", (value,))
+    return came
+
+
+class Tries(NamedTuple):
+    """Those at a job of history."""
+
+    job: JobId
+    epoch: int
+    """The highest ever given."""
+
+
+def forget(connection: Connection, before: float, most: int) -> list[JobId]:
+    """Delete jobs of history that ended before that instant, with their results, and submissions left without jobs.
+
+    Of a submission that is still being made nothing goes: how far it is stands in its jobs. The newest submission
+    stays, for no id is given twice.
+    """
+    sql = (
+        "SELECT h.id, h.submission_id FROM history h JOIN submissions s ON s.id = h.submission_id"
+        " WHERE h.ended < ? AND s.pending IS NULL ORDER BY h.ended LIMIT ?"
+    )
+    rows = connection.execute(sql, (before, most)).fetchall()
+    if not rows:
+        return []
+    ids = [row[0] for row in rows]
+    _count(connection, ids, -1)
+    delete_results(connection, ids)
+    them, value = among(connection, "id", ids)
+    connection.execute(f"DELETE FROM history WHERE {them}", (value,))
+    them, value = among(connection, "id", sorted({row[1] for row in rows}))
+    connection.execute(
+        f"DELETE FROM submissions WHERE {them} AND id < (SELECT max(id) FROM submissions)"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.submission_id = submissions.id)"
+        " AND NOT EXISTS (SELECT 1 FROM history WHERE history.submission_id = submissions.id)",
+        (value,),
+    )
+    return [JobId(id_) for id_ in ids]
+
+
+def ended_since(connection: Connection, begin: float, before: float, most: int) -> list[tuple[Tries, float]]:
+    """Jobs of history that ended in [begin, before), in the order of their end, with it.
+
+    At least `most` where there are so many, and more where several ended at the last instant: all of that instant.
+    """
+    sql = "SELECT ended FROM history WHERE ended >= ? AND ended < ? ORDER BY ended LIMIT 1 OFFSET ?"
+    row = connection.execute(sql, (begin, before, most - 1)).fetchone()
+    sql = "SELECT id, epoch, ended FROM history WHERE ended >= ? AND ended < ? AND ended <= ? ORDER BY ended"
+    found = connection.execute(sql, (begin, before, before if row is None else row[0]))
+    return [(Tries(JobId(job), epoch), ended) for job, epoch, ended in found]
+
+
+def delete_results(connection: Connection, jobs: Sequence[int]) -> None:
+    """Of all tries at these jobs."""
+    them, value = among(connection, "job_id", jobs)
+    connection.execute(f"DELETE FROM results WHERE {them}", (value,))
+
+
+def oldest_end_outside(connection: Connection) -> float | None:
+    """When the first of the final jobs ended that are still in the hot table; None: there are none."""
+    row = connection.execute("SELECT min(ended) FROM jobs WHERE ended IS NOT NULL").fetchone()
+    return None if row[0] is None else float(row[0])
+
+
+def totals(connection: Connection) -> dict[str, int]:
+    """How many jobs in each state history has."""
+    sql = "SELECT state, sum(jobs) FROM history_counts GROUP BY state"
+    return {state: int(count) for state, count in connection.execute(sql) if count}
+
+
+def _count(connection: Connection, ids: Sequence[int], sign: int) -> None:
+    """Have the counts know that these jobs of history have come (1), or are about to go (-1)."""
+    them, value = among(connection, "id", ids)
+    rows = connection.execute(f"SELECT ended, owner, grp, state FROM history WHERE {them}", (value,))
+    counted = Counter((month_of(row[0]), row[1], row[2], row[3]) for row in rows)
+    connection.executemany(
+        "INSERT INTO history_counts (month, owner, grp, state, jobs) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (month, owner, grp, state) DO UPDATE SET jobs = history_counts.jobs + excluded.jobs",
+        [(*key, sign * count) for key, count in sorted(counted.items())],
+    )
+    if sign < 0:
+        connection.execute("DELETE FROM history_counts WHERE jobs = 0")

@@ -1,0 +1,183 @@
+"""Selections of jobs as SQL: one condition on the hot table, and for history branches that an index serves each.
+
+A page of history is in the order of ids. An index on (owner, state, id) gives it so for one owner and one state:
+a selection becomes one branch for each state, and the pages of the branches are merged. What a branch is not driven
+by is hidden from the planner by `coalesce`, so that no other index tempts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pilotage.core.jobs.states import FINAL
+from pilotage.store.connection import Connection, among
+
+_FINAL = sorted(map(str, FINAL))
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Whose jobs may be seen: all, or those of `owner`, or also those of `shared_group`."""
+
+    owner: str
+    shared_group: str = ""
+    everything: bool = False
+
+    def may_see(self, owner: str, group: str) -> bool:
+        """Whether a job or queue of that owner and group is shown."""
+        return self.everything or owner == self.owner or (bool(group) and group == self.shared_group)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    ids: Sequence[int] = ()
+    submission: int | None = None
+    states: Sequence[str] = ()
+    owner: str = ""
+    group: str = ""
+    job_group: str = ""
+    site: str = ""
+
+    @property
+    def by_people_and_states(self) -> bool:
+        """Whether owner, group and state are all that it asks for."""
+        return not (self.ids or self.submission or self.job_group or self.site)
+
+
+@dataclass(slots=True)
+class Condition:
+    """What stands after WHERE, with its values."""
+
+    parts: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    def add(self, part: str, *given: Any) -> None:
+        self.parts.append(part)
+        self.values.extend(given)
+
+    @property
+    def sql(self) -> str:
+        return " AND ".join(self.parts) or "TRUE"
+
+
+def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Condition:
+    """On jobs j, submissions s, pilots p."""
+    found = Condition()
+    if not viewer.everything:
+        if viewer.shared_group:
+            found.add("(s.owner = ? OR s.grp = ?)", viewer.owner, viewer.shared_group)
+        else:
+            found.add("s.owner = ?", viewer.owner)
+    if selection.ids:
+        found.add(*among(connection, "j.id", selection.ids))
+    if selection.states:
+        found.add(*among(connection, "j.state", selection.states))
+    for column, value in (
+        ("j.submission_id", selection.submission),
+        ("s.owner", selection.owner),
+        ("s.grp", selection.group),
+        ("s.job_group", selection.job_group),
+        ("p.site", selection.site),
+    ):
+        if value:
+            found.add(f"{column} = ?", value)
+    return found
+
+
+def of_history(connection: Connection, selection: Selection, viewer: Viewer) -> list[Condition]:
+    """On history j: branches that have no job in common; none where no final job can fit."""
+    states = [state for state in _FINAL if not selection.states or state in selection.states]
+    if not states:
+        return []
+    drives = _drives(connection, selection, viewer)
+    return [
+        _branch(connection, drive, selection, viewer, part)
+        for drive in drives
+        for part in (
+            [[state] for state in states] if drive.by_state and len(states) < drive.most else [states]
+        )
+    ]
+
+
+@dataclass(slots=True)
+class _Drive:
+    """What an index is looked into by."""
+
+    part: str
+    values: list[Any]
+    implies: str
+    """The column that needs no condition besides; "viewer": whose jobs may be seen."""
+    by_state: bool = False
+    """The index goes on with the state."""
+    most: int = len(_FINAL) + 1
+    """So many states are no longer taken one by one."""
+    besides: tuple[str, ...] = ()
+    """Not jobs of this owner: another branch has them."""
+
+
+def _drives(connection: Connection, selection: Selection, viewer: Viewer) -> list[_Drive]:
+    if selection.ids:
+        condition, value = among(connection, "j.id", selection.ids)
+        return [_Drive(condition, [value], "id")]
+    if selection.submission:
+        return [_Drive("j.submission_id = ?", [selection.submission], "submission_id")]
+    if selection.job_group:
+        return [_Drive("j.job_group = ? AND j.job_group <> ''", [selection.job_group], "job_group")]
+    if selection.owner:
+        return [_Drive("j.owner = ?", [selection.owner], "owner", by_state=True)]
+    if viewer.everything:
+        if selection.group:
+            return [_Drive("j.grp = ?", [selection.group], "grp", by_state=True)]
+        # All states: in the order of ids as they are.
+        return [_Drive("TRUE", [], "viewer", by_state=True, most=len(_FINAL))]
+    own = _Drive("j.owner = ?", [viewer.owner], "viewer", by_state=True)
+    if not viewer.shared_group:
+        return [own]
+    besides = (viewer.owner,)
+    return [own, _Drive("j.grp = ?", [viewer.shared_group], "viewer", by_state=True, besides=besides)]
+
+
+def _branch(
+    connection: Connection, drive: _Drive, selection: Selection, viewer: Viewer, states: Sequence[str]
+) -> Condition:
+    found = Condition([drive.part], list(drive.values))
+    if drive.by_state and len(states) == 1:
+        found.add("j.state = ?", states[0])
+    elif len(states) < len(_FINAL):
+        found.add(*among(connection, "coalesce(j.state, '')", states))
+    if drive.besides:
+        found.add("coalesce(j.owner, '') <> ?", *drive.besides)
+    if not viewer.everything and drive.implies != "viewer" and selection.owner != viewer.owner:
+        condition = "coalesce(j.owner, '') = ?"
+        if viewer.shared_group:
+            found.add(f"({condition} OR coalesce(j.grp, '') = ?)", viewer.owner, viewer.shared_group)
+        else:
+            found.add(condition, viewer.owner)
+    for column, value, nothing in (
+        ("submission_id", selection.submission, "0"),
+        ("owner", selection.owner, "''"),
+        ("grp", selection.group, "''"),
+        ("job_group", selection.job_group, "''"),
+        ("site", selection.site, "''"),
+    ):
+        if value and column != drive.implies:
+            found.add(f"coalesce(j.{column}, {nothing}) = ?", value)
+    return found
+
+
+def of_counts(connection: Connection, selection: Selection, viewer: Viewer) -> Condition:
+    """On history_counts, of a selection by people and states."""
+    found = Condition()
+    if not viewer.everything:
+        if viewer.shared_group:
+            found.add("(owner = ? OR grp = ?)", viewer.owner, viewer.shared_group)
+        else:
+            found.add("owner = ?", viewer.owner)
+    if selection.states:
+        found.add(*among(connection, "state", selection.states))
+    for column, value in (("owner", selection.owner), ("grp", selection.group)):
+        if value:
+            found.add(f"{column} = ?", value)
+    return found

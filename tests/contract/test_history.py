@@ -1,0 +1,447 @@
+"""Jobs that have left the hot table: nothing that anybody asks gets another answer."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from stores import IDENTITY, Store
+
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.store import browse, expiry, history, instance, jobs, pilots, submissions
+from pilotage.store.selections import Condition, Selection, Viewer, of_history
+from pilotage.store.upgrade import upgrade
+
+EVERYBODY = Viewer("", everything=True)
+OWNERS = (("alice", "physics"), ("alice", "prod"), ("bob", "physics"), ("böb", "prod"))
+OTHERS = ("Waiting", "Running", "Rescheduled", "Stalled")
+
+
+def submission(connection: Any, number: int, first: int, count: int, **more: Any) -> submissions.Submission:
+    owner, group = more.pop("who", OWNERS[0])
+    row = submissions.Submission(
+        SubmissionId(number), owner, group, None, float(number), '{"executable": "x"}', "[]", (), more.pop("name", ""),
+        more.pop("job_group", ""), "User", QueueId(1), JobId(first), count, (),
+    )  # fmt: skip
+    submissions.insert(connection, row, None)
+    submissions.insert_jobs(connection, row, JobId(first), [None] * count, 1, number)
+    if not more.pop("pending", False):
+        submissions.all_made(connection, row.id)
+    assert not more
+    return row
+
+
+def end(
+    connection: Any, job: int, at: float, state: str = "Done", epoch: int = 1, pilot: int | None = 1
+) -> None:
+    connection.execute(
+        "UPDATE jobs SET state = ?, ended = ?, epoch = ?, attempt = ?, finished_epoch = ?, finished_digest = 'd',"
+        " reason = ?, exit_code = 3, failures = 1, own_failures = 2, started = ?, last_event = ?, pilot_id = NULL"
+        " WHERE id = ?",
+        (state, at, epoch, epoch, epoch, f"reason {job}", at - 2, job, job),
+    )
+    if pilot is not None:
+        connection.execute(
+            "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome, owner, grp, site)"
+            " VALUES (?, ?, ?, ?, ?, ?, 'applied', 'o', 'g', 'here')",
+            (job, epoch, epoch, pilot, at - 1, at),
+        )
+
+
+def add_pilots(connection: Any, count: int = 3) -> None:
+    for number in range(1, count + 1):
+        pilots.insert(
+            connection, stamp=f"stamp {number}", secret_hash="s", idx=number, site=f"site {number % 2}", ce="ce",
+            only_owner=None, pilot_type="generic", processors=1, memory=0, now=1.0,
+        )  # fmt: skip
+        pilots.update(connection, PilotId(number), hostname=f"node {number}")
+
+
+@pytest.fixture
+def many(connection: Any) -> Any:
+    """150 jobs of some owners in all kinds of states, ended between 0 and 100."""
+    rng = Random(7)
+    instance.create(connection, "uuid", 5.0)
+    connection.begin()
+    submissions.insert_queue(connection, IDENTITY, 1.0)
+    add_pilots(connection)
+    first = 1
+    for number in range(1, 31):
+        count = rng.randint(1, 9)
+        submission(
+            connection, number, first, count, who=rng.choice(OWNERS), name=rng.choice(["", "n", "m"]),
+            job_group=rng.choice(["", "", "g"]),
+        )  # fmt: skip
+        for job in range(first, first + count):
+            if rng.random() < 0.8:
+                pilot = rng.choice([None, 1, 2, 3, 99])
+                state = rng.choice(sorted(FINAL))
+                end(connection, job, rng.uniform(0, 100), state, rng.randint(1, 4), pilot)
+            else:
+                connection.execute("UPDATE jobs SET state = ? WHERE id = ?", (rng.choice(OTHERS), job))
+        first += count
+    connection.commit()
+    return connection
+
+
+def asked(connection: Any) -> dict[str, Any]:
+    """Whatever people, pilots and duties ask about jobs."""
+    rng = Random(11)
+    last = connection.execute("SELECT max(first_job + count - 1) FROM submissions").fetchone()[0]
+    answers: dict[str, Any] = {"totals": browse.state_totals(connection)}
+    viewers = [
+        EVERYBODY,
+        Viewer("alice"),
+        Viewer("bob", "physics"),
+        Viewer("alice", "prod"),
+        Viewer("nobody"),
+    ]
+    for number in range(60):
+        selection = Selection(
+            ids=rng.choice([(), (), rng.sample(range(1, last + 9), 20)]),
+            submission=rng.choice([None, None, None, rng.randint(1, 30)]),
+            states=rng.choice([(), (), ("Failed",), ("Done", "Waiting"), OTHERS, tuple(map(str, FINAL))]),
+            owner=rng.choice(["", "", "alice", "böb"]),
+            group=rng.choice(["", "", "physics"]),
+            job_group=rng.choice(["", "", "g"]),
+            site=rng.choice(["", "", "site 1"]),
+        )
+        viewer = viewers[number % len(viewers)]
+        answers[f"jobs {selection} {viewer}"] = pages(
+            connection, selection, viewer, rng.choice([1, 3, 7, 500])
+        )
+        answers[f"counts {selection} {viewer}"] = browse.counts(connection, selection, viewer)
+    for viewer in viewers:
+        answers[f"all {viewer}"] = pages(connection, Selection(), viewer, 40)
+        answers[f"all counts {viewer}"] = browse.counts(connection, Selection(), viewer)
+    every = list(range(last + 3))
+    answers["facts"] = [browse.job_facts(connection, job) for job in every]
+    answers["attempts"] = [browse.attempts(connection, job) for job in every]
+    answers["rows"] = [jobs.by_ids(connection, [job]) for job in every]
+    answers["rows together"] = sorted(jobs.by_ids(connection, [*every, *every]).items())
+    answers["made"] = [
+        submissions.jobs_made(connection, row)
+        for number in range(1, 31)
+        if (row := submissions.by_id(connection, SubmissionId(number)))
+    ]
+    answers["ids"] = (submissions.last_ids(connection), instance.highest_id(connection))
+    return answers
+
+
+def pages(connection: Any, selection: Selection, viewer: Viewer, limit: int) -> list[dict[str, Any]]:
+    """All pages; the ids alone must be the same."""
+    found: list[dict[str, Any]] = []
+    while page := browse.jobs(connection, selection, viewer, found[-1]["id"] if found else 0, limit):
+        assert browse.job_ids(connection, selection, viewer, found[-1]["id"] if found else 0, limit) == [
+            job["id"] for job in page
+        ]
+        found += page
+    return found
+
+
+def moved(connection: Any, before: float, most: int = 10_000) -> int:
+    connection.begin()
+    count = history.move(connection, before, most)
+    connection.commit()
+    return count
+
+
+def test_hot_table_and_history_answer_as_one_table(many: Any) -> None:
+    before = asked(many)
+    assert len(before[f"all {EVERYBODY}"]) > 100
+    for instant, most in ((20.0, 3), (20.0, 10_000), (60.0, 17), (1000.0, 10_000)):
+        assert moved(many, instant, most)
+        after = asked(many)
+        for question, answer in before.items():
+            assert after[question] == answer, question
+    assert history.oldest_end_outside(many) is None
+    # And back, every third of them.
+    ended = [row[0] for row in many.execute("SELECT id FROM history ORDER BY id")]
+    many.begin()
+    assert history.recall(many, ended[::3]) == len(ended[::3])
+    assert history.recall(many, ended[::3]) == 0
+    assert history.recall(many, []) == 0
+    many.commit()
+    after = asked(many)
+    for question, answer in before.items():
+        assert after[question] == answer, question
+
+
+def test_the_first_to_end_move_first_and_only_final_ones(many: Any) -> None:
+    sql = "SELECT id, state FROM jobs WHERE ended < 50 ORDER BY ended"
+    due = list(many.execute(sql).fetchall())
+    assert moved(many, 50.0, 4) == 4
+    assert {row[0] for row in many.execute("SELECT id FROM history")} == {row[0] for row in due[:4]}
+    assert moved(many, 50.0) == len(due) - 4
+    assert moved(many, 50.0) == 0
+    assert {(row[0], row[1]) for row in many.execute("SELECT id, state FROM history")} == {
+        tuple(row) for row in due
+    }
+    assert history.oldest_end_outside(many) >= 50.0
+    assert many.execute("SELECT count(*) FROM jobs WHERE ended < 50").fetchone()[0] == 0
+    assert sum(history.totals(many).values()) == len(due)
+
+
+def test_a_move_that_fails_moves_nothing(many: Any) -> None:
+    many.execute("DELETE FROM submissions WHERE id = 2")
+    before = many.execute("SELECT count(*) FROM jobs").fetchone()
+    many.begin()
+    with pytest.raises(RuntimeError, match="came to history"):
+        history.move(many, 1000.0, 10_000)
+    many.rollback()
+    assert many.execute("SELECT count(*) FROM jobs").fetchone() == before
+    assert many.execute("SELECT count(*) FROM history").fetchone()[0] == 0
+
+
+def test_a_recalled_job_is_one_of_the_hot_table_again(many: Any) -> None:
+    [first, *_] = [row[0] for row in many.execute("SELECT id FROM jobs WHERE state = 'Failed' ORDER BY id")]
+    before = jobs.by_ids(many, [first])
+    moved(many, 1000.0)
+    history.recall(many, [first])
+    assert many.execute("SELECT id FROM jobs WHERE ended IS NOT NULL").fetchall() == [(first,)]
+    assert jobs.by_ids(many, [first]) == before
+    freed = jobs.Freed(JobState.WAITING, None, 0, 0, "", 99, JobId(first))
+    jobs.save_freed(many, [freed])
+    assert moved(many, 1000.0) == 0
+    assert jobs.by_ids(many, [first])[first].state == JobState.WAITING
+
+
+# --- what goes
+
+
+def list_of(connection: Any, sql: str) -> list[Any]:
+    return [row[0] for row in connection.execute(sql)]
+
+
+def test_what_is_forgotten_takes_results_and_empty_submissions_along(connection: Any) -> None:
+    add_pilots(connection)
+    submission(connection, 1, 1, 2)
+    submission(connection, 2, 3, 2)
+    submission(connection, 3, 5, 2, pending=True)
+    submission(connection, 4, 7, 1)
+    for job, at in ((1, 10.0), (2, 20.0), (3, 30.0), (5, 5.0), (6, 6.0), (7, 7.0)):
+        end(connection, job, at)
+        connection.execute("INSERT INTO results (job_id, epoch) VALUES (?, 1)", (job,))
+    moved(connection, 1000.0)
+    assert history.forget(connection, 10.0, 9) == [7]
+    assert history.forget(connection, 25.0, 1) == [1]
+    # Job 2 of the first submission is still there; the fourth is the newest; the third is being made.
+    assert list_of(connection, "SELECT id FROM submissions ORDER BY id") == [1, 2, 3, 4]
+    assert history.forget(connection, 1000.0, 9) == [2, 3]
+    assert list_of(connection, "SELECT id FROM submissions ORDER BY id") == [2, 3, 4]
+    assert list_of(connection, "SELECT job_id FROM results ORDER BY job_id") == [5, 6]
+    assert list_of(connection, "SELECT id FROM history ORDER BY id") == [5, 6]
+    assert submissions.last_ids(connection) == (4, 7)
+    assert instance.highest_id(connection) == 7
+    assert history.totals(connection) == {"Done": 2}
+    assert jobs.by_ids(connection, [1, 4]).keys() == {4}
+    submissions.all_made(connection, SubmissionId(3))
+    assert history.forget(connection, 1000.0, 9) == [5, 6]
+    assert history.totals(connection) == {}
+    assert list_of(connection, "SELECT jobs FROM history_counts") == []
+
+
+def test_ends_are_gone_through_once_also_where_many_are_at_one_instant(connection: Any) -> None:
+    submission(connection, 1, 1, 9)
+    for job, at in zip(range(1, 10), (1.0, 2.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 6.0), strict=True):
+        end(connection, job, at, epoch=job)
+    moved(connection, 6.0)
+    first = history.ended_since(connection, 0.0, 100.0, 2)
+    assert sorted((job.job, job.epoch) for job, _ in first) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    assert [at for _, at in first] == [1.0, 2.0, 2.0, 2.0]
+    assert sorted(job.job for job, _ in history.ended_since(connection, 2.5, 4.0, 50)) == [5]
+    assert sorted(job.job for job, _ in history.ended_since(connection, 2.5, 100.0, 50)) == [5, 6, 7, 8]
+    assert history.ended_since(connection, 50.0, 100.0, 2) == []
+
+
+def test_old_events_go_but_the_newest(connection: Any) -> None:
+    assert expiry.events(connection, 100.0, 9) == 0
+    for number in range(1, 8):
+        connection.execute(
+            "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES (?, ?, '', '', '', '', '', '')",
+            (number, float(number)),
+        )
+    assert expiry.events(connection, 3.0, 9) == 2
+    assert expiry.events(connection, 6.0, 1) == 1
+    assert list_of(connection, "SELECT id FROM events ORDER BY id") == [4, 5, 6, 7]
+    assert expiry.events(connection, 100.0, 9) == 3
+    assert expiry.events(connection, 100.0, 9) == 0
+
+
+def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
+    submission(connection, 1, 1, 3)
+    for job, at in ((1, 1.0), (2, 2.0), (3, 3.0)):
+        end(connection, job, at)
+    connection.execute("UPDATE attempts SET ended = NULL WHERE job_id = 1")
+    assert expiry.attempts(connection, 3.0, 9) == 1
+    assert list_of(connection, "SELECT job_id FROM attempts ORDER BY job_id") == [1, 3]
+
+
+def test_the_last_reason_of_a_queue_stays(connection: Any) -> None:
+    rows = [(1, 1.0), (1, 2.0), (2, 1.0), (1, 9.0), (3, 8.0)]
+    for queue, since in rows:
+        connection.execute(
+            "INSERT INTO queue_reasons (queue_id, since, reason) VALUES (?, ?, 'r')", (queue, since)
+        )
+    old = expiry.old_reasons(connection, 5.0)
+    assert expiry.delete_reasons(connection, old[:1]) == 1
+    assert expiry.delete_reasons(connection, old[1:]) == 1
+    sql = "SELECT queue_id, since FROM queue_reasons ORDER BY queue_id, since"
+    assert [tuple(row) for row in connection.execute(sql)] == [(1, 9.0), (2, 1.0), (3, 8.0)]
+
+
+def test_old_pilots_go_unless_they_have_come_back(connection: Any) -> None:
+    add_pilots(connection, 4)
+    for number in (1, 2, 4):
+        pilots.update(connection, PilotId(number), ended=float(number))
+    old = expiry.old_pilots(connection, 10.0)
+    assert old == [1, 2]
+    pilots.update(connection, PilotId(2), ended=None)
+    assert expiry.delete_pilots(connection, old, 10.0) == ["stamp 1"]
+    assert list_of(connection, "SELECT id FROM pilots ORDER BY id") == [2, 3, 4]
+
+
+def test_inputs_go_when_no_submission_names_them(connection: Any) -> None:
+    for owner, digest, at in (
+        ("alice", "used", 1.0),
+        ("alice", "old", 1.0),
+        ("bob", "old", 2.0),
+        ("alice", "young", 1.0),
+        ("bob", "young", 50.0),
+        ("alice", "used later", 1.0),
+    ):
+        submissions.note_upload(connection, owner, digest, 5, at)
+    submission(connection, 1, 1, 1)
+    naming(connection, 1, "used", "gone before")
+    old = expiry.old_uploads(connection, 10.0)
+    assert old == {"used", "old", "used later"}
+    named = expiry.named_inputs(connection, old)
+    assert named == ({"used"}, 1)
+    submission(connection, 2, 2, 1)
+    naming(connection, 2, "used later")
+    assert expiry.uploads(connection, sorted(old - named.digests), 10.0, named.last) == ["old"]
+    assert not expiry.is_uploaded(connection, "old")
+    assert all(expiry.is_uploaded(connection, digest) for digest in ("used", "young", "used later"))
+    submissions.note_upload(connection, "bob", "used later", 5, 60.0)
+    assert expiry.uploads(connection, ["used later"], 10.0, 2) == []
+
+
+def naming(connection: Any, number: int, *digests: str) -> None:
+    items = ", ".join(f'{{"name": "n", "mode": "copy", "source": "{digest}"}}' for digest in digests)
+    connection.execute("UPDATE submissions SET inputs = ? WHERE id = ?", (f"[{items}]", number))
+
+
+def test_files_to_remove_are_remembered_until_they_are_gone(connection: Any) -> None:
+    expiry.to_remove(connection, "jobs", [])
+    expiry.to_remove(connection, "tries", [history.Tries(JobId(1), 2)])
+    expiry.to_remove(connection, "pilots", ["a", "b"])
+    first, second = expiry.removals(connection, 9)
+    assert (first.kind, first.names, second.names) == ("tries", [[1, 2]], ["a", "b"])
+    expiry.removed(connection, [first.id])
+    assert expiry.removals(connection, 9) == [second]
+
+
+def test_progress_adds_up(connection: Any) -> None:
+    assert expiry.progress(connection) == {}
+    assert expiry.until(connection, "outputs") == 0.0
+    expiry.reached(connection, "outputs", 5.5)
+    expiry.note(connection, "outputs", 7.0, 3)
+    expiry.note(connection, "outputs", 8.0, 4)
+    expiry.note(connection, "hot", 8.0, 1)
+    assert expiry.progress(connection) == {"outputs": (5.5, 8.0, 7), "hot": (None, 8.0, 1)}
+    expiry.reached(connection, "outputs", 9.5)
+    assert expiry.until(connection, "outputs") == 9.5
+
+
+# --- plans
+
+QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
+    "one's own": (Selection(), Viewer("user 3")),
+    "one's own and the group's": (Selection(), Viewer("user 3", "group 1")),
+    "one's own failed ones": (Selection(states=["Failed"]), Viewer("user 3")),
+    "those of somebody": (Selection(owner="user 3"), EVERYBODY),
+    "those of a group": (Selection(group="group 1"), EVERYBODY),
+    "all failed ones": (Selection(states=["Failed", "Killed"]), EVERYBODY),
+    "all": (Selection(), EVERYBODY),
+    "a job": (Selection(ids=[73]), Viewer("user 3")),
+    "a submission": (Selection(submission=50), Viewer("user 3")),
+    "a job group": (Selection(job_group="group of jobs"), Viewer("user 3")),
+}
+
+
+@pytest.fixture
+def large(store: Store, connection: Any) -> Any:
+    """20,000 old jobs of ten owners, analysed."""
+    connection.begin()
+    columns = (
+        "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, own_failures, finished_epoch,"
+        " finished_digest, reason, submitted, ended, last_event, owner, grp, job_name, job_group, job_type, site, ce,"
+        " hostname"
+    )
+    if connection.dialect == "sqlite":
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+        whose = "'user ' || (i % 10), 'group ' || (i % 3)"
+    else:
+        numbers = "WITH n(i) AS (SELECT * FROM generate_series(1, 20000))"
+        whose = "'user ' || (i % 10)::text, 'group ' || (i % 3)::text"
+    connection.execute(
+        f"{numbers} INSERT INTO history ({columns}) SELECT i, i / 100, 1,"
+        " CASE WHEN (i / 10) % 30 = 0 THEN 'Failed' ELSE 'Done' END, 1, 1, 1, 0, 0, 1, '', '', 1.0, i, i,"
+        f" {whose}, '', CASE WHEN (i / 10) % 30 = 1 THEN 'group of jobs' ELSE '' END, 'User', 'here', 'ce', 'n' FROM n"
+    )
+    connection.commit()
+    connection.execute("ANALYZE")
+    return connection
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_search_among_old_jobs_uses_an_index_and_sorts_nothing(large: Any, question: str) -> None:
+    selection, viewer = QUESTIONS[question]
+    for branch in of_history(large, selection, viewer):
+        plan = " / ".join(planned(large, branch))
+        # But for all of it, which is in order as it is.
+        assert "SEARCH j USING" in plan or "Index" in plan, plan
+        assert "Seq Scan" not in plan, plan
+        assert "TEMP B-TREE" not in plan, plan
+    found = browse.job_ids(large, selection, viewer, 7, 50)
+    assert found == sorted(set(found))
+    assert len(found) == {"a job": 1, "a submission": 10}.get(question, 50)
+
+
+def planned(connection: Any, branch: Condition) -> list[str]:
+    sql = f"SELECT j.id FROM history j WHERE {branch.sql} AND j.id > ? ORDER BY j.id LIMIT ?"
+    explain = {"sqlite": "EXPLAIN QUERY PLAN", "postgresql": "EXPLAIN"}[connection.dialect]
+    return [
+        str(row[-1]) for row in connection.execute(f"{explain} {sql}", [*branch.values, 7, 50]).fetchall()
+    ]
+
+
+def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> None:
+    upgrade(unmade.engine, "0002")
+    with unmade.engine.begin() as connection:
+        for sql in FILLED_0002:
+            connection.execute(sa.text(sql))
+    upgrade(unmade.engine)
+    opened: Any = unmade.open_writer()
+    before = [browse.jobs(opened, Selection(), EVERYBODY, 0, 9), browse.job_facts(opened, 1)]
+    assert moved(opened, 100.0) == 1
+    assert [browse.jobs(opened, Selection(), EVERYBODY, 0, 9), browse.job_facts(opened, 1)] == before
+    assert [job["state"] for job in before[0]] == ["Done", "Running"]
+    opened.close()
+
+
+FILLED_0002 = (
+    "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group, job_type,"
+    " queue_id, first_job, count, warnings)"
+    " VALUES (1, 'alice', 'physics', 1.0, '{}', '[]', '[]', '', '', 'User', 1, 1, 2, '[]')",
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted, ended, epoch)"
+    " VALUES (1, 1, 1, 'Done', 1, 1.0, 60.0, 1)",
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
+    " VALUES (2, 1, 1, 'Running', 1, 1.0)",
+    "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted)"
+    " VALUES (7, 's', 'h', 0, 'Running', 'here', 'local', 'generic', 1, 0, 1.0)",
+    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, wall) VALUES (1, 1, 1, 7, 5.0, 60.0, 40)",
+)
