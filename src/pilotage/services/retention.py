@@ -15,7 +15,7 @@ from pilotage.core.policy import Policy
 from pilotage.store import expiry, history
 from pilotage.store.connection import Connection
 
-SLICE = 0.003
+SLICE = 0.002
 """Seconds that a slice should take in the writer's thread: no write takes over 5 ms."""
 
 PART = 0.1
