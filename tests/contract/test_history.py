@@ -420,9 +420,9 @@ def planned(connection: Any, branch: Condition) -> list[str]:
 
 
 def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> None:
-    upgrade(unmade.engine, "0002")
+    upgrade(unmade.engine, "0003")
     with unmade.engine.begin() as connection:
-        for sql in FILLED_0002:
+        for sql in FILLED_0003:
             connection.execute(sa.text(sql))
     upgrade(unmade.engine)
     opened: Any = unmade.open_writer()
@@ -433,7 +433,7 @@ def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> N
     opened.close()
 
 
-FILLED_0002 = (
+FILLED_0003 = (
     "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group, job_type,"
     " queue_id, first_job, count, warnings)"
     " VALUES (1, 'alice', 'physics', 1.0, '{}', '[]', '[]', '', '', 'User', 1, 1, 2, '[]')",
