@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,6 +104,10 @@ def fill(connection: Any) -> QueueId:
 def offer(connection: Any, pilot: int, take: int, at: float, *numbers: int) -> None:
     moves = [jobs.Offered(PilotId(pilot), take, at, 7, JobId(n), 0) for n in numbers]
     assert jobs.save_offered(connection, moves) == set()
+    row = pilots.by_id(connection, PilotId(pilot))
+    assert row is not None
+    has = json.dumps([*row.jobs, *numbers])
+    pilots.save_taken(connection, [pilots.Taken(take, row.only_owner, at, has, row.id)])
 
 
 def note(number: int) -> Callable[[Transaction], int]:

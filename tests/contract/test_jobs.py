@@ -9,7 +9,7 @@ from stores import IDENTITY, fill, offer
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import attempts, events, jobs, submissions
+from pilotage.store import attempts, events, jobs, pilots, submissions
 from pilotage.store.events import EventBatch, EventIds
 
 
@@ -50,7 +50,7 @@ def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
         for n, before in ((1, 0), (2, 0), (3, 99), (77, 0))
     ]
     assert jobs.save_offered(connection, late) == {1, 3, 77}
-    assert [row.id for row in jobs.of_pilot(connection, PilotId(2))] == [2]
+    assert jobs.by_ids(connection, [2])[2].pilot == 2
     first, third = jobs.by_ids(connection, [1])[1], jobs.by_ids(connection, [3])[3]
     assert (first.pilot, first.epoch, first.last_event) == (1, 1, 7)
     assert (third.pilot, third.epoch, third.state) == (None, 0, JobState.WAITING)
@@ -80,6 +80,8 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     offer(connection, 1, 1, 2.0, 1, 2, 3)
     offer(connection, 2, 1, 2.0, 4)
     jobs.save_held(connection, [jobs.Held(3.0, 8, JobId(2))])
+    assert {row.id for row in jobs.held(connection)} == {1, 2, 3, 4}
+    assert jobs.stalled_pilots(connection) == []
     ended = jobs.Ended(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
     jobs.save_ended(connection, [ended])
     assert sorted(jobs.held_counts(connection)) == [
@@ -102,10 +104,11 @@ def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
     assert [row.id for row in jobs.due(connection, 50.0, 9)] == [2]
     offer(connection, 1, 1, 100.0, 3)
     offer(connection, 1, 2, 101.0, 4)
-    assert [row.id for row in jobs.lapsed_offers(connection, 100.0, 9)] == []
-    assert [row.id for row in jobs.lapsed_offers(connection, 101.0, 9)] == [3]
+    assert jobs.offered_since(connection, [3, 4]) == {3: 100.0, 4: 101.0}
     jobs.save_held(connection, [jobs.Held(102.0, 8, JobId(3))])
-    assert [row.id for row in jobs.lapsed_offers(connection, 500.0, 9)] == [4]
+    jobs.extend_offers(connection, 5.0)
+    assert jobs.offered_since(connection, [3, 4]) == {3: 102.0, 4: 106.0}
+    assert pilots.last_takes(connection) == [(1, 101.0)]
 
 
 def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> None:

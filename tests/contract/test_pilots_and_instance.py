@@ -8,7 +8,7 @@ import pytest
 from stores import fill, offer
 
 from pilotage.core.ids import PilotId
-from pilotage.store import instance, jobs, pilots, submissions
+from pilotage.store import instance, pilots, submissions
 
 
 def test_pilots_and_their_leases(connection: Any) -> None:
@@ -24,7 +24,7 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     offer(connection, 1, 1, 50.0, 1)
     pilots.extend_leases(connection, 10.0)
     assert [pilot.id for pilot in pilots.with_lease_before(connection, 110.0)] == []
-    assert jobs.lapsed_offers(connection, 60.0, 9) == []
+    assert pilots.last_takes(connection) == [(1, 60.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
     pilots.update(connection, PilotId(1), ended=5.0)
     assert [pilot.id for pilot in pilots.live(connection)] == [2]

@@ -12,6 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from stores import STORES, Store, fill
 
 from pilotage.core.errors import Conflict
+from pilotage.core.ids import PilotId
+from pilotage.store import jobs, pilots
 from pilotage.store.schema import metadata
 from pilotage.store.upgrade import current_revision, head_revision, upgrade
 
@@ -93,6 +95,19 @@ def test_tries_of_before_the_shares_get_an_owner_and_a_site(unmade: Store) -> No
         row = connection.execute(sa.text("SELECT uuid, use_as_of FROM instance")).one()
         assert tuple(row) == ("u", None)
     assert current_revision(unmade.engine) == head_revision()
+
+
+def test_pilots_of_before_know_what_they_have(unmade: Store) -> None:
+    upgrade(unmade.engine, "0004")
+    with unmade.engine.begin() as connection:
+        for sql in FILLED_0001:
+            connection.execute(sa.text(sql))
+        connection.execute(sa.text("UPDATE jobs SET pilot_id = 7, started = 40.0 + id"))
+    upgrade(unmade.engine)
+    opened = unmade.open_writer()
+    assert [job.id for job in jobs.of_pilot(opened, PilotId(7))] == [1, 2]
+    assert pilots.last_takes(opened) == [(7, 42.0)]
+    opened.close()
 
 
 FILLED_0001 = (

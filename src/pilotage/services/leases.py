@@ -35,6 +35,8 @@ def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
     )
     if credit:
         pilots.extend_leases(tx.connection, credit)
+        jobs.extend_offers(tx.connection, credit)
+        pool.unconfirmed = {pilot: at + credit for pilot, at in pool.unconfirmed.items()}
         pool.pilots.clear()
         pool.seen = {pilot: seen + credit for pilot, seen in pool.seen.items()}
         detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
@@ -89,13 +91,20 @@ def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str = "its pil
 
 def lapse_offers(pool: Pool, tx: Transaction, now: float) -> int:
     """Offers that nobody has confirmed in time go back."""
-    lapsed = jobs.lapsed_offers(tx.connection, now - pool.policy.jobs.offer_timeout, MOST)
+    before, lapsed = now - pool.policy.jobs.offer_timeout, 0
     moves = Moves(pool, tx, now, pool.batch(now, "server"))
-    for job in lapsed:
-        place = pilots.by_id(tx.connection, job.pilot) if job.pilot is not None else None
-        moves.free(job, "offer-lost", "nobody confirmed it", place)
+    for pilot in pool.takes_before(before, MOST):
+        offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
+        since = jobs.offered_since(tx.connection, [job.id for job in offered])
+        place = pilots.by_id(tx.connection, pilot) if offered else None
+        for job in offered:
+            if since[job.id] < before:
+                moves.free(job, "offer-lost", "nobody confirmed it", place)
+                lapsed += 1
+        later = [since[job.id] for job in offered if since[job.id] >= before]
+        pool.looked_at_takes(tx, pilot, min(later, default=None))
     moves.write()
-    return len(lapsed)
+    return lapsed
 
 
 def requeue_due(pool: Pool, tx: Transaction, now: float) -> int:

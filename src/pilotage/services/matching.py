@@ -80,7 +80,7 @@ class Match:
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
                 pilot.only_owner = first.owner
-            self.moves.taken(pilot, take.number)
+            self.moves.taken(pilot, take.number, [job.id for job, _, _ in self._given])
         elif not self._given:
             self._no_match = self._explain(asking, left)
 

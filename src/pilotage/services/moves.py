@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from pilotage.core.handover import THE_PAYLOADS_OWN
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
@@ -119,10 +121,13 @@ class Moves:
         self._offered.append(jobs.Offered(pilot.id, take_number, self.now, event, job.id, job.last_event))
         self.pool.started(self.tx, entry.identity, pilot, self.now)
 
-    def taken(self, pilot: PilotRow, number: int) -> None:
-        """A take of `pilot` is answered with an offer."""
+    def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
+        """A take of `pilot` is answered with an offer of these jobs."""
         pilot.take_number = number
-        self._taken.append(pilots.Taken(number, pilot.only_owner, pilot.id))
+        pilot.jobs.extend(given)
+        self.pool.unconfirmed.setdefault(pilot.id, self.now)
+        text = msgspec.json.encode(pilot.jobs).decode()
+        self._taken.append(pilots.Taken(number, pilot.only_owner, self.now, text, pilot.id))
 
     def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
         """Matched → Running."""
@@ -248,6 +253,9 @@ class Moves:
             self.pool.touch_queue(self.tx, job.queue)
             self.pool.index.job_gone(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
+            if job.id in place.jobs:
+                self.pool.touch_pilot(self.tx, place)
+                place.jobs = [one for one in place.jobs if one != job.id]
             self.pool.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:

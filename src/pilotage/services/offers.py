@@ -51,6 +51,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         memory=memory,
         lease_until=None,
         take_number=0,
+        jobs=[],
         submitted=0.0,
         started=None,
         ended=None,

@@ -93,6 +93,8 @@ class Pool:
     """By hash of their token."""
     seen: dict[PilotId, float] = field(default_factory=dict)
     """When each pilot was last heard of. Not stored: only its lease is."""
+    unconfirmed: dict[PilotId, float] = field(default_factory=dict)
+    """Pilots that have taken jobs which they may not have confirmed, and since when; the earliest first."""
     stalled: set[PilotId] = field(default_factory=set)
     finished: dict[PilotId, int] = field(default_factory=dict)
     """Jobs finished since the count was last written to the pilot's row."""
@@ -219,6 +221,22 @@ class Pool:
         tx.on_rollback(undo)
         pilot_rows.count_finished(tx.connection, pilot, finished)
 
+    def takes_before(self, before: float, most: int) -> list[PilotId]:
+        """Pilots with takes of before that instant which nobody has looked at since."""
+        found: list[PilotId] = []
+        for pilot, at in self.unconfirmed.items():
+            if at >= before or len(found) == most:
+                break
+            found.append(pilot)
+        return found
+
+    def looked_at_takes(self, tx: Transaction, pilot: PilotId, again: float | None) -> None:
+        """What a pilot took before `again` is confirmed or taken back."""
+        at = self.unconfirmed.pop(pilot)
+        if again is not None:
+            self.unconfirmed[pilot] = again
+        tx.on_rollback(lambda: self.unconfirmed.update({pilot: at}))
+
     def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
         """When a pilot's facts change in memory."""
         if tx.first(("pilot", pilot.id)):
@@ -267,6 +285,7 @@ def fill(pool: Pool, tx: Transaction) -> None:
     pool.limiter.adopt(pool.policy.limit_list())
     pool.recount_limits(tx)
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
+    pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
 
 
 def new_index(policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
-from pilotage.store.connection import Connection, Cursor
+from pilotage.store.connection import Connection, Cursor, listed
 from pilotage.store.selections import Selection, Viewer, of_counts, of_history, of_hot
 
 _FROM = (
@@ -128,7 +128,7 @@ def pilots(connection: Connection, after: int, limit: int) -> list[dict[str, Any
     sql = (
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
         " p.processors, p.finished, p.submitted, p.started, p.ended, p.reason,"
-        " (SELECT count(*) FROM jobs WHERE pilot_id = p.id) AS jobs"
+        f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({listed(connection, 'p.jobs')})) AS jobs"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )
     return _dictionaries(connection.execute(sql, (after, after, limit)))
@@ -145,8 +145,8 @@ def pilots_by_site(connection: Connection) -> dict[str, dict[str, int]]:
 
 def running_by_site(connection: Connection) -> dict[str, int]:
     sql = (
-        "SELECT p.site, count(*) FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
-        " WHERE j.pilot_id IS NOT NULL GROUP BY p.site"
+        f"SELECT p.site, sum((SELECT count(*) FROM jobs j WHERE j.pilot_id = p.id AND j.id IN"
+        f" ({listed(connection, 'p.jobs')}))) FROM pilots p WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY p.site"
     )
     return dict(connection.execute(sql).fetchall())
 

@@ -125,6 +125,13 @@ def locked(connection: Connection, how: str) -> str:
     return "" if connection.dialect == "sqlite" else f" FOR {how}"
 
 
+def listed(connection: Connection, column: str) -> str:
+    """A query for the numbers in a JSON list of a row around it."""
+    if connection.dialect == "sqlite":
+        return f"SELECT value FROM json_each({column})"
+    return f"SELECT value::bigint FROM json_array_elements_text({column}::json)"
+
+
 def array(values: Iterable[Any], kind: str) -> str:
     """Values of one type as PostgreSQL writes an array."""
     if kind == "text":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
@@ -36,6 +38,9 @@ _COLUMNS = (
 )
 _OLD_COLUMNS = _COLUMNS.replace("pilot_id", "NULL")
 """Of history: whoever had the last try, the job is with nobody."""
+AT_ONCE = 1000
+"""So many jobs are read with one statement."""
+
 _STATES = {str(state): state for state in JobState}
 
 
@@ -60,22 +65,30 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, JobRow]:
 
 
 def of_pilot(connection: Connection, pilot: PilotId) -> list[JobRow]:
-    """What a pilot has: offered to it or held by it."""
-    sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? ORDER BY id"
-    return [_row(values) for values in connection.execute(sql, (pilot,))]
+    """What a pilot has: offered to it or held by it; by id."""
+    row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
+    offered = json.loads(row[0]) if row else []
+    found = by_ids(connection, offered) if offered else {}
+    return [found[job] for job in sorted(found) if found[job].pilot == pilot]
 
 
 def has_any(connection: Connection, pilot: PilotId) -> bool:
     """Whether a pilot has any job."""
-    return (
-        connection.execute("SELECT 1 FROM jobs WHERE pilot_id = ? LIMIT 1", (pilot,)).fetchone() is not None
-    )
+    return bool(of_pilot(connection, pilot))
 
 
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
-    """The jobs of one take that are still offered."""
-    sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id = ? AND take_number = ? AND state = 'Matched' ORDER BY id"
-    return [_row(values) for values in connection.execute(sql, (pilot, number))]
+    """The jobs of one take that are still offered; by id."""
+    offered = [job for job in of_pilot(connection, pilot) if job.state is JobState.MATCHED]
+    numbers = _numbers(connection, "take_number", [job.id for job in offered])
+    return [job for job in offered if numbers[job.id] == number]
+
+
+def _numbers(connection: Connection, column: str, ids: Sequence[int]) -> dict[int, Any]:
+    if not ids:
+        return {}
+    condition, value = among(connection, "id", ids)
+    return dict(connection.execute(f"SELECT id, {column} FROM jobs WHERE {condition}", (value,)).fetchall())
 
 
 class Waiting(NamedTuple):
@@ -115,11 +128,25 @@ def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
 
 def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
     """(queue, site, CE, jobs offered or held there), for the running limits."""
-    sql = (
-        "SELECT j.queue_id, p.site, p.ce, count(*) FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
-        " WHERE j.pilot_id IS NOT NULL GROUP BY 1, 2, 3"
-    )
-    return list(connection.execute(sql).fetchall())
+    places = {
+        pilot: (site, ce)
+        for pilot, site, ce in connection.execute("SELECT id, site, ce FROM pilots WHERE ended IS NULL")
+    }
+    counts: Counter[tuple[QueueId, str, str]] = Counter()
+    for job in held(connection):
+        if job.pilot in places:
+            counts[(job.queue, *places[job.pilot])] += 1
+    return [(*place, count) for place, count in counts.items()]
+
+
+def held(connection: Connection) -> Iterator[JobRow]:
+    """All jobs that live pilots have."""
+    lists = connection.execute("SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'").fetchall()
+    ids = [job for row in lists for job in json.loads(row[0])]
+    for begin in range(0, len(ids), AT_ONCE):
+        for job in by_ids(connection, ids[begin : begin + AT_ONCE]).values():
+            if job.pilot is not None:
+                yield job
 
 
 class Offered(NamedTuple):
@@ -289,13 +316,20 @@ def due(connection: Connection, now: float, most: int) -> list[JobRow]:
     return [_row(values) for values in connection.execute(sql, (now, most))]
 
 
-def lapsed_offers(connection: Connection, before: float, most: int) -> list[JobRow]:
-    """Offers made before that instant that nobody has confirmed."""
-    sql = f"SELECT {_COLUMNS} FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Matched' AND started < ? LIMIT ?"
-    return [_row(values) for values in connection.execute(sql, (before, most))]
+def extend_offers(connection: Connection, seconds: float) -> None:
+    """After an outage or a step of the clock: offers stand for as much longer."""
+    offered = [job.id for job in held(connection) if job.state is JobState.MATCHED]
+    for begin in range(0, len(offered), AT_ONCE):
+        condition, value = among(connection, "id", offered[begin : begin + AT_ONCE])
+        connection.execute(f"UPDATE jobs SET started = started + ? WHERE {condition}", (seconds, value))
+
+
+def offered_since(connection: Connection, ids: Sequence[int]) -> dict[int, float]:
+    """Since when these jobs are offered."""
+    return _numbers(connection, "started", ids)
 
 
 def stalled_pilots(connection: Connection) -> list[PilotId]:
     """Pilots whose jobs are shown as Stalled."""
-    sql = "SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND state = 'Stalled'"
-    return [PilotId(values[0]) for values in connection.execute(sql)]
+    found = {job.pilot for job in held(connection) if job.state is JobState.STALLED}
+    return [pilot for pilot in found if pilot is not None]

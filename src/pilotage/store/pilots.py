@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ class PilotRow:
     memory: int
     lease_until: float | None
     take_number: int
+    jobs: list[int]
+    """What it was offered: all that it has are there, and some that it has no longer."""
     submitted: float
     started: float | None
     ended: float | None
@@ -45,8 +48,9 @@ class PilotRow:
 
 _COLUMNS = (
     "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
-    " hostname, version, processors, memory, lease_until, take_number, submitted, started, ended, leave, reason"
+    " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason"
 )
+_JOBS = [name.strip() for name in _COLUMNS.split(",")].index("jobs")
 _CHANGEABLE = frozenset(
     [
         "nonce",
@@ -69,6 +73,7 @@ _CHANGEABLE = frozenset(
 def _pilot(row: tuple[Any, ...]) -> PilotRow:
     pilot = PilotRow(*row)
     pilot.state = PilotState(pilot.state)
+    pilot.jobs = json.loads(row[_JOBS])
     return pilot
 
 
@@ -152,13 +157,16 @@ class Taken(NamedTuple):
 
     number: int
     only_owner: str | None
+    at: float
+    jobs: str
+    """JSON list of what it has."""
     pilot: PilotId
 
 
 _TAKEN = bulk.update(
     "pilots",
-    ("take_number", "only_owner", "id"),
-    "take_number = {take_number}, only_owner = {only_owner}",
+    ("take_number", "only_owner", "taken_at", "jobs", "id"),
+    "take_number = {take_number}, only_owner = {only_owner}, taken_at = {taken_at}, jobs = {jobs}",
     "id = {id}",
 )
 
@@ -177,6 +185,12 @@ def with_lease_before(connection: Connection, now: float) -> list[PilotRow]:
     return [_pilot(row) for row in connection.execute(sql, (now,))]
 
 
+def last_takes(connection: Connection) -> list[tuple[PilotId, float]]:
+    """Of the live pilots that may have jobs: when their last take was answered."""
+    sql = "SELECT id, taken_at FROM pilots WHERE ended IS NULL AND jobs <> '[]' ORDER BY taken_at"
+    return [(PilotId(pilot), at or 0.0) for pilot, at in connection.execute(sql)]
+
+
 def extend_leases(connection: Connection, seconds: float) -> None:
     """After an outage or a step of the clock."""
     connection.execute(
@@ -184,5 +198,5 @@ def extend_leases(connection: Connection, seconds: float) -> None:
         (seconds,),
     )
     connection.execute(
-        "UPDATE jobs SET started = started + ? WHERE pilot_id IS NOT NULL AND state = 'Matched'", (seconds,)
+        "UPDATE pilots SET taken_at = taken_at + ? WHERE ended IS NULL AND taken_at IS NOT NULL", (seconds,)
     )

@@ -191,20 +191,8 @@ jobs = sa.Table(
     # Rescheduled: when it goes back to its queue.
     sa.Column("not_before", sa.Float),
     sa.Column("last_event", Id, nullable=False, server_default="0"),
-    sa.Index(
-        "ix_jobs_waiting",
-        "queue_id",
-        "user_priority",
-        "id",
-        sqlite_where=sa.text("state = 'Waiting'"),
-        postgresql_where=sa.text("state = 'Waiting'"),
-    ),
-    sa.Index(
-        "ix_jobs_pilot",
-        "pilot_id",
-        sqlite_where=sa.text("pilot_id IS NOT NULL"),
-        postgresql_where=sa.text("pilot_id IS NOT NULL"),
-    ),
+    # A match changes no index: a random page for each would cost more than the job's own row.
+    sa.Index("ix_jobs_queue", "queue_id", "user_priority", "id"),
     sa.Index(
         "ix_jobs_not_before",
         "not_before",
@@ -373,8 +361,11 @@ pilots = sa.Table(
     sa.Column("processors", sa.Integer, nullable=False),
     sa.Column("memory", sa.Integer, nullable=False),
     sa.Column("lease_until", sa.Float),
-    # The last take that was answered with an offer.
+    # The last take that was answered with an offer, and when.
     sa.Column("take_number", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("taken_at", sa.Float),
+    # JSON list of the jobs that it was offered: all that it has are there, and some that it has no longer.
+    sa.Column("jobs", sa.Text, nullable=False, server_default="[]"),
     sa.Column("finished", sa.Integer, nullable=False, server_default="0"),
     sa.Column("submitted", sa.Float, nullable=False),
     sa.Column("started", sa.Float),
