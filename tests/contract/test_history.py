@@ -209,6 +209,31 @@ def test_a_recalled_job_is_one_of_the_hot_table_again(many: Any) -> None:
     assert jobs.by_ids(many, [first])[first].state == JobState.WAITING
 
 
+def test_what_another_server_has_under_its_hands_is_left_alone(store: Store, many: Any) -> None:
+    if store.name == "sqlite":
+        pytest.skip("a SQLite file has one writer")
+    other = store.open_writer()
+    other.renew()
+    one, two = list_of(many, "SELECT id FROM jobs WHERE ended IS NOT NULL ORDER BY ended LIMIT 2")
+    other.begin()
+    other.execute("UPDATE jobs SET state = 'Waiting', ended = NULL WHERE id = ?", (one,))
+    count = many.execute("SELECT count(*) FROM jobs WHERE ended IS NOT NULL").fetchone()[0]
+    assert moved(many, 1000.0) == count - 1
+    other.commit()
+    assert moved(many, 1000.0) == 0
+    assert jobs.by_ids(many, [one])[one].state == JobState.WAITING
+    other.begin()
+    other.execute("SELECT id FROM history WHERE id = ? FOR UPDATE", (two,))
+    many.begin()
+    assert len(history.forget(many, 1000.0, 10_000)) == count - 2
+    many.commit()
+    assert history.recall(other, [two]) == 1
+    other.commit()
+    assert jobs.by_ids(many, [two]).keys() == {two}
+    assert moved(many, 1000.0) == 1
+    other.close()
+
+
 # --- what goes
 
 

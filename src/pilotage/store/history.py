@@ -1,6 +1,7 @@
 """History: final jobs out of the way of the hot table. They come a slice at a time, and go back when they change.
 
-A job is in one of the two tables, never in both: it changes over in one transaction.
+A job is in one of the two tables, never in both: it changes over in one transaction, and what another server has
+under its hands meanwhile is left for the next slice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId
-from pilotage.store.connection import Connection, among
+from pilotage.store.connection import Connection, among, locked
 
 _SHARED = (
     "id, submission_id, queue_id, state, user_priority, parameters, epoch, attempt, failures, own_failures,"
@@ -40,6 +41,7 @@ def month_of(at: float) -> int:
 def move(connection: Connection, before: float, most: int) -> int:
     """Move jobs that ended before that instant out of the hot table, the first to end first; how many."""
     sql = "SELECT id FROM jobs WHERE ended IS NOT NULL AND ended < ? ORDER BY ended LIMIT ?"
+    sql += locked(connection, "UPDATE SKIP LOCKED")
     ids = [row[0] for row in connection.execute(sql, (before, most))]
     if not ids:
         return 0
@@ -60,12 +62,16 @@ def recall(connection: Connection, ids: Sequence[int]) -> int:
     if not ids:
         return 0
     them, value = among(connection, "id", ids)
-    sql = f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}"
-    came = connection.execute(sql, (value,)).rowcount
-    if came:
-        _count(connection, ids, -1)
+    sql = f"SELECT id FROM history WHERE {them}" + locked(connection, "UPDATE")
+    there = [row[0] for row in connection.execute(sql, (value,))]
+    if there:
+        _count(connection, there, -1)
+        them, value = among(connection, "id", there)
+        connection.execute(
+            f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}", (value,)
+        )
         connection.execute(f"DELETE FROM history WHERE {them}", (value,))
-    return came
+    return len(there)
 
 
 class Tries(NamedTuple):
@@ -85,6 +91,7 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     sql = (
         "SELECT h.id, h.submission_id FROM history h JOIN submissions s ON s.id = h.submission_id"
         " WHERE h.ended < ? AND s.pending IS NULL ORDER BY h.ended LIMIT ?"
+        + locked(connection, "UPDATE OF h SKIP LOCKED")
     )
     rows = connection.execute(sql, (before, most)).fetchall()
     if not rows:

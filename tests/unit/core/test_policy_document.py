@@ -646,3 +646,49 @@ def test_what_differs_is_told_key_by_key() -> None:
     assert changes("a = 1", "a.b = 1") == [Change("a", "removed", 1), Change("a.b", "added", None, 1)]
     with pytest.raises(InvalidInput, match="not TOML"):
         changes(GOOD, "x = ")
+
+
+# --- retention
+
+DAY = 86400.0
+PEOPLE = "[groups.g]\n[users.u]\ngroups = ['g']\n"
+
+
+def test_attempts_stay_for_as_long_as_accounting_and_jobs_need_them() -> None:
+    assert parse(PEOPLE).attempts_kept() == 2 * 365 * DAY
+    assert parse(f"{PEOPLE}[accounting]\nhistory = {900 * DAY}\n").attempts_kept() == 900 * DAY
+    assert parse(f"{PEOPLE}[retention]\njobs = {1000 * DAY}\n").attempts_kept() == 1000 * DAY
+    said = f"{PEOPLE}[accounting]\nhistory = {30 * DAY}\n[retention]\njobs = {DAY}\nattempts = {40 * DAY}\n"
+    assert parse(said).attempts_kept() == 40 * DAY
+
+
+def test_pilots_stay_for_as_long_as_one_may_live() -> None:
+    place = '[sites.s]\n[ces.c]\nsite = "s"\n'
+    assert parse(PEOPLE).pilots_kept() == 90 * DAY
+    assert parse(f"{PEOPLE}{place}[retention]\npilots = 0\n").pilots_kept() == 7 * DAY
+    assert parse(f"{PEOPLE}{place}wall = {100 * DAY}\n").pilots_kept() == 100 * DAY
+
+
+@pytest.mark.parametrize(
+    ("retention", "line", "words"),
+    [
+        ("attempts = 3600", 7, "retention.attempts must be at least accounting.history (864000): accounting"),
+        (
+            "jobs = 1e9\nattempts = 9e8",
+            8,
+            "retention.attempts must be at least retention.jobs (1e+09): jobs of",
+        ),
+        ("jobs = -1", 7, "retention.jobs must be a number of at least 0"),
+        ("events = inf", 7, "retention.events must be a number of at least 0"),
+        ("hot = nan", 7, "retention.hot must be a number of at least 0"),
+        ("attempts = nan", 7, "retention.attempts must be a number of at least 0"),
+        ("result = 5", 7, "unknown key result"),
+        ("jobs = '1y'", 7, "retention.jobs: must be a number, not a text"),
+    ],
+)
+def test_what_no_retention_can_be_is_refused_with_its_line(retention: str, line: int, words: str) -> None:
+    text = f"{PEOPLE}[accounting]\nhistory = 864000\n[retention]\n{retention}\n"
+    with pytest.raises(InvalidInput) as refused:
+        parse(text)
+    assert words in str(refused.value)
+    assert refused.value.line == line

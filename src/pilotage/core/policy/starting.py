@@ -20,7 +20,7 @@ rule = "document"    # "proportional" follows the shares more closely: see docs/
 
 #[retention]
 #jobs = 31536000       # after their end
-#outputs = 15552000    # files, standard output and error
+#outputs = 15768000    # files, standard output and error
 #events = 31536000
 
 # --- Limits: at most so many running, or a delay between two starts.
