@@ -16,6 +16,8 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._text, self._delivered = b"", False
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._hung: list[socket.socket] = []
         self.cuts = 0
         self.open = True
         threading.Thread(target=self._accept, daemon=True).start()
@@ -23,8 +25,16 @@ class Proxy:
     def cut_at(self, text: bytes, delivered: bool) -> None:
         self._text, self._delivered = text, delivered
 
+    def hang(self) -> None:
+        """Cut all connections on the client's side only."""
+        self._hung.extend(server for _, server in self._pairs)
+        for client, _ in self._pairs:
+            client.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._listener.close()
+        for server in self._hung:
+            server.close()
 
     def _accept(self) -> None:
         while True:
@@ -36,13 +46,21 @@ class Proxy:
                 client.close()
                 continue
             server = socket.create_connection(("127.0.0.1", self._to))
+            self._pairs.append((client, server))
             threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
+        try:
+            self._copy(client, server)
+        finally:
+            if server not in self._hung:
+                server.close()
+
+    def _copy(self, client: socket.socket, server: socket.socket) -> None:
         selector = selectors.DefaultSelector()
         selector.register(client, selectors.EVENT_READ, server)
         selector.register(server, selectors.EVENT_READ, client)
-        with client, server, selector, contextlib.suppress(OSError):
+        with client, selector, contextlib.suppress(OSError):
             while True:
                 for key, _ in selector.select():
                     data = key.fileobj.recv(65536)  # type: ignore[union-attr]

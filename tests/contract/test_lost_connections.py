@@ -13,7 +13,7 @@ from proxy import Proxy
 from stores import DEADLINE, Gate, note, noted
 from tests.postgres import PASSWORD, Server, server
 
-from pilotage.core.errors import Conflict, InvalidInput, Overloaded, Unreachable
+from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
 from pilotage.store.address import Address, only_server
 from pilotage.store.connection import Lost
 from pilotage.store.writer import Transaction, Writer
@@ -205,10 +205,45 @@ def test_a_failure_that_somebody_swallowed_is_no_success(database: str) -> None:
         with pytest.raises(psycopg.errors.UndefinedTable):
             tx.connection.execute("SELECT * FROM nothing")
 
-    with pytest.raises(RuntimeError, match="failed before"):
+    with pytest.raises(psycopg.errors.UndefinedTable):
         told.writer.call(swallows)
     assert told.writer.call(lambda tx: noted(tx.connection)) == []
     told.end()
+
+
+def test_a_number_that_does_not_fit_is_told_to_its_sender_alone(database: str) -> None:
+    told = Told(Address.parse(server().url(database)).open_writer())
+
+    def too_large(tx: Transaction) -> None:
+        told.noting(tx, 7)
+        try:
+            tx.connection.execute("UPDATE pilots SET take_number = ?", (2**40,))
+        except PilotageError:
+            tx.connection.execute("SELECT 1")
+
+    gate, answers, done = Gate(told.writer), list[Any](), threading.Event()
+
+    def reply(result: Any, error: BaseException | None) -> None:
+        answers.append(type(error) if error else result)
+        if len(answers) == 3:
+            done.set()
+
+    for request in (lambda tx: told.noting(tx, 1), too_large, lambda tx: told.noting(tx, 2)):
+        told.writer.submit(request, reply)
+    gate.opened.set()
+    assert done.wait(DEADLINE)
+    assert answers == [1, InvalidInput, 2]
+    told.agree({1, 2})
+    told.end()
+
+
+def test_a_session_that_the_server_has_not_missed_yet_does_not_keep_its_owner_away(
+    told: Told, proxy: Proxy
+) -> None:
+    told.note(1)
+    proxy.hang()  # this side is cut off; the server's session stays, and holds the lock
+    told.note(2)
+    told.agree({1, 2})
 
 
 def test_one_server_at_a_time(database: str) -> None:

@@ -30,7 +30,16 @@ _SETTINGS = {
     "tcp_user_timeout": "60000",
     "client_encoding": "utf8",
 }
-_OPTIONS = "-c jit=off -c idle_in_transaction_session_timeout=60000"
+_OPTIONS = (
+    "-c jit=off -c idle_in_transaction_session_timeout=60000"
+    # The server, too, has to notice that this side has gone: its session holds locks.
+    " -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
+)
+_WHO = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END_IDLE = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    " WHERE pid = %s AND backend_start = %s AND state LIKE 'idle%%'"
+)
 _READER_OPTIONS = "-c default_transaction_read_only=on -c statement_timeout=300000"
 _SECRETS = {"password": "PGPASSWORD"}
 """Name in an address, and in the environment of PostgreSQL's programs."""
@@ -106,10 +115,16 @@ class Address:
 
         Raises `Unreachable`, and `InvalidInput` for a server that cannot be used.
         """
+        before: list[tuple[Any, ...]] = []
 
         def connect() -> Session:
             session = self.session()
             try:
+                for known in before:
+                    # Our own of before, which may hold locks though this side has lost it. One that is in its COMMIT is
+                    # left to end it: it may wait for a standby.
+                    session.execute(_END_IDLE, known)
+                before[:] = session.execute(_WHO).fetchall()
                 if session.execute("SHOW synchronous_commit").fetchone() == ("off",):
                     # What is acknowledged survives: not to be had with the server's setting.
                     session.execute("SET synchronous_commit = on")

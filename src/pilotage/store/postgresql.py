@@ -49,6 +49,7 @@ class PostgresqlConnection:
         self._reads_only = reads_only
         self._session: Session | None = None
         self._transaction = ""
+        self._failed: Exception | None = None
 
     @property
     def in_transaction(self) -> bool:
@@ -133,6 +134,7 @@ class PostgresqlConnection:
                 raise self._fault(error) from error
 
     def begin(self) -> None:
+        self._failed = None
         if self._reads_only:
             self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
             return
@@ -150,7 +152,7 @@ class PostgresqlConnection:
     def commit(self) -> None:
         if self._execute("COMMIT", ()).statusmessage != "COMMIT":
             # The server's answer to COMMIT after a failed statement whose error somebody has swallowed.
-            raise RuntimeError("the transaction had failed before its commit")
+            raise self._failed or RuntimeError("the transaction had failed before its commit")
 
     def rollback(self) -> None:
         if self.lost or not self.in_transaction:
@@ -196,6 +198,14 @@ class PostgresqlConnection:
 
     def _fault(self, error: psycopg.Error) -> Exception:
         """What the store says instead of the driver's error; the error itself where it is a bug."""
+        if error.sqlstate == "25P02" and self._failed is not None:
+            return self._failed  # all that comes after a failed statement fails for its sake
+        found = self._read(error)
+        if self._failed is None:
+            self._failed = found
+        return found
+
+    def _read(self, error: psycopg.Error) -> Exception:
         state, words = error.sqlstate or "", one_line(str(error))
         session = self._session
         stands_by = state == "25006" and not self._reads_only  # a server that has become one that only reads
