@@ -23,9 +23,8 @@ _RULES: tuple[tuple[str, str], ...] = (
         " AND j.id >= s.first_job AND j.id < s.first_job + s.count WHERE s.id IS NULL",
     ),
     (
-        "submissions of which jobs are missing, though all have been made",
-        "SELECT s.id FROM submissions s WHERE s.pending IS NULL AND s.count > 0"
-        " AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = s.first_job + s.count - 1)",
+        "jobs that are in the history and not",
+        "SELECT j.id FROM jobs j JOIN history h ON h.id = j.id",
     ),
     (
         "unfinished jobs whose task queue is gone",
@@ -33,7 +32,9 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "unfinished jobs whose last event is gone",
-        f"SELECT id FROM jobs WHERE {_UNFINISHED} AND last_event NOT IN (SELECT id FROM events)",
+        # Those before the first that there is were let go by the retention.
+        f"SELECT id FROM jobs WHERE {_UNFINISHED} AND last_event NOT IN (SELECT id FROM events)"
+        " AND (last_event = 0 OR last_event > (SELECT coalesce(min(id), 0) FROM events))",
     ),
     (
         "jobs that are offered or held, but by no pilot",
@@ -113,6 +114,8 @@ def _sequences(connection: Connection) -> list[str]:
         ("policies", "version"),
         ("outages", "id"),
         ("queue_reasons", "id"),
+        ("removals", "id"),
+        ("changes", "id"),
     ):
         sequence = f"pg_get_serial_sequence('{table}', '{column}')"
         sql = (
