@@ -75,7 +75,7 @@ DAMAGE = {
         "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended) VALUES (4, 9, 1, 1, 1, 2)",
         "1 attempts .*: 4",
     ),
-    "part of the database is lost": ("DELETE FROM policies", "it has submissions"),
+    "part of the database is lost": ("DELETE FROM policies", "the row of the instance"),
 }
 
 

@@ -132,6 +132,15 @@ def listed(connection: Connection, column: str) -> str:
     return f"SELECT value::bigint FROM json_array_elements_text({column}::json)"
 
 
+def has_table(connection: Connection, name: str) -> bool:
+    """Whether there is a table of this name; for databases of an earlier schema."""
+    if connection.dialect == "sqlite":
+        sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    else:
+        sql = "SELECT 1 WHERE to_regclass(?) IS NOT NULL"
+    return connection.execute(sql, (name,)).fetchone() is not None
+
+
 def array(values: Iterable[Any], kind: str) -> str:
     """Values of one type as PostgreSQL writes an array."""
     if kind == "text":

@@ -103,7 +103,7 @@ def _of_instance(connection: Connection) -> list[str]:
         return []
     if not instances and not jobs:
         return []
-    return ["it has submissions, but no instance or no policy: a part of the database is lost"]
+    return ["the row of the instance or its policy is missing: a part of the database is lost"]
 
 
 def _sequences(connection: Connection) -> list[str]:

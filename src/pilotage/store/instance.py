@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pilotage.store.connection import Connection
+from pilotage.store.connection import Connection, has_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ def alive(connection: Connection, now: float) -> None:
 
 
 def highest_id(connection: Connection) -> int:
-    """Above every id of this database, and above those that it must not give again."""
-    sql = (
-        "SELECT coalesce(max(highest), 0) FROM (SELECT max(id) AS highest FROM submissions"
-        " UNION ALL SELECT max(first_job + count - 1) FROM submissions UNION ALL SELECT max(id) FROM jobs"
-        " UNION ALL SELECT max(id) FROM history UNION ALL SELECT max(id) FROM pilots"
-        " UNION ALL SELECT max(id) FROM events UNION ALL SELECT max(id_floor) FROM instance) AS each_table"
-    )
-    return int(connection.execute(sql).fetchone()[0])
+    """Above every id of this database, and above those that it must not give again; of any schema since the first."""
+    tables = ["submissions", "jobs", "pilots", "events"]
+    if has_table(connection, "history"):
+        tables.append("history")
+    given = [("max(first_job + count - 1)", "submissions"), ("max(id_floor)", "instance")]
+    given += [("max(id)", table) for table in tables]
+    each = " UNION ALL ".join(f"SELECT {highest} AS highest FROM {table}" for highest, table in given)
+    return int(connection.execute(f"SELECT coalesce(max(highest), 0) FROM ({each}) AS of_each").fetchone()[0])
 
 
 def begin_incarnation(connection: Connection, incarnation: int, id_floor: int) -> None:
