@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from stores import IDENTITY, Store
+from stores import DEADLINE, IDENTITY, Store
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
@@ -207,6 +212,37 @@ def test_a_recalled_job_is_one_of_the_hot_table_again(many: Any) -> None:
     jobs.save_freed(many, [freed])
     assert moved(many, 1000.0) == 0
     assert jobs.by_ids(many, [first])[first].state == JobState.WAITING
+
+
+def test_a_job_is_in_one_table_wherever_the_process_is_killed(store: Store, connection: Any) -> None:
+    connection.begin()
+    add_pilots(connection)
+    for number in range(10):
+        submission(connection, number + 1, number * 100 + 1, 100, who=OWNERS[number % 4])
+    for job in range(1, 1001):
+        end(connection, job, job / 10)
+    connection.commit()
+    chance = Random(5)
+    program = Path(__file__).with_name("killed_mover.py")
+    for seed in range(8):
+        process = subprocess.Popen(
+            [sys.executable, str(program), store.place, str(seed)], stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        for _ in range(chance.randrange(1, 120)):
+            assert process.stdout.readline() == b"committed\n"
+        os.kill(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        process.wait(DEADLINE)
+        hot = list_of(connection, "SELECT id FROM jobs")
+        old = list_of(connection, "SELECT id FROM history")
+        gone = [job for one in expiry.removals(connection, 10_000) for job in one.names]
+        assert sorted([*hot, *old, *gone]) == list(range(1, 1001))
+        counted = "SELECT owner, grp, state, sum(jobs) FROM history_counts GROUP BY owner, grp, state"
+        real = "SELECT owner, grp, state, count(*) FROM history GROUP BY owner, grp, state"
+        assert {tuple(r) for r in connection.execute(counted)} == {tuple(r) for r in connection.execute(real)}
+    assert old
+    assert gone
 
 
 def test_what_another_server_has_under_its_hands_is_left_alone(store: Store, many: Any) -> None:
