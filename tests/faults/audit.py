@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 
-TOOK_AWAY = frozenset({"lease-over", "killed", "released", "pilot-superseded", "failed-try"})
+TOOK_AWAY = frozenset({"lease-over", "killed", "released", "pilot-superseded", "failed-try", "rescheduled"})
 """Events that end a try in the log: after one of these another may begin while the first still runs."""
 
 JOBS = "(SELECT id, state, last_event FROM jobs UNION ALL SELECT id, state, last_event FROM history) AS every_job"

@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.choosing import (
+    BeforeOption,
     GroupOption,
     IdsArgument,
     JobGroupOption,
+    NameOption,
     OwnerOption,
+    SinceOption,
     SiteOption,
     StateOption,
     SubmissionOption,
@@ -40,11 +43,14 @@ def _command(verb: str, text: str) -> Callable[..., int | None]:
         group: GroupOption = "",
         job_group: JobGroupOption = "",
         site: SiteOption = "",
+        name: NameOption = "",
+        since: SinceOption = "",
+        before: BeforeOption = "",
         dry_run: DryRunOption = False,
         reason: ReasonOption = "",
         yes: YesOption = False,
     ) -> int | None:
-        selection = chosen(ids, submission, state, owner, group, job_group, site)
+        selection = chosen(ids, submission, state, owner, group, job_group, site, name, since, before)
         _act(session, verb, selection, dry_run, reason, yes)
         return None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import time
 from typing import Annotated
 
 import typer
 
+from pilotage.cli.moments import moment, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.states import JobState
@@ -24,6 +26,14 @@ GroupOption = Annotated[str, typer.Option("--group", metavar="GROUP", help="Jobs
 JobGroupOption = Annotated[str, typer.Option("--job-group", metavar="NAME", help="Jobs of this job group")]
 SiteOption = Annotated[str, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
 
+NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Jobs of this name")]
+SinceOption = Annotated[
+    str, typer.Option("--since", metavar="WHEN", help="Jobs that ended since: 2d ago, or 2026-11-05")
+]
+BeforeOption = Annotated[
+    str, typer.Option("--before", metavar="WHEN", help="Jobs that ended before: 30d ago, or 2026-11-05")
+]
+
 
 def chosen(
     ids: list[str] | None,
@@ -33,6 +43,9 @@ def chosen(
     group: str = "",
     job_group: str = "",
     site: str = "",
+    name: str = "",
+    since: str = "",
+    before: str = "",
 ) -> Selection:
     """The selection that the words on the command line make; empty if there are none."""
     return Selection(
@@ -43,6 +56,9 @@ def chosen(
         group=group,
         job_group=job_group,
         site=site,
+        name=name,
+        ended_since=parse_instant(since, time.time()) if since else None,
+        ended_before=parse_instant(before, time.time()) if before else None,
     )
 
 
@@ -76,7 +92,10 @@ def in_words(selection: Selection) -> str:
         words.append(f"submission {selection.submission}")
     if selection.states:
         words.append("state " + " or ".join(selection.states))
-    for name in ("owner", "group", "job_group", "site"):
+    for name in ("owner", "group", "job_group", "site", "name"):
         if value := getattr(selection, name):
             words.append(f"{name.replace('_', ' ')} {value}")
+    for name in ("ended_since", "ended_before"):
+        if (instant := getattr(selection, name)) is not None:
+            words.append(f"{name.replace('_', ' ')} {moment(instant, instant, exact=True)}")
     return ", ".join(words) or "all jobs"

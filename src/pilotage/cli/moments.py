@@ -48,6 +48,19 @@ def parse_span(text: str) -> float:
     return sum(float(number) * UNITS[unit] for number, unit in parts)
 
 
+def parse_instant(text: str, now: float) -> float:
+    """Seconds since 1970: "2d" is so long ago, "2026-11-05" or "2026-11-05 14:30" local time."""
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+    except ValueError:
+        pass
+    try:
+        return now - parse_span(text)
+    except InvalidInput:
+        hint = "write how long ago (90s, 2h, 3d) or a date (2026-11-05, 2026-11-05 14:30)"
+        raise InvalidInput(f"{text!r} is no time", hint=hint) from None
+
+
 def size_text(size: int) -> str:
     """Such as "812 B", "4.1 kB", "12 MB"."""
     amount = float(size)

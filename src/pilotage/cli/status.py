@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.choosing import (
+    BeforeOption,
     GroupOption,
     IdsArgument,
     JobGroupOption,
+    NameOption,
     OwnerOption,
+    SinceOption,
     SiteOption,
     StateOption,
     SubmissionOption,
@@ -51,12 +54,15 @@ def status(
     group: GroupOption = "",
     job_group: JobGroupOption = "",
     site: SiteOption = "",
+    name: NameOption = "",
+    since: SinceOption = "",
+    before: BeforeOption = "",
     events: Annotated[bool, typer.Option("--events", help="What happened to the jobs, step by step")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until all have ended")] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many jobs; 0 for all")] = 50,
 ) -> int | None:
     """Show jobs. Without a selection: those of yours that have not ended."""
-    selection = chosen(ids, submission, state, owner, group, job_group, site)
+    selection = chosen(ids, submission, state, owner, group, job_group, site, name, since, before)
     if watch and (session.as_json or events):
         raise InvalidInput("--watch goes with neither --json nor --events")
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:

@@ -69,17 +69,21 @@ def pieces(selection: Selection, size: int) -> Iterator[Selection]:
         yield replace(selection, ids=ids[start : start + size])
 
 
-def as_query(selection: Selection) -> dict[str, str | int | list[str] | list[int]]:
+def as_query(selection: Selection) -> dict[str, str | int | float | list[str] | list[int]]:
     """The conditions that are set; lists become repeated keys."""
-    query: dict[str, str | int | list[str] | list[int]] = {}
+    query: dict[str, str | int | float | list[str] | list[int]] = {}
     if selection.ids:
         query["ids"] = selection.ids
     if selection.submission is not None:
         query["submission"] = selection.submission
     if selection.states:
         query["states"] = selection.states
-    for name in ("owner", "group", "job_group", "site"):
+    for name in ("owner", "group", "job_group", "site", "name"):
         value = getattr(selection, name)
         if value:
             query[name] = value
+    for name in ("ended_since", "ended_before"):
+        instant = getattr(selection, name)
+        if instant is not None:
+            query[name] = instant
     return query

@@ -39,11 +39,15 @@ class Selection:
     group: str = ""
     job_group: str = ""
     site: str = ""
+    name: str = ""
+    ended_since: float | None = None
+    ended_before: float | None = None
 
     @property
     def by_people_and_states(self) -> bool:
         """Whether owner, group and state are all that it asks for."""
-        return not (self.ids or self.submission or self.job_group or self.site)
+        named = self.ids or self.submission or self.job_group or self.site or self.name
+        return not named and self.ended_since is None and self.ended_before is None
 
 
 @dataclass(slots=True)
@@ -79,10 +83,15 @@ def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Cond
         ("s.owner", selection.owner),
         ("s.grp", selection.group),
         ("s.job_group", selection.job_group),
+        ("s.job_name", selection.name),
         ("p.site", selection.site),
     ):
         if value:
             found.add(f"{column} = ?", value)
+    if selection.ended_since is not None:
+        found.add("j.ended >= ?", selection.ended_since)
+    if selection.ended_before is not None:
+        found.add("j.ended < ?", selection.ended_before)
     return found
 
 
@@ -123,8 +132,13 @@ def _drives(connection: Connection, selection: Selection, viewer: Viewer) -> lis
         return [_Drive(condition, [value], "id")]
     if selection.submission:
         return [_Drive("j.submission_id = ?", [selection.submission], "submission_id")]
+    if selection.name:
+        return [_Drive("j.job_name = ? AND j.job_name <> ''", [selection.name], "job_name")]
     if selection.job_group:
         return [_Drive("j.job_group = ? AND j.job_group <> ''", [selection.job_group], "job_group")]
+    if selection.ended_since is not None:
+        # What ended lately is little; it is brought into the order of ids.
+        return [_Drive("j.ended >= ?", [selection.ended_since], "ended")]
     if selection.owner:
         return [_Drive("j.owner = ?", [selection.owner], "owner", by_state=True)]
     if viewer.everything:
@@ -160,10 +174,15 @@ def _branch(
         ("owner", selection.owner, "''"),
         ("grp", selection.group, "''"),
         ("job_group", selection.job_group, "''"),
+        ("job_name", selection.name, "''"),
         ("site", selection.site, "''"),
     ):
         if value and column != drive.implies:
             found.add(f"coalesce(j.{column}, {nothing}) = ?", value)
+    if selection.ended_since is not None and drive.implies != "ended":
+        found.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
+    if selection.ended_before is not None:
+        found.add("coalesce(j.ended, 0) < ?", selection.ended_before)
     return found
 
 

@@ -101,6 +101,9 @@ class Selection:
     group: str = ""
     job_group: str = ""
     site: str = ""
+    name: str = ""
+    ended_since: Optional[float] = None
+    ended_before: Optional[float] = None
 
 
 @dataclass

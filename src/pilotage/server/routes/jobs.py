@@ -36,8 +36,11 @@ def selection_of(
     group: str = "",
     job_group: str = "",
     site: str = "",
+    name: str = "",
+    ended_since: float | None = None,
+    ended_before: float | None = None,
 ) -> Selection:
-    return Selection(ids, submission, states, owner, group, job_group, site)
+    return Selection(ids, submission, states, owner, group, job_group, site, name, ended_since, ended_before)
 
 
 @router.get("/jobs")
