@@ -17,12 +17,17 @@ WITHIN = 60.0
 
 
 @contextmanager
-def served(folder: Path, *, again: bool = False) -> Iterator[Client]:
-    """A client of a fresh `pilotage up`, with its defaults; `again`: of one on the home that is there."""
+def served(folder: Path, *, again: bool = False, database: str = "") -> Iterator[Client]:
+    """A client of a fresh `pilotage up`, with its defaults; `again`: of one on the home that is there.
+
+    `database`: the address of a PostgreSQL database to be used instead of a file.
+    """
     home = folder / "home"
     home.mkdir(mode=0o700, exist_ok=again)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home)]
+    if database:
+        command += ["--database-url", database]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
     try:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import psycopg
 import pytest
@@ -141,6 +141,11 @@ class Instance:
         return self._clients[user]
 
     def cli(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return self.cli_with_input(subprocess.DEVNULL, *words, **more)
+
+    def cli_with_input(
+        self, given: IO[str] | int, *words: str, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pilotage.main", *words]
         environment = {**os.environ, "PILOTAGE_HOME": str(self.home), "COLUMNS": "200"}
         if self.database_url:
@@ -150,7 +155,7 @@ class Instance:
             env=environment,
             text=True,
             capture_output=True,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             timeout=60,
             **more,
         )

@@ -34,9 +34,13 @@ def binaries() -> Path:
 
 
 class Server:
-    """`url(database)` is by the socket, without password; `tcp(database)` asks for PASSWORD."""
+    """`url(database)` is by the socket, without password; `tcp(database)` asks for PASSWORD.
 
-    def __init__(self) -> None:
+    `settings` replace those of a server whose data need not survive a power cut.
+    """
+
+    def __init__(self, **settings: str) -> None:
+        self._settings = settings
         self._names = 0
         self.folder = Path(tempfile.mkdtemp(prefix="pilotage-postgresql-"))
         self._user = NOBODY if os.geteuid() == 0 else None
@@ -79,6 +83,7 @@ class Server:
             "full_page_writes": "off",
             "shared_buffers": "64MB",
             "max_connections": "60",
+            **self._settings,
         }
         command = [str(self.binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         for name, value in settings.items():

@@ -14,7 +14,7 @@ from tests.postgres import server
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import instance, jobs, pilots, submissions
+from pilotage.store import chunks, instance, jobs, pilots, submissions
 from pilotage.store.address import Address
 from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.sqlite import SqliteReaders, open_writer
@@ -80,9 +80,11 @@ def fill(connection: Any) -> QueueId:
         10,
         ("w",),
     )
-    submissions.insert(connection, row, [[n] for n in range(10)])
+    submissions.insert(connection, row)
+    chunk = chunks.Chunk(row.id, 0, "digest", JobId(1), 10, 0, 1.0)
+    chunks.insert(connection, chunk, json.dumps([[n] for n in range(10)]))
     for job in range(1, 11):
-        submissions.insert_jobs(connection, row, JobId(job), [f"[{job}]"], 1 + job % 2, 0)
+        submissions.insert_jobs(connection, row, JobId(job), [f"[{job}]"], 1 + job % 2, 0, 1.0)
     for number, site in enumerate(("here", "there")):
         pilots.insert(
             connection,

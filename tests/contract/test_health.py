@@ -10,7 +10,7 @@ from stores import Store, fill
 
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
-from pilotage.store import attempts, events, health, instance, jobs, submissions
+from pilotage.store import attempts, chunks, events, health, instance, jobs
 from pilotage.store.events import EventIds
 from pilotage.store.upgrade import head_revision
 
@@ -22,7 +22,9 @@ def filled(connection: Any) -> Any:
     ids = EventIds(connection)
     made = events.record(connection, ids, at=1.0, kind="submitted", actor="user:a", detail="", jobs="[1,10]")
     connection.execute("UPDATE jobs SET last_event = ?", (made,))
-    submissions.all_made(connection, SubmissionId(1))
+    chunk = chunks.by_number(connection, SubmissionId(1), 0)
+    assert chunk is not None
+    chunks.note_made(connection, chunk, 10)
     instance.save_policy(connection, text="", now=1.0, by="a", reason="")
     with_pilot = (
         "UPDATE jobs SET state = 'Matched', epoch = 1, pilot_id = 1, started = 2 WHERE id IN (1, 2, 3, 4)"
@@ -54,6 +56,12 @@ DAMAGE = {
         "INSERT INTO history SELECT 6, 1, 1, 'Done', 1, NULL, 1, 1, 0, 0, 1, '', '', 0, 1, 2, 1, '', '', '', '', '', 1,"
         " 1, '', '', ''",
         "1 jobs .*: 6",
+    ),
+    "of which jobs are missing": ("DELETE FROM jobs WHERE id > 7", "1 submissions .*: 1"),
+    "make up their number": ("UPDATE submissions SET count = 9", "1 submissions .*: 1"),
+    "rows are lost": (
+        "UPDATE submission_chunks SET made = 9",
+        "1 chunks .*: 1",
     ),
     "task queue is gone": ("UPDATE jobs SET queue_id = 99 WHERE id = 6", "1 unfinished .*: 6"),
     "last event is gone": (

@@ -16,7 +16,7 @@ from stores import DEADLINE, IDENTITY, Store
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.store import browse, expiry, history, instance, jobs, pilots, submissions
+from pilotage.store import browse, chunks, expiry, history, instance, jobs, pilots, submissions
 from pilotage.store.selections import Condition, Selection, Viewer, of_history
 from pilotage.store.upgrade import upgrade
 
@@ -31,10 +31,12 @@ def submission(connection: Any, number: int, first: int, count: int, **more: Any
         SubmissionId(number), owner, group, None, float(number), '{"executable": "x"}', "[]", (), more.pop("name", ""),
         more.pop("job_group", ""), "User", QueueId(1), JobId(first), count, (),
     )  # fmt: skip
-    submissions.insert(connection, row, None)
-    submissions.insert_jobs(connection, row, JobId(first), [None] * count, 1, number)
+    submissions.insert(connection, row)
+    chunk = chunks.Chunk(row.id, 0, "", JobId(first), count, 0, float(number))
+    chunks.insert(connection, chunk, "[]")
+    submissions.insert_jobs(connection, row, JobId(first), [None] * count, 1, number, float(number))
     if not more.pop("pending", False):
-        submissions.all_made(connection, row.id)
+        chunks.note_made(connection, chunk, count)
     assert not more
     return row
 
@@ -130,11 +132,6 @@ def asked(connection: Any) -> dict[str, Any]:
     answers["attempts"] = [browse.attempts(connection, job) for job in every]
     answers["rows"] = [jobs.by_ids(connection, [job]) for job in every]
     answers["rows together"] = sorted(jobs.by_ids(connection, [*every, *every]).items())
-    answers["made"] = [
-        submissions.jobs_made(connection, row)
-        for number in range(1, 31)
-        if (row := submissions.by_id(connection, SubmissionId(number)))
-    ]
     answers["ids"] = (submissions.last_ids(connection), instance.highest_id(connection))
     return answers
 
@@ -302,7 +299,9 @@ def test_what_is_forgotten_takes_results_and_empty_submissions_along(connection:
     assert instance.highest_id(connection) == 7
     assert history.totals(connection) == {"Done": 2}
     assert jobs.by_ids(connection, [1, 4]).keys() == {4}
-    submissions.all_made(connection, SubmissionId(3))
+    third = chunks.by_number(connection, SubmissionId(3), 0)
+    assert third is not None
+    chunks.note_made(connection, third, 2)
     assert history.forget(connection, 1000.0, 9) == [5, 6]
     assert history.totals(connection) == {}
     assert list_of(connection, "SELECT jobs FROM history_counts") == []

@@ -9,7 +9,7 @@ from stores import IDENTITY, fill, offer
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import attempts, events, jobs, pilots, submissions
+from pilotage.store import attempts, chunks, events, jobs, pilots, submissions
 from pilotage.store.events import EventBatch, EventIds
 
 
@@ -19,13 +19,7 @@ def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:
     assert found == submissions.by_key(connection, "alice", "key")
     assert (found.names, found.warnings, found.queue, found.count) == (("x",), ("w",), queue, 10)
     assert submissions.by_key(connection, "bob", "key") is None
-    assert submissions.pending_rows(connection, found.id) == [[n] for n in range(10)]
-    assert submissions.unfinished(connection) == [found.id]
-    assert submissions.jobs_made(connection, found) == 10
     assert submissions.last_ids(connection) == (1, 10)
-    submissions.all_made(connection, found.id)
-    assert submissions.pending_rows(connection, found.id) is None
-    assert submissions.unfinished(connection) == []
 
 
 def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> None:
@@ -38,8 +32,6 @@ def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> No
     assert [row[0] for row in jobs.heads(connection, queue, 1, 0, 3)] == [2, 6, 8]
     assert jobs.waiting_counts(connection) == {queue: {1: 4, 2: 5}}
     assert jobs.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
-    assert submissions.waiting_of_owner(connection, "alice") == 9
-    assert submissions.waiting_of_owner(connection, "bob") == 0
 
 
 def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
@@ -192,7 +184,9 @@ def test_a_queues_row_stays_while_jobs_may_come_back_and_its_id_is_never_given_t
     # Jobs of its submission are still to be made.
     connection.execute("UPDATE jobs SET state = 'Done'")
     assert a_day_later(10.0) == []
-    submissions.all_made(connection, SubmissionId(1))
+    chunk = chunks.by_number(connection, SubmissionId(1), 0)
+    assert chunk is not None
+    chunks.note_made(connection, chunk, 10)
     for state in ("Waiting", "Matched", "Running", "Stalled", "Completing", "Rescheduled"):
         connection.execute("UPDATE jobs SET state = ? WHERE id = 3", (state,))
         assert a_day_later(10.0) == [], state

@@ -13,8 +13,8 @@ from alembic.script import ScriptDirectory
 from stores import STORES, Store, fill
 
 from pilotage.core.errors import Conflict
-from pilotage.core.ids import PilotId
-from pilotage.store import jobs, pilots
+from pilotage.core.ids import JobId, PilotId, SubmissionId
+from pilotage.store import chunks, jobs, pilots, submissions
 from pilotage.store.schema import metadata
 from pilotage.store.upgrade import _config, current_revision, head_revision, upgrade
 
@@ -157,7 +157,9 @@ def test_every_upgrade_keeps_the_rows_of_every_table(unmade: Store, revision: st
                 connection.execute(table.insert().values(values))
     upgrade(unmade.engine)
     assert current_revision(unmade.engine) == head_revision()
-    derived = {"attempts": {"owner", "grp", "site"}} if revision == "0001" else {}
+    derived = {"submissions": {"pending"}}  # has become rows of other tables
+    if revision == "0001":
+        derived["attempts"] = {"owner", "grp", "site"}
     with unmade.engine.connect() as connection:
         for table in tables:
             columns = [c for c in table.columns if c.name not in derived.get(table.name, set())]
@@ -175,3 +177,37 @@ def _value(column: sa.Column[Any], row: int) -> Any:
     if isinstance(column.type, sa.Float):
         return row / 4
     return f"{column.name} {row}"
+
+
+def test_what_was_accepted_before_chunks_is_still_made(unmade: Store) -> None:
+    upgrade(unmade.engine, "0005")
+    sql = (
+        "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group,"
+        " job_type, queue_id, first_job, count, warnings, pending)"
+        " VALUES (?, 'alice', 'physics', 5.0, '{}', '[]', '[]', 'n', '', 'User', 1, ?, ?, '[]', ?)"
+    )
+    connection = unmade.open_writer()
+    connection.execute(sql, (1, 1, 3, None))
+    connection.execute(sql, (2, 4, 3, "[[1],[2],[3]]"))
+    connection.execute(sql, (3, 7, 1, "[]"))
+    job = (
+        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
+        " VALUES (?, ?, 1, 'Waiting', 1, 5.0)"
+    )
+    for number, submission in ((1, 1), (2, 1), (3, 1), (4, 2), (5, 2)):
+        connection.execute(job, (number, submission))
+    connection.close()
+    upgrade(unmade.engine)
+    connection = unmade.open_writer()
+    assert submissions.unfinished(connection) == [2, 3]
+    made = [chunks.by_number(connection, SubmissionId(number), 0) for number in (1, 2, 3)]
+    assert made == [
+        chunks.Chunk(SubmissionId(1), 0, "", JobId(1), 3, 3, 5.0),
+        chunks.Chunk(SubmissionId(2), 0, "", JobId(4), 3, 2, 5.0),
+        chunks.Chunk(SubmissionId(3), 0, "", JobId(7), 1, 0, 5.0),
+    ]
+    assert [chunks.rows(connection, SubmissionId(number), 0) for number in (2, 3)] == ["[[1],[2],[3]]", "[]"]
+    row = submissions.by_id(connection, SubmissionId(2))
+    assert row is not None
+    assert (row.state, row.touched, row.expected) == (submissions.CLOSED, 5.0, None)
+    connection.close()

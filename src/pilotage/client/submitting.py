@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pilotage.client import inputs
+from pilotage.client import inputs, streaming
 from pilotage.client.answers import decode
 from pilotage.client.describing import Described, from_mapping, read_file
 from pilotage.client.inputs import LocalFile, Progress
+from pilotage.client.streaming import Progress as RowsProgress
+from pilotage.client.streaming import Row
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse
+from pilotage.core.jobs.parametric import numbered, varying_inputs
+from pilotage.core.jobs.texts import parse_yaml_mapping
+from pilotage.wire.people import MAX_CHUNK_ROWS, OpenRequest, Parameters, SubmitRequest, SubmitResponse
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,17 @@ class Prepared:
 
     request: SubmitRequest
     files: tuple[LocalFile, ...]
+    varying: bool = False
+    """Whether jobs have input files of their own."""
 
     @property
     def count(self) -> int:
         return len(self.request.parameters.rows) if self.request.parameters else 1
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether it goes in chunks: it has many rows, and the same files for all of them."""
+        return self.count > MAX_CHUNK_ROWS and not self.varying
 
 
 class Submitting:
@@ -58,12 +69,59 @@ class Submitting:
             mapping["parameters"] = columns(parameters)
         return self.send(prepare(from_mapping(mapping, folder=Path(folder)), group=group, key=key))
 
+    def submit_rows(
+        self,
+        description: Mapping[str, Any],
+        rows: Iterable[Row],
+        *,
+        names: Sequence[str] = ("",),
+        expected: int | None = None,
+        folder: Path | str = ".",
+        group: str = "",
+        key: str = "",
+        progress: RowsProgress | None = None,
+    ) -> SubmitResponse:
+        """Submit a job for each of `rows`, however many: they are taken as they are sent, never held all at once.
+
+        A row has a value for each of `names`; with one name it may be the value alone. Jobs of rows that the server
+        has may run while others are still sent. After an interruption the same `key` with all rows again goes on
+        where it ended; without one a failed submission is told with the key to go on with. `expected`: at most so
+        many rows come; needed for "%n".
+        """
+        described = from_mapping(dict(description), folder=Path(folder))
+        request, files = prepare_rows(described, names, group=group, key=key, expected=expected)
+        return self.send_rows(request, files, rows, progress)
+
+    def send_rows(
+        self,
+        request: OpenRequest,
+        files: Sequence[LocalFile],
+        rows: Iterable[Row],
+        progress: RowsProgress | None = None,
+        uploading: Progress | None = None,
+    ) -> SubmitResponse:
+        """Upload what the server lacks, then send the rows in chunks."""
+        if files:
+            inputs.upload(self._transport, files, uploading)
+        return streaming.send_rows(self._transport, request, rows, progress)
+
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
         """Submit a JDL, YAML or JSON file; its inputs are relative to its folder."""
         return self.send(prepare(read_file(Path(path)), group=group, key=key))
 
-    def send(self, prepared: Prepared, progress: Progress | None = None) -> SubmitResponse:
-        """Upload what the server lacks, then submit."""
+    def send(
+        self, prepared: Prepared, progress: Progress | None = None, rows: RowsProgress | None = None
+    ) -> SubmitResponse:
+        """Upload what the server lacks, then submit: in chunks what is too much for one of them."""
+        whole = prepared.request
+        if prepared.in_chunks:
+            assert whole.description is not None
+            assert whole.parameters is not None
+            parameters = whole.parameters
+            request = OpenRequest(
+                whole.description, parameters.names, whole.key, whole.inputs, whole.group, prepared.count
+            )
+            return self.send_rows(request, prepared.files, parameters.rows, rows, progress)
         if prepared.files:
             inputs.upload(self._transport, prepared.files, progress)
         answer = self._transport.request("POST", "/v1/submissions", json=prepared.request, idempotent=True)
@@ -84,7 +142,39 @@ def prepare(described: Described, *, group: str = "", key: str = "") -> Prepared
         group=group,
         key=key or str(uuid.uuid4()),
     )
-    return Prepared(request, tuple(files))
+    return Prepared(request, tuple(files), bool(submission.names and varying_inputs(submission.description)))
+
+
+def prepare_rows(
+    described: Described,
+    names: Sequence[str],
+    *,
+    group: str = "",
+    key: str = "",
+    expected: int | None = None,
+) -> tuple[OpenRequest, list[LocalFile]]:
+    """What opens a submission whose rows come in chunks, and the files to be there before; nothing is sent.
+
+    Raises InvalidInput for what cannot be right whatever the rows are.
+    """
+    if described.submission.names:
+        raise InvalidInput("the description has parameters of its own, and rows of values are given besides")
+    mapping = described.as_mapping()
+    description = parse_yaml_mapping(mapping, names=names).description
+    if expected is None and numbered(description):
+        raise InvalidInput(
+            "%n has the width of the last number, and how many rows there are is not known",
+            hint="give the rows in a file, say how many come (`expected`), or number them in a column",
+        )
+    for name in varying_inputs(description):
+        raise InvalidInput(
+            f"the input {name} differs from job to job: such files are not sent for rows of a table",
+            hint="use shared: or a URL, or one folder for all jobs",
+        )
+    files = inputs.gather(described.copied())
+    uploaded = [file.uploaded() for file in files]
+    request = OpenRequest(mapping, list(names), key or str(uuid.uuid4()), uploaded, group, expected)
+    return request, files
 
 
 def columns(parameters: Parameters) -> dict[str, list[Any]]:

@@ -90,8 +90,12 @@ class Transport:
         idempotent: bool | None = None,
         token: str | None = None,
         timeout: float | None = None,
+        patience: float = 0.0,
     ) -> httpx.Response:
-        """The 2xx answer, read whole; every other outcome raises an error of core/errors.py."""
+        """The 2xx answer, read whole; every other outcome raises an error of core/errors.py.
+
+        `patience`: at least so much, for this request.
+        """
         headers = {"authorization": f"Bearer {token or self._token()}"}
         content: Body | None = body
         if json is not None:
@@ -116,7 +120,7 @@ class Transport:
                 raise error_of(response)
             return response
 
-        return self._patiently(once, again)
+        return self._patiently(once, again, patience)
 
     @contextmanager
     def stream(self, path: str) -> Iterator[httpx.Response]:
@@ -140,7 +144,9 @@ class Transport:
         finally:
             response.close()
 
-    def _patiently(self, once: Callable[[], httpx.Response], again: bool) -> httpx.Response:
+    def _patiently(
+        self, once: Callable[[], httpx.Response], again: bool, patience: float = 0.0
+    ) -> httpx.Response:
         import httpx
 
         start, pause, told = time.monotonic(), 0.1, False
@@ -159,7 +165,7 @@ class Transport:
             except Unreachable as away:
                 error, wait, may_repeat = away, pause, again
             gone = time.monotonic() - start
-            if not may_repeat or gone + wait > self.patience:
+            if not may_repeat or gone + wait > max(patience, self.patience):
                 raise error
             if gone > LONG_MOMENT and not told and self._on_away:
                 told = True

@@ -16,6 +16,7 @@ from pilotage.server.routes import (
     places,
     policies,
     shares,
+    streams,
     submissions,
     why,
 )
@@ -23,13 +24,21 @@ from pilotage.server.routes import (
 STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies below these addresses go to the disk as they come, and have limits of their own."""
 
+LIMITS = {
+    "/v1/submissions": (
+        8_000_000,
+        "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads",
+    )
+}
+"""Addresses with a limit of bytes of their own, and what to do about it."""
+
 
 def build(context: Context) -> Application:
     """The application that answers for `context`."""
     api = FastAPI(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None)
     api.state.context = context
     errors.install(api)
-    for part in (submissions, jobs, places, why, shares, policies, administration, pilot_files):
+    for part in (submissions, streams, jobs, places, why, shares, policies, administration, pilot_files):
         api.include_router(part.router)
     api.include_router(administration.monitoring)
     return Application(context, api)
@@ -51,8 +60,9 @@ class Application:
                 return
             if not path.startswith(STREAMED):
                 size = _declared_size(scope)
-                if size is None or size > MOST_BYTES:
-                    await _refuse(size, scope, receive, send)
+                most, hint = LIMITS.get(path, (MOST_BYTES, "files go to /v1/uploads"))
+                if size is None or size > most:
+                    await _refuse(size, most, hint, scope, receive, send)
                     return
         await self.api(scope, receive, send)
 
@@ -66,7 +76,7 @@ def _declared_size(scope: Scope) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-async def _refuse(size: int | None, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(size: int | None, most: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
     told = f"the body has {size} bytes" if size is not None else "the size of the body is not declared"
-    error = TooLarge(f"{told}: at most {MOST_BYTES} are taken here", hint="files go to /v1/uploads")
+    error = TooLarge(f"{told}: at most {most} are taken here", hint=hint)
     await errors.response_for(error)(scope, receive, send)

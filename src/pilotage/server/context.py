@@ -12,6 +12,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pilotage.core.errors import NotAuthenticated
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.bulk import Bulk
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.exchange import Message, exchange_many
 from pilotage.services.pool import Pool
@@ -45,6 +46,8 @@ class Context:
     """What was used."""
     exchange: Handler = field(init=False)
     """Answers messages of pilots."""
+    bulk: Bulk
+    """Through which all submissions are written."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be a need for pilots, or for fewer."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)

@@ -8,13 +8,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pilotage.core.errors import PilotageError
+from pilotage.core.ids import SubmissionId
 from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.local import LocalBatch, Seen
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
-from pilotage.services import leases, sharing
+from pilotage.services import leases, sharing, streams
+from pilotage.services import submission as submission_service
+from pilotage.services.making import Making
 from pilotage.services.provisioning import LocalDirector, Ordered
-from pilotage.services.submission import Making
 from pilotage.store import pilots, submissions, use
 from pilotage.store.pilots import PilotRow
 
@@ -84,7 +86,10 @@ class LeaseDuty:
 
 
 class QueueDuty:
-    """Rows of queues that have been without jobs for a day go, by a cycle, never by the last job."""
+    """Rows of queues that have been without jobs for a day go, by a cycle, never by the last job.
+
+    Submissions to which nothing has come for as long are closed.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -95,6 +100,9 @@ class QueueDuty:
         gone = await writer.acall(lambda tx: submissions.forget_queues(tx.connection, clock() - QUEUE_KEPT))
         if gone:
             await writer.acall(lambda _: pool.forget_queues(gone))
+        while left := await writer.acall(lambda tx: streams.close_left_open(pool, tx, clock())):
+            for one in left:
+                log.warning("submission %d was left open: closed with %d jobs", one.id, one.count)
 
 
 class PriorityDuty:
@@ -257,10 +265,16 @@ class LocalCesDuty:
 
 
 async def finish_submissions(context: Context) -> None:
-    """Make the jobs of submissions that were accepted before the last server ended."""
-    pool, writer = context.pool, context.writer
+    """Make the jobs that were accepted before the last server ended; what was not accepted goes."""
+    writer = context.writer
+    for submission in await writer.acall(lambda tx: submissions.staged(tx.connection)):
+        await forget_staged(context, submission)
     for submission in await writer.acall(lambda tx: submissions.unfinished(tx.connection)):
-        making = Making(submission)
-        while not await writer.acall(lambda tx, making=making: making.step(pool, tx)):  # type: ignore[misc]
-            pass
+        await context.bulk.make(context.pool, Making(submission))
         log.info("made the remaining jobs of submission %d", submission)
+
+
+async def forget_staged(context: Context, submission: SubmissionId) -> None:
+    """Take back a submission that was stored in part; its client was told nothing."""
+    while not await context.bulk.write(lambda tx: submission_service.forget_staged(tx, submission)):
+        pass

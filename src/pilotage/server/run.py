@@ -24,6 +24,7 @@ from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.app import build
+from pilotage.server.bulk import Bulk
 from pilotage.server.context import Context
 from pilotage.server.duties import (
     LEASE_PERIOD,
@@ -42,6 +43,7 @@ from pilotage.server.home import Home, HomeLock
 from pilotage.server.retention import RetentionDuty
 from pilotage.server.tokens import Issuer, signing_key, write_private
 from pilotage.server.waiting import ReasonDuty
+from pilotage.services.making import AIM, AIM_ELSEWHERE, Pace
 from pilotage.services.offers import capacity
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.provisioning import LocalDirector
@@ -148,6 +150,7 @@ class _Server:
         home.bind(found.uuid)
         host, port = self._listener.getsockname()
         url = f"http://{host}:{port}"
+        on_file = self._connection.dialect == "sqlite"
         issuer = Issuer(signing_key(home.folder / "secrets" / "signing.key"), found.uuid)
         context = Context(
             pool=pool,
@@ -161,6 +164,7 @@ class _Server:
             url=url,
             pilot_url=settings.pilot_server or url,
             book=UseBook(pool.policy.accounting.history),
+            bulk=Bulk(self._writer, Pace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)),
             capacity=lambda name: capacity(pool.policy.ces[name], settings.node),
         )
         if settings.owner in pool.policy.users:

@@ -20,7 +20,7 @@ def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload
     if common is None:
         row = facts.row
         values = json.loads(parameters) if parameters else []
-        bound = _bound(facts.description, row.names, values, job, row.first_job, row.count)
+        bound = _bound(facts.description, row.names, values, job, row.first_job, row.expected or row.count)
         common = _payload(facts, bound)
         if not any("%" in text for text in _bindable(facts.description)):
             facts.common[""] = common

@@ -1,8 +1,8 @@
 """Submission: a description becomes jobs that wait in a task queue.
 
-Accepted is what one transaction has stored: the description and the rows of its parameters. The jobs are made of
-it in short transactions afterwards, by the server itself if need be (after a crash), so that an accepted
-submission is always whole and no write holds the others up.
+A submission that is one request is accepted whole or not at all, however large: its chunks are stored one after
+the other, the last of them makes it accepted, and only then are jobs made of it (services/making.py). One whose rows
+come in chunks of their own is in services/streams.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded
@@ -19,15 +19,14 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_to_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
+from pilotage.services.making import Rows, cut
 from pilotage.services.pool import Pool
+from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
-from pilotage.store.events import record
+from pilotage.store.chunks import Chunk
 from pilotage.store.writer import Transaction
 from pilotage.wire.people import SubmitResponse, UploadedInput
 from pilotage.wire.pilot import Input
-
-CHUNK = 500
-"""Jobs made in one transaction: no write takes over 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,8 @@ class Prepared:
     inputs: tuple[Input, ...]
     identity: QueueIdentity
     warnings: tuple[str, ...]
+    expected: int | None = None
+    """Of one whose rows come later: how many at most, if that was said."""
 
     @property
     def count(self) -> int:
@@ -155,26 +156,87 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"{name!r} is no relative path inside the payload's folder", field="InputSandbox")
 
 
+@dataclass(slots=True)
+class Accepting:
+    """Stores a submission, a chunk in each transaction; with the last one it is accepted."""
+
+    prepared: Prepared
+    chunks: tuple[Rows, ...]
+    submission: rows.Submission | None = None
+    """As far as it is stored."""
+    _place: int = 0
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> Accepting:
+        return cls(prepared, tuple(cut(prepared.rows, prepared.count)))
+
+    def step(self, pool: Pool, tx: Transaction, now: float) -> rows.Submission | None:
+        """Store the next chunk; the submission if that was the last, or the first one of the same owner and key."""
+        before = self.submission, self._place
+
+        def undo() -> None:
+            self.submission, self._place = before
+
+        tx.on_rollback(undo)
+        if self.submission is None:
+            known = self._known(tx)
+            if known is not None:
+                return known
+            self.submission = begin(pool, tx, self.prepared, rows.STAGED, now)
+        part, submission = self.chunks[self._place], self.submission
+        first = JobId(submission.first_job + submission.count)
+        chunk = Chunk(submission.id, self._place, part.digest, first, part.count, 0, now)
+        chunk_rows.insert(tx.connection, chunk, part.text)
+        self._place += 1
+        last = self._place == len(self.chunks)
+        self.submission = replace(
+            submission,
+            count=submission.count + part.count,
+            state=rows.CLOSED if last else rows.STAGED,
+            touched=now,
+        )
+        rows.save_progress(tx.connection, self.submission)
+        return self.submission if last else None
+
+    def _known(self, tx: Transaction) -> rows.Submission | None:
+        prepared = self.prepared
+        known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
+        if known is None:
+            return None
+        check_not_staged(known)
+        of_chunks = [(part.count, part.digest) for part in self.chunks]
+        listed = chunk_rows.listed(tx.connection, known.id, 0, len(of_chunks) + 1)
+        stored = [(chunk.count, chunk.digest) for chunk in listed]
+        if known.count != prepared.count or (all(digest for _, digest in stored) and stored != of_chunks):
+            raise key_conflict(known, prepared)
+        check_same(known, prepared)
+        if known.state == rows.OPEN:
+            raise Conflict(
+                f"the submission {known.id} of the key {prepared.key} is open: its rows come in chunks",
+                hint="go on with it as it was begun, or give another key",
+            )
+        return known
+
+
 def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.Submission:
-    """Store a submission; the same owner and key again gives the first one."""
-    if prepared.key:
-        known = rows.by_key(tx.connection, prepared.owner, prepared.key)
-        if known is not None:
-            return _same_or_conflict(known, prepared)
-    most = pool.policy.jobs.max_waiting_per_owner
-    if rows.waiting_of_owner(tx.connection, prepared.owner) + prepared.count > most:
-        raise Overloaded(f"{prepared.owner} would have more than {most} waiting jobs", retry_after=60.0)
+    """Store a small submission in one transaction; the same owner and key again gives the first one."""
+    accepting = Accepting.of(prepared)
+    while (submission := accepting.step(pool, tx, now)) is None:
+        pass
+    return submission
+
+
+def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: float) -> rows.Submission:
+    """Store a submission without rows, and reserve the ids of the jobs that it is known to have."""
+    if state == rows.STAGED:
+        check_room(pool, tx, prepared.owner, prepared.count)
+    reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
     _check_uploads(tx, prepared)
     queue = rows.queue_for(tx.connection, prepared.identity, now)
-    last_submission, last_job = pool.last_submission, pool.last_job
-
-    def undo() -> None:
-        pool.last_submission, pool.last_job = last_submission, last_job
-
-    tx.on_rollback(undo)
+    take_back_ids(pool, tx)
     pool.last_submission += 1
     first = JobId(pool.last_job + 1)
-    pool.last_job += prepared.count
+    pool.last_job += reserved
     submission = rows.Submission(
         id=SubmissionId(pool.last_submission),
         owner=prepared.owner,
@@ -189,10 +251,13 @@ def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.
         job_type=prepared.description.job_type,
         queue=queue,
         first_job=first,
-        count=prepared.count,
+        count=0,
         warnings=prepared.warnings,
+        state=state,
+        touched=now,
+        expected=prepared.expected,
     )
-    rows.insert(tx.connection, submission, [list(row) for row in prepared.rows])
+    rows.insert(tx.connection, submission)
     return submission
 
 
@@ -205,6 +270,33 @@ def _check_uploads(tx: Transaction, prepared: Prepared) -> None:
             )
 
 
+def take_back_ids(pool: Pool, tx: Transaction) -> None:
+    """Before ids are given: if the transaction fails they were not."""
+    last_submission, last_job = pool.last_submission, pool.last_job
+
+    def undo() -> None:
+        pool.last_submission, pool.last_job = last_submission, last_job
+
+    tx.on_rollback(undo)
+
+
+def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
+    """Raises `Overloaded` if with `count` jobs more too many of the owner would wait."""
+    most = pool.policy.jobs.max_waiting_per_owner
+    entries = pool.index.entries.values()
+    waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
+    if waiting + count > most or waiting + count + chunk_rows.unmade_of_owner(tx.connection, owner) > most:
+        raise Overloaded(f"{owner} would have more than {most:,} waiting jobs", retry_after=10.0)
+
+
+def forget_staged(tx: Transaction, submission: SubmissionId) -> bool:
+    """Take back a part of a submission that was not accepted; whether it is all gone."""
+    if chunk_rows.forget_last(tx.connection, submission):
+        return False
+    rows.forget(tx.connection, submission)
+    return True
+
+
 def _description_text(prepared: Prepared) -> str:
     return json.dumps(description_to_json(prepared.description), sort_keys=True)
 
@@ -213,76 +305,36 @@ def _inputs_text(prepared: Prepared) -> str:
     return json.dumps([asdict(item) for item in prepared.inputs])
 
 
-def _same_or_conflict(known: rows.Submission, prepared: Prepared) -> rows.Submission:
-    same = (known.description, known.inputs, known.names, known.count) == (
+def check_not_staged(known: rows.Submission) -> None:
+    if known.state == rows.STAGED:
+        raise Overloaded(f"a submission with the key {known.key} is just being accepted", retry_after=0.2)
+
+
+def check_same(known: rows.Submission, prepared: Prepared) -> None:
+    """Raises `Conflict` if a key was used for another description."""
+    same = (known.description, known.inputs, known.names) == (
         _description_text(prepared),
         _inputs_text(prepared),
         prepared.names,
-        prepared.count,
     )
     if not same:
-        raise Conflict(
-            f"the key {prepared.key} was used before for another submission ({known.id})",
-            hint="a key says that two submissions are the same one: give another, or none",
-        )
-    return known
+        raise key_conflict(known, prepared)
 
 
-@dataclass(slots=True)
-class Making:
-    """Makes the jobs of one accepted submission, a chunk for each transaction.
-
-    How far it is stands in the store alone: the same submission may be in the making twice, when a client sends it
-    again before the first answer.
-    """
-
-    submission: SubmissionId
-    _rows: list[list[Any]] | None = None
-
-    def step(self, pool: Pool, tx: Transaction) -> bool:
-        """Make the next chunk; whether all jobs are made."""
-        facts = pool.submission(tx, self.submission)
-        row, made = facts.row, rows.jobs_made(tx.connection, facts.row)
-        if made < row.count:
-            if self._rows is None:
-                self._rows = rows.pending_rows(tx.connection, self.submission) or []
-            count = min(CHUNK, row.count - made)
-            self._insert(pool, tx, row, made, count, facts.description.user_priority)
-            made += count
-        if made < row.count:
-            return False
-        rows.all_made(tx.connection, self.submission)
-        return True
-
-    def _insert(
-        self, pool: Pool, tx: Transaction, row: rows.Submission, made: int, count: int, user_priority: int
-    ) -> None:
-        parameters: list[str | None] = [None] * count
-        if self._rows:
-            chunk = self._rows[made : made + count]
-            parameters = [json.dumps(values, separators=(",", ":")) for values in chunk]
-        first = JobId(row.first_job + made)
-        event = record(
-            tx.connection,
-            pool.events,
-            at=row.submitted,
-            kind="submitted",
-            actor=f"user:{row.owner}",
-            detail=f"submission {row.id}",
-            jobs=json.dumps([first, count]),
-            new="Waiting",
-        )
-        rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event)
-        pool.touch_queue(tx, row.queue)
-        pool.index.jobs_added(row.queue, user_priority, first, count)
+def key_conflict(known: rows.Submission, prepared: Prepared) -> Conflict:
+    return Conflict(
+        f"the key {prepared.key} was used before for another submission ({known.id})",
+        hint="a key says that two submissions are the same one: give another, or none",
+    )
 
 
-def response(submission: rows.Submission) -> SubmitResponse:
+def response(submission: rows.Submission, last: int | None = None) -> SubmitResponse:
+    """`last`: its highest job id, where its ids do not follow one another."""
     first = submission.first_job
     return SubmitResponse(
         submission.id,
         first,
-        first + submission.count - 1,
+        first + submission.count - 1 if last is None else last,
         submission.count,
         submission.queue,
         list(submission.warnings),

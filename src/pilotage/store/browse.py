@@ -103,7 +103,10 @@ def job_facts(connection: Connection, job: int) -> dict[str, Any] | None:
         "j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state",
         "j.pilot_id",
     )
-    of_submission = "s.description, s.inputs, s.names, s.first_job, s.count, s.owner, s.grp"
+    of_submission = (
+        "s.description, s.inputs, s.names, s.first_job, coalesce(s.expected, s.count) AS count, s.owner,"
+        " s.grp"
+    )
     sql = " UNION ALL ".join(
         f"SELECT {of_both}, {pilot} AS pilot_id, {of_submission}"
         f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE j.id = ?"

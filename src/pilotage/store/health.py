@@ -20,11 +20,30 @@ _RULES: tuple[tuple[str, str], ...] = (
     (
         "jobs without a submission that promises their id",
         "SELECT j.id FROM jobs j LEFT JOIN submissions s ON s.id = j.submission_id"
-        " AND j.id >= s.first_job AND j.id < s.first_job + s.count WHERE s.id IS NULL",
+        " AND j.id >= s.first_job AND (j.id < s.first_job + coalesce(s.expected, s.count)"
+        " OR EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
+        " AND c.first_job <= j.id AND j.id < c.first_job + c.count)) WHERE s.id IS NULL",
     ),
     (
         "jobs that are in the history and not",
         "SELECT j.id FROM jobs j JOIN history h ON h.id = j.id",
+    ),
+    (
+        "submissions of which jobs are missing that have been made",
+        "SELECT s.id FROM submissions s WHERE s.forgotten < coalesce((SELECT sum(c.made"
+        " - (SELECT count(*) FROM jobs j WHERE j.id >= c.first_job AND j.id < c.first_job + c.made)"
+        " - (SELECT count(*) FROM history h WHERE h.id >= c.first_job AND h.id < c.first_job + c.made))"
+        " FROM submission_chunks c WHERE c.submission_id = s.id), 0)",
+    ),
+    (
+        "submissions whose chunks do not make up their number of jobs",
+        "SELECT s.id FROM submissions s WHERE s.count <>"
+        " coalesce((SELECT sum(c.count) FROM submission_chunks c WHERE c.submission_id = s.id), 0)",
+    ),
+    (
+        "chunks of which rows are lost before all jobs were made (submissions)",
+        "SELECT c.submission_id FROM submission_chunks c WHERE c.made < c.count AND NOT EXISTS"
+        " (SELECT 1 FROM pending_rows p WHERE p.submission_id = c.submission_id AND p.number = c.number)",
     ),
     (
         "unfinished jobs whose task queue is gone",

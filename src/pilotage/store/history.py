@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId
+from pilotage.store import chunks
 from pilotage.store.connection import Connection, among, locked
 
 _SHARED = (
@@ -85,12 +86,13 @@ class Tries(NamedTuple):
 def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     """Delete jobs of history that ended before that instant, with their results, and submissions left without jobs.
 
-    Of a submission that is still being made nothing goes: how far it is stands in its jobs. The newest submission
-    stays, for no id is given twice.
+    Of a submission that is open or still being made nothing goes. The newest submission stays, for no id is given
+    twice.
     """
     sql = (
         "SELECT h.id, h.submission_id FROM history h JOIN submissions s ON s.id = h.submission_id"
-        " WHERE h.ended < ? AND s.pending IS NULL ORDER BY h.ended LIMIT ?"
+        " WHERE h.ended < ? AND s.state = 'closed' AND NOT EXISTS (SELECT 1 FROM submission_chunks c"
+        " WHERE c.submission_id = s.id AND c.made < c.count) ORDER BY h.ended LIMIT ?"
         + locked(connection, "UPDATE OF h SKIP LOCKED")
     )
     rows = connection.execute(sql, (before, most)).fetchall()
@@ -101,14 +103,25 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     delete_results(connection, ids)
     them, value = among(connection, "id", ids)
     connection.execute(f"DELETE FROM history WHERE {them}", (value,))
-    them, value = among(connection, "id", sorted({row[1] for row in rows}))
-    connection.execute(
+    _forget_submissions(connection, Counter(row[1] for row in rows))
+    return [JobId(id_) for id_ in ids]
+
+
+def _forget_submissions(connection: Connection, forgotten: Counter[int]) -> None:
+    """So many jobs of each have gone: delete those that have none left."""
+    connection.executemany(
+        "UPDATE submissions SET forgotten = forgotten + ? WHERE id = ?",
+        [(count, submission) for submission, count in forgotten.items()],
+    )
+    them, value = among(connection, "id", sorted(forgotten))
+    gone = connection.execute(
         f"DELETE FROM submissions WHERE {them} AND id < (SELECT max(id) FROM submissions)"
         " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.submission_id = submissions.id)"
-        " AND NOT EXISTS (SELECT 1 FROM history WHERE history.submission_id = submissions.id)",
+        " AND NOT EXISTS (SELECT 1 FROM history WHERE history.submission_id = submissions.id) RETURNING id",
         (value,),
-    )
-    return [JobId(id_) for id_ in ids]
+    ).fetchall()
+    if gone:
+        chunks.forget(connection, [row[0] for row in gone])
 
 
 def ended_since(connection: Connection, begin: float, before: float, most: int) -> list[tuple[Tries, float]]:

@@ -40,6 +40,9 @@ def highest_id(connection: Connection) -> int:
         tables.append("history")
     given = [("max(first_job + count - 1)", "submissions"), ("max(id_floor)", "instance")]
     given += [("max(id)", table) for table in tables]
+    if has_table(connection, "submission_chunks"):
+        given.append(("max(first_job + count - 1)", "submission_chunks"))
+        given.append(("max(first_job + expected - 1)", "submissions"))
     each = " UNION ALL ".join(f"SELECT {highest} AS highest FROM {table}" for highest, table in given)
     return int(connection.execute(f"SELECT coalesce(max(highest), 0) FROM ({each}) AS of_each").fetchone()[0])
 

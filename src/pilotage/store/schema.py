@@ -134,9 +134,51 @@ submissions = sa.Table(
     sa.Column("first_job", Id, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("warnings", sa.Text, nullable=False),
-    # JSON list of the parameter rows, until all jobs are made of it: an accepted submission is whole after a crash.
-    sa.Column("pending", sa.Text),
+    # open: more rows may come | staged: its rows are being stored, it is not accepted yet | closed.
+    sa.Column("state", sa.Text, nullable=False, server_default="closed"),
+    # When something came last.
+    sa.Column("touched", sa.Float, nullable=False, server_default="0"),
+    # How many jobs it was said to have at most; their ids are reserved. NULL: not said.
+    sa.Column("expected", sa.BigInteger),
+    # Jobs of it that were let go for their age.
+    sa.Column("forgotten", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_submissions_key"),
+    sa.Index(
+        "ix_submissions_open",
+        "touched",
+        sqlite_where=sa.text("state <> 'closed'"),
+        postgresql_where=sa.text("state <> 'closed'"),
+    ),
+)
+
+# The parameter rows of a submission, as they were accepted: so many at a time.
+submission_chunks = sa.Table(
+    "submission_chunks",
+    metadata,
+    sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    # SHA-256 of the rows; empty: not known.
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("first_job", Id, nullable=False),
+    sa.Column("count", sa.Integer, nullable=False),
+    # Jobs made of it so far, in the order of their ids.
+    sa.Column("made", sa.Integer, nullable=False),
+    sa.Column("accepted", sa.Float, nullable=False),
+    sa.Index(
+        "ix_submission_chunks_unmade",
+        "submission_id",
+        sqlite_where=sa.text("made < count"),
+        postgresql_where=sa.text("made < count"),
+    ),
+)
+
+# JSON list of the rows of a chunk until all its jobs are made: what is accepted is whole after a crash.
+pending_rows = sa.Table(
+    "pending_rows",
+    metadata,
+    sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("rows", sa.Text, nullable=False),
 )
 
 uploads = sa.Table(

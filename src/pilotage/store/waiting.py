@@ -57,8 +57,8 @@ class Promised(NamedTuple):
 def job_to_be_made(connection: Connection, job: int) -> Promised | None:
     """Whose job of this id is still to be made, if it is."""
     sql = (
-        "SELECT id, owner, grp FROM submissions"
-        " WHERE pending IS NOT NULL AND first_job <= ? AND ? < first_job + count"
+        "SELECT s.id, s.owner, s.grp FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
+        " WHERE c.made < c.count AND c.first_job <= ? AND ? < c.first_job + c.count AND s.state <> 'staged'"
     )
     row = connection.execute(sql, (job, job)).fetchone()
     return None if row is None else Promised(*row)

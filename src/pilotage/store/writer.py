@@ -17,6 +17,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
@@ -28,6 +30,8 @@ GROUP = 128
 """At most so many requests share a commit."""
 RACES = 3
 """So often a transaction is carried out again that lost against others."""
+SLOW = 0.005
+"""Seconds; bulk work is cut so that no transaction takes longer."""
 RENEWAL_PAUSE = 0.5
 """Seconds between attempts to reach a lost database."""
 
@@ -82,6 +86,27 @@ Reply = Callable[[Any, BaseException | None], None]
 _Asked = tuple[Request, Reply]
 
 
+@dataclass(slots=True)
+class Times:
+    """How long the transactions took that were committed; seconds."""
+
+    work: float = 0.0
+    """From their beginning to their commit, all of them."""
+    commit: float = 0.0
+    longest_work: float = 0.0
+    longest: float = 0.0
+    """With its commit, which now and then makes a checkpoint."""
+    slow: int = 0
+    """Those whose work took more than `SLOW`."""
+
+    def took(self, work: float, commit: float) -> None:
+        self.work += work
+        self.commit += commit
+        self.longest_work = max(self.longest_work, work)
+        self.longest = max(self.longest, work + commit)
+        self.slow += work > SLOW
+
+
 class Writer:
     """Owns the writing connection: in a thread of its own or, after `move_to`, in that of an event loop.
 
@@ -104,6 +129,7 @@ class Writer:
         self.requests = 0
         self.replays = 0
         self.races = 0
+        self.times = Times()
 
     def start(self) -> None:
         self._thread.start()
@@ -192,6 +218,7 @@ class Writer:
             self.groups += 1
             self.requests += len(group)
         transaction = Transaction(self._connection)
+        begun = perf_counter()
         try:
             self._begin()
             results = _perform(transaction, group)
@@ -202,6 +229,7 @@ class Writer:
         except BaseException as error:
             self._failed(transaction, group, error, races)
             return
+        worked = perf_counter()
         try:
             self._connection.commit()
         except Lost as error:
@@ -214,6 +242,7 @@ class Writer:
         except BaseException as error:
             self._failed(transaction, group, error, races)
             return
+        self.times.took(worked - begun, perf_counter() - worked)
         _answer(group, results, self._loop)
 
     def _begin(self) -> None:

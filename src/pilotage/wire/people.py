@@ -5,6 +5,11 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
 (wire/pilot.py). Requests carry `Authorization: Bearer <JSON Web Token>`.
 
     POST   /v1/submissions                     SubmitRequest → SubmitResponse
+    POST   /v1/submissions/open                OpenRequest → OpenSubmission: rows of parameters come in chunks
+    GET    /v1/submissions/{id}                OpenSubmission: how far it is, open or closed
+    GET    /v1/submissions/{id}/chunks         after, limit → ChunksPage
+    PUT    /v1/submissions/{id}/chunks/{n}     JSON list of rows → ChunkResponse; n is 0, 1, 2 ...
+    POST   /v1/submissions/{id}/close          CloseRequest → SubmitResponse
     HEAD   /v1/uploads/{sha256}                204 known to this owner | 404
     PUT    /v1/uploads/{sha256}                bytes of one input file → 201
     GET    /v1/jobs                            Selection as query, after, limit → JobsPage
@@ -41,6 +46,10 @@ from pilotage.wire.governing import PilotsLeft, Stranded
 
 MAX_PAGE = 1000
 MAX_JOBS_PER_SUBMISSION = 100_000
+"""Of a submission that is one request; one in chunks may have MAX_JOBS_IN_CHUNKS."""
+MAX_JOBS_IN_CHUNKS = 1_000_000_000
+MAX_CHUNK_ROWS = 5000
+MAX_CHUNK_BYTES = 512 * 1024
 
 
 @dataclass
@@ -80,10 +89,71 @@ class SubmitRequest:
 
 
 @dataclass
+class OpenRequest:
+    """A submission whose rows of parameters come in chunks. Jobs of an accepted chunk may run at once."""
+
+    description: Dict[str, Any]
+    """Without parameters of its own."""
+    names: List[str]
+    """What each row has a value for; the unnamed parameter is ""."""
+    key: str
+    """The same owner and key again opens the same submission, to go on with it."""
+    inputs: List[UploadedInput] = field(default_factory=list)
+    group: str = ""
+    expected: Optional[int] = None
+    """At most so many rows will come: their ids follow one another, and `%n` has their width. Needed for `%n`."""
+
+
+@dataclass
+class OpenSubmission:
+    submission: int
+    queue: int
+    open: bool
+    """False: no more rows are taken."""
+    names: List[str]
+    chunks: int
+    """How many were accepted: the number of the next one."""
+    count: int
+    """Rows in them; each is a job."""
+    expected: Optional[int] = None
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class ChunkSummary:
+    number: int
+    count: int
+    digest: str
+    """SHA-256 of its rows as compact JSON in UTF-8."""
+
+
+@dataclass
+class ChunksPage:
+    chunks: List[ChunkSummary]
+    next: Optional[int] = None
+
+
+@dataclass
+class ChunkResponse:
+    """The jobs of a chunk wait in their queue. The same number and rows again give the same answer."""
+
+    number: int
+    first: int
+    """Its jobs are first, first + 1 ..."""
+    count: int
+
+
+@dataclass
+class CloseRequest:
+    count: int
+    """All rows that were sent."""
+
+
+@dataclass
 class SubmitResponse:
     submission: int
     first: int
-    """The jobs are first, first + 1 ... last."""
+    """The jobs are first, first + 1 ... last; of rows in chunks without `expected` others' may lie between."""
     last: int
     count: int
     queue: int

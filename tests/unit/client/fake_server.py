@@ -22,6 +22,8 @@ class State:
     uploads: dict[str, bytes] = field(default_factory=dict)
     submissions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By key."""
+    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By key: the request, the rows of each chunk, whether it is open."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     failures: list[Any] = field(default_factory=list)
@@ -172,6 +174,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer([event])
 
     def on_submissions(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        if parts:
+            self.on_stream(parts, query, body)
+            return
         request = json.loads(body)
         missing = [one["digest"] for one in request["inputs"] if one["digest"] not in self.state.uploads]
         if missing:
@@ -192,6 +197,47 @@ class Handler(BaseHTTPRequestHandler):
             }
             self.state.submissions[request["key"]] = {"answer": made, "request": request}
         self.answer(self.state.submissions[request["key"]]["answer"])
+
+    def on_stream(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        """Rows in chunks: as the server does it, without any job."""
+        streams = self.state.streams
+        if parts == ["open"]:
+            request = json.loads(body)
+            stream = streams.setdefault(
+                request["key"],
+                {"id": len(streams) + 1, "request": request, "chunks": [], "digests": [], "open": True},
+            )
+            self.answer(
+                {"submission": stream["id"], "queue": 1, "open": stream["open"], "names": request["names"],
+                 "chunks": len(stream["chunks"]), "count": sum(map(len, stream["chunks"]))}
+            )  # fmt: skip
+            return
+        stream = next(one for one in streams.values() if one["id"] == int(parts[0]))
+        count = sum(map(len, stream["chunks"]))
+        if parts[1] == "close":
+            if json.loads(body)["count"] != count:
+                self.error(409, "conflict", "another count")
+                return
+            stream["open"] = False
+            self.answer({"submission": stream["id"], "first": 1, "last": count, "count": count, "queue": 1})
+        elif self.command == "PUT":
+            number, digest = int(parts[2]), hashlib.sha256(body).hexdigest()
+            if number == len(stream["chunks"]) and stream["open"]:
+                stream["chunks"].append(json.loads(body))
+                stream["digests"].append(digest)
+            elif number >= len(stream["chunks"]) or stream["digests"][number] != digest:
+                self.error(409, "conflict", "other rows")
+                return
+            self.answer({"number": number, "first": 1, "count": len(stream["chunks"][number])})
+        else:
+            begin = int(query["after"][0]) + 1
+            end = begin + self.state.page
+            known = [
+                {"number": number, "count": len(rows), "digest": stream["digests"][number]}
+                for number, rows in enumerate(stream["chunks"])
+            ]
+            more = end - 1 if len(known) > end else None
+            self.answer({"chunks": known[begin:end], "next": more})
 
     def on_uploads(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         if self.command == "HEAD":

@@ -9,11 +9,11 @@ import pytest
 from bench import POLICY, Bench, finished
 
 from pilotage.core.policy import Policy, parse
+from pilotage.services import making as making_module
 from pilotage.services import retention
-from pilotage.services import submission as submission_module
 from pilotage.services.actions import act
+from pilotage.services.making import Making
 from pilotage.services.retention import FIRST, LEAST, MOST, RULES, SLICE, Rule, Slice, Slicer
-from pilotage.services.submission import Making
 from pilotage.store import attempts, browse, expiry, history, jobs
 from pilotage.store.selections import Selection, Viewer
 from pilotage.wire.pilot import Reference, Release
@@ -251,7 +251,7 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
 def test_jobs_of_a_submission_in_the_making_may_be_old_already(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submission_module, "CHUNK", 1)
+    monkeypatch.setattr(making_module, "SIZE", 1)
     making = Making(bench.accept(bench.prepared(3)).id)
     assert not bench.do(lambda tx: making.step(bench.pool, tx))
     bench.act("kill", 1)

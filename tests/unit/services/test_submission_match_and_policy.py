@@ -13,10 +13,11 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded
 from pilotage.core.jobs.description import InputFile
 from pilotage.core.queues.fit import Condition
-from pilotage.services import submission as submission_module
+from pilotage.services import making as making_module
 from pilotage.services.governing import apply_policy
+from pilotage.services.making import Making
 from pilotage.services.provisioning import LocalDirector
-from pilotage.services.submission import Making, accept
+from pilotage.services.submission import accept
 from pilotage.store import submissions
 from pilotage.wire.pilot import Input
 
@@ -27,8 +28,8 @@ def test_jobs_and_their_queue_appear_once_made(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(1200))
     assert bench.pool.index.entries == {}
     making = Making(submission.id)
-    steps = [bench.do(lambda tx: making.step(bench.pool, tx)) for _ in range(3)]
-    assert steps == [False, False, True]
+    steps = [bench.do(lambda tx: making.step(bench.pool, tx)) for _ in range(5)]
+    assert steps == [False, False, False, False, True]
     assert bench.pool.index.entries[submission.queue].waiting == 1200
     assert bench.do(lambda tx: making.step(bench.pool, tx))
     assert bench.connection.execute("SELECT count(*), min(id), max(id) FROM jobs").fetchone() == (
@@ -42,7 +43,7 @@ def test_jobs_and_their_queue_appear_once_made(bench: Bench) -> None:
 def test_a_submission_interrupted_after_any_chunk_is_completed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, chunks: int
 ) -> None:
-    monkeypatch.setattr(submission_module, "CHUNK", 10)
+    monkeypatch.setattr(making_module, "SIZE", 10)
     first = bench.accept(bench.prepared(30))
     making = Making(first.id)
     for _ in range(chunks):
@@ -69,7 +70,7 @@ def test_a_submission_interrupted_after_any_chunk_is_completed(
 def test_jobs_made_below_ids_that_were_read_are_matched(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submission_module, "CHUNK", 10)
+    monkeypatch.setattr(making_module, "SIZE", 10)
     slow = bench.accept(bench.prepared(20))
     making = Making(slow.id)
     bench.do(lambda tx: making.step(bench.pool, tx))

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
 from pilotage.core.jobs.states import FINAL
 from pilotage.core.policy import parse
-from pilotage.services import submission as submission_module
+from pilotage.services import making as making_module
 from pilotage.services.governing import apply_policy
-from pilotage.services.submission import Making
+from pilotage.services.making import Making
 from pilotage.store import submissions
 from pilotage.wire.pilot import ExchangeRequest, Offer, Reference, Release
 
@@ -49,7 +49,7 @@ networks = st.sampled_from(["good", "good", "good", "doubled", "answer lost", "d
 class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.chunk, submission_module.CHUNK = submission_module.CHUNK, 7
+        self.chunk, making_module.SIZE = making_module.SIZE, 7
         self.folder = tempfile.TemporaryDirectory(prefix="pilotage-any-order-")
         self.bench = Bench(Path(self.folder.name), LIMITED)
         self.papers: list[Paper] = [self.bench.pilot(processors=2) for _ in range(PILOTS)]
@@ -280,7 +280,7 @@ class AnyOrder(RuleBasedStateMachine):
         try:
             self.drain()
         finally:
-            submission_module.CHUNK = self.chunk
+            making_module.SIZE = self.chunk
             self.bench.close()
             self.folder.cleanup()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,8 +41,17 @@ def unknown(entry: Entry, known: Iterable[str]) -> InvalidInput:
     return entry.refused(f"there is no attribute {entry.name!r}", hint)
 
 
-def build(entries: Iterable[tuple[Field, Entry]], sequences: Mapping[str, tuple[Scalar, ...]]) -> Submission:
-    """The submission of known fields, each at most once; `sequences` are the parameters by name."""
+def build(
+    entries: Iterable[tuple[Field, Entry]],
+    sequences: Mapping[str, tuple[Scalar, ...]],
+    names: Sequence[str] = (),
+) -> Submission:
+    """The submission of known fields, each at most once; `sequences` are the parameters by name.
+
+    Instead of them `names` may be given: their values come later, the submission has none yet.
+    """
+    if sequences and names:
+        raise InvalidInput("it has parameters of its own, and rows of values are given besides")
     values: dict[str, Any] = {}
     first: dict[str, Entry] = {}
     for field, entry in entries:
@@ -51,10 +60,10 @@ def build(entries: Iterable[tuple[Field, Entry]], sequences: Mapping[str, tuple[
             where = "" if earlier.line is None else f" on line {earlier.line}"
             raise entry.refused(f"{entry.name} is given twice: {earlier.name} stands{where} already")
         first[field.name] = entry
-        values[field.name] = _read(field, entry, parametric=bool(sequences))
+        values[field.name] = _read(field, entry, parametric=bool(sequences or names))
     if "executable" not in values:
         raise InvalidInput("the executable is missing", field="executable")
-    names = tuple(sequences)
+    names = tuple(sequences) or tuple(names)
     for name in names:
         if name and not _PARAMETER.match(name):
             raise InvalidInput(
@@ -62,7 +71,7 @@ def build(entries: Iterable[tuple[Field, Entry]], sequences: Mapping[str, tuple[
             )
     try:
         submission = Submission(
-            checked(JobDescription(**values)), names, rows(dict(sequences)) if names else ()
+            checked(JobDescription(**values)), names, rows(dict(sequences)) if sequences else ()
         )
         return checked_parameters(submission)
     except InvalidInput as error:

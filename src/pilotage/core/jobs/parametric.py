@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.description import (
+    COPY,
     MAX_JOBS,
     InputFile,
     JobDescription,
@@ -51,7 +52,7 @@ def check_count(count: int) -> None:
     if count > MAX_JOBS:
         raise TooLarge(
             f"{count:,} jobs in one submission: the limit is {MAX_JOBS:,}",
-            hint="submit them in several parts",
+            hint="more go as a table: `pilotage submit --table FILE`, or Client.submit_rows",
             field="parameters",
         )
 
@@ -117,26 +118,57 @@ def written(value: Scalar) -> str:
 
 def checked_parameters(submission: Submission) -> Submission:
     """The submission, if its placeholders have values and all its jobs sensible file names."""
-    if not submission.names:
-        return submission
-    texts = _bound_texts(submission.description)
-    for text, field in texts:
+    if submission.names:
+        check_placeholders(submission.description, submission.names)
+        check_rows(submission.description, submission.names, submission.parameters, 0, submission.count)
+    return submission
+
+
+def check_placeholders(description: JobDescription, names: Sequence[str]) -> None:
+    """Raises `InvalidInput` for a placeholder that none of `names` gives a value."""
+    for text, field in _bound_texts(description):
         for found in PLACEHOLDER.finditer(text):
-            if found[2] is not None and found[2] not in submission.names:
-                named = ", ".join(name for name in submission.names if name) or "none with a name"
+            if found[2] is not None and found[2] not in names:
+                named = ", ".join(name for name in names if name) or "none with a name"
                 raise InvalidInput(
                     f"{field}: there is no parameter for {found[0]}", hint=f"there is {named}", field=field
                 )
-    # Arguments, environment and names of jobs may be anything; names of files are checked for each job.
+
+
+def check_rows(
+    description: JobDescription,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Scalar]],
+    first: int,
+    count: int,
+) -> None:
+    """Raises `InvalidInput` for a row of values that makes a file name no job may have.
+
+    `rows` are those from number `first` on, of `count` in all. Arguments, environment and names of jobs may be
+    anything.
+    """
+    texts = _bound_texts(description)
     varying = [(t, field) for t, field in texts if field in _FILES and PLACEHOLDER.search(t)]
-    for index, values in enumerate(submission.parameters if varying else ()):
-        fill = _filler(submission.names, values, index, submission.count)
+    for index, values in enumerate(rows if varying else (), first):
+        fill = _filler(names, values, index, count)
         for text, field in varying:
             if field != "executable":
                 check_inside(fill(text), field)
             elif not fill(text):
                 raise InvalidInput(f"the executable of job {index} is empty", field="executable")
-    return submission
+
+
+def numbered(description: JobDescription) -> bool:
+    """Whether `%n` stands in it, whose width is that of the last number."""
+    return any(
+        found[1] == "n" for text, _ in _bound_texts(description) for found in PLACEHOLDER.finditer(text)
+    )
+
+
+def varying_inputs(description: JobDescription) -> list[str]:
+    """The inputs to be sent whose name or path holds a placeholder."""
+    copies = [one for one in description.input_sandbox if one.mode == COPY]
+    return [one.name for one in copies if PLACEHOLDER.search(one.name + one.source)]
 
 
 _FILES: Final = frozenset({"executable", "std_output", "std_error", "output_sandbox", "input_sandbox"})

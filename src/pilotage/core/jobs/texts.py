@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -29,8 +29,13 @@ def description_from_text(text: str, kind: str) -> Submission:
     return readers[kind](text)
 
 
-def parse_yaml_mapping(mapping: Mapping[str, Any], lines: Mapping[str, int] | None = None) -> Submission:
-    """The submission a mapping of snake_case names describes; `lines` places its keys for messages."""
+def parse_yaml_mapping(
+    mapping: Mapping[str, Any], lines: Mapping[str, int] | None = None, *, names: Sequence[str] = ()
+) -> Submission:
+    """The submission a mapping of snake_case names describes; `lines` places its keys for messages.
+
+    `names` are those of parameters whose values come later.
+    """
     lines = lines or {}
     fields = []
     sequences: dict[str, tuple[Scalar, ...]] = {}
@@ -42,7 +47,7 @@ def parse_yaml_mapping(mapping: Mapping[str, Any], lines: Mapping[str, int] | No
             fields.append((BY_NAME[name], entry))
         else:
             raise _unknown(entry)
-    return build(fields, sequences)
+    return build(fields, sequences, names)
 
 
 def _unknown(entry: Entry) -> InvalidInput:

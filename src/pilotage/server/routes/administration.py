@@ -99,11 +99,16 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         "pilotage_pilots_stalled": len(pool.stalled),
         "pilotage_history_jobs": sum(history.totals(connection).values()),
         "pilotage_retention_last_run_timestamp_seconds": context.retention_ran or 0,
+        "pilotage_longest_transaction_seconds": writer.times.longest,
+        "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
     }
     counters = {
         "pilotage_commits_total": writer.groups,
         "pilotage_requests_total": writer.requests,
         "pilotage_replayed_groups_total": writer.replays,
+        "pilotage_slow_transactions_total": writer.times.slow,
+        "pilotage_transactions_work_seconds_total": round(writer.times.work, 6),
+        "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
     }
     for kind, numbers in (("gauge", gauges), ("counter", counters)):
         for name, value in numbers.items():

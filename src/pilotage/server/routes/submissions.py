@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,11 +14,12 @@ from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.duties import forget_staged
 from pilotage.server.tokens import Caller
+from pilotage.services.making import Making
 from pilotage.services.submission import (
-    Making,
+    Accepting,
     Prepared,
-    accept,
     check_places,
     identity_of,
     resolve_inputs,
@@ -26,7 +28,7 @@ from pilotage.services.submission import (
 )
 from pilotage.store import submissions as rows
 from pilotage.store.writer import Transaction
-from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse
+from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse, UploadedInput
 
 router = APIRouter(prefix="/v1", tags=["submission"])
 
@@ -37,40 +39,65 @@ async def submit(
 ) -> SubmitResponse:
     """Accept jobs. Answered when all of them wait in their task queue."""
     context.sandbox.check_space()
-    prepared = await asyncio.to_thread(prepare, context, caller, body)
-    pool, clock, writer = context.pool, context.clock, context.writer
-    submission = await writer.acall(lambda tx: accept(pool, tx, prepared, clock()))
-    making = Making(submission.id)
-    while not await writer.acall(lambda tx: making.step(pool, tx)):
-        pass
+    with context.bulk.place():
+        accepting = Accepting.of(await asyncio.to_thread(prepare, context, caller, body))
+        submission = await _accept(context, accepting)
+        await context.bulk.make(context.pool, Making(submission.id))
     context.wake_director.set()
     return response(submission)
 
 
+async def _accept(context: Context, accepting: Accepting) -> rows.Submission:
+    """Store all of it. What was stored of one that then cannot be is taken back."""
+    pool, clock = context.pool, context.clock
+    try:
+        while True:
+            submission = await context.bulk.write(lambda tx: accepting.step(pool, tx, clock()))
+            if submission is not None:
+                return submission
+    except BaseException:
+        if accepting.submission is not None:
+            await asyncio.shield(forget_staged(context, accepting.submission.id))
+        raise
+
+
 def prepare(context: Context, caller: Caller, body: SubmitRequest) -> Prepared:
     """Read and check a submission; nothing is stored."""
+    return prepared_of(context, caller, _read(body), body.group, body.key, body.inputs)
+
+
+def prepared_of(
+    context: Context,
+    caller: Caller,
+    submission: Submission,
+    group: str,
+    key: str,
+    uploaded: Sequence[UploadedInput],
+    expected: int | None = None,
+) -> Prepared:
+    """Check what was read against the policy and the files that this caller has uploaded."""
     policy = context.pool.policy
-    group = body.group or caller.group
+    group = group or caller.group
     if group not in policy.users[caller.user].groups:
         raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
-    submission = _read(body)
     description = submission.description
     check_places(description, policy)
     connection = context.readers.connection()
     inputs = resolve_inputs(
-        description, body.inputs, lambda digest: rows.upload_size(connection, caller.user, digest), policy
+        description, uploaded, lambda digest: rows.upload_size(connection, caller.user, digest), policy
     )
     warnings = tuple(warnings_for(description, policy, context.capacity))
     return Prepared(
         owner=caller.user,
         group=group,
-        key=body.key,
+        key=key,
         description=description,
         names=submission.names,
         rows=submission.parameters,
         inputs=inputs,
         identity=identity_of(description, caller.user, group, policy),
         warnings=warnings,
+        expected=expected,
     )
 
 

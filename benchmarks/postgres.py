@@ -1,0 +1,20 @@
+"""A PostgreSQL server for a benchmark, durable: what it acknowledges survives a power cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.postgres import Server
+
+DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "256MB"}
+
+
+@contextmanager
+def durable() -> Iterator[Server]:
+    """One of the wheel in the group `postgresql`, ended afterwards."""
+    server = Server(**DURABLE)
+    try:
+        yield server
+    finally:
+        server.end()

@@ -1,0 +1,233 @@
+"""Rows of parameters, however many, become jobs: sent in chunks, gone on with after an interruption.
+
+At most three chunks are in memory: the one that is sent, the one that waits for it, the one that is being filled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from pilotage.client.answers import decode
+from pilotage.client.transport import Transport
+from pilotage.core.errors import Conflict, InvalidInput, PilotageError
+from pilotage.core.jobs.description import Scalar
+from pilotage.wire.people import (
+    MAX_CHUNK_BYTES,
+    MAX_CHUNK_ROWS,
+    ChunksPage,
+    ChunkSummary,
+    CloseRequest,
+    OpenRequest,
+    OpenSubmission,
+    SubmitResponse,
+)
+
+PATIENCE = 600.0
+"""Seconds for which a chunk is tried: a server that starts again or has no room is waited for."""
+
+Progress = Callable[[int, int | None], None]
+"""Called with (rows that the server has, rows in all if that is known)."""
+
+Row = Sequence[Scalar]
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`body` is the JSON list of its rows, without spaces."""
+
+    first: int
+    count: int
+    body: bytes
+
+
+def send_rows(
+    transport: Transport, request: OpenRequest, rows: Iterable[Row], progress: Progress | None = None
+) -> SubmitResponse:
+    """Open the submission of `request`, or go on with the one of its key; send the rows; close it.
+
+    Rows that the server has are compared to those given, which raises Conflict where they differ. Every error tells
+    how many rows the server has, and how to go on.
+    """
+    answer = transport.request(
+        "POST", "/v1/submissions/open", json=request, idempotent=True, patience=PATIENCE
+    )
+    opened = decode(answer.content, OpenSubmission)
+    sending = _Sending(transport, request, opened, progress)
+    try:
+        return sending.run(checked(rows, request.names))
+    except PilotageError as error:
+        error.hint = f"{error.hint}; {sending.told()}" if error.hint else sending.told()
+        raise
+
+
+class _Sending:
+    """One submission on its way."""
+
+    def __init__(
+        self, transport: Transport, request: OpenRequest, opened: OpenSubmission, progress: Progress | None
+    ) -> None:
+        self._transport = transport
+        self._key = request.key
+        self._opened = opened
+        self._address = f"/v1/submissions/{opened.submission}"
+        self._expected = request.expected
+        self._progress = progress
+        self._there = opened.count
+
+    def told(self) -> str:
+        return (
+            f"the server has {self._there:,} rows, as submission {self._opened.submission}; all rows again with the"
+            f" key {self._key} go on after them"
+        )
+
+    def run(self, rows: Iterator[Row]) -> SubmitResponse:
+        self._tell()
+        compared = self._compare(rows)
+        if not self._opened.open:
+            if next(rows, None) is not None:
+                raise Conflict(f"submission {self._opened.submission} is closed, and there are more rows")
+            return self._close(compared)
+        self._send_all(enumerate(cut(rows, compared), self._opened.chunks))
+        return self._close(self._there)
+
+    def _send_all(self, chunks: Iterator[tuple[int, Chunk]]) -> None:
+        """One after the other, each while the next one is made."""
+        under_way: Future[None] | None = None
+        try:
+            for number, chunk in chunks:
+                if under_way is not None:
+                    under_way.result()
+                under_way = _in_background(lambda number=number, chunk=chunk: self._send(number, chunk))  # type: ignore[misc]
+        except PilotageError:
+            if under_way is not None:
+                under_way.exception()  # what is told of the server is to be right
+            raise
+        if under_way is not None:
+            under_way.result()
+
+    def _send(self, number: int, chunk: Chunk) -> None:
+        self._transport.request(
+            "PUT",
+            f"{self._address}/chunks/{number}",
+            body=lambda: chunk.body,
+            size=len(chunk.body),
+            patience=PATIENCE,
+        )
+        self._there = chunk.first + chunk.count
+        self._tell()
+
+    def _close(self, count: int) -> SubmitResponse:
+        if not count:
+            raise InvalidInput("there are no rows: there would be no job")
+        answer = self._transport.request(
+            "POST", f"{self._address}/close", json=CloseRequest(count), idempotent=True, patience=PATIENCE
+        )
+        return decode(answer.content, SubmitResponse)
+
+    def _tell(self) -> None:
+        if self._progress:
+            self._progress(self._there, self._expected)
+
+    def _compare(self, rows: Iterator[Row]) -> int:
+        """Take the rows that the server has from `rows`; how many they are."""
+        done = 0
+        for chunk in self._accepted():
+            given = list(islice(rows, chunk.count))
+            if len(given) < chunk.count:
+                raise Conflict(
+                    f"the server has {self._there:,} rows, and only {done + len(given):,} are given"
+                )
+            if hashlib.sha256(_encode(given)).hexdigest() != chunk.digest and chunk.digest:
+                raise Conflict(
+                    f"of rows {done + 1:,} to {done + chunk.count:,} one at least is not what the server has",
+                    hint="what was accepted stays as it is: correct later rows only, or submit with another key",
+                )
+            done += chunk.count
+        return done
+
+    def _accepted(self) -> Iterator[ChunkSummary]:
+        after: int | None = -1
+        while after is not None and self._opened.chunks:
+            answer = self._transport.request("GET", f"{self._address}/chunks", query={"after": after})
+            page = decode(answer.content, ChunksPage)
+            yield from page.chunks
+            after = page.next
+
+
+def _in_background(call: Callable[[], None]) -> Future[None]:
+    """In a thread that does not keep an interrupted program alive."""
+    future: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=work, name="sender", daemon=True).start()
+    return future
+
+
+def checked(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
+    """The rows, if each has a value for every name; a value alone is a row of one."""
+    width = len(names)
+    for number, given in enumerate(rows, 1):
+        row = given if isinstance(given, list | tuple) else (given,)
+        if len(row) != width:
+            raise InvalidInput(f"row {number:,} has {len(row)} values, not {width}")
+        for value in row:
+            trouble = wrong(value)
+            if trouble:
+                raise InvalidInput(f"row {number:,}: {trouble}")
+        yield row
+
+
+def wrong(value: Any) -> str:
+    """What is wrong with a value of a parameter, "" for nothing."""
+    if isinstance(value, str):
+        return "a value contains a NUL character" if "\0" in value else ""
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return f"{value} is not a number that can be used"
+    if isinstance(value, int | float):
+        return "" if abs(value) < 2**63 or isinstance(value, float) else f"{value} has more than 64 bits"
+    return f"values are texts, numbers or truth values, not {type(value).__name__}"
+
+
+def cut(rows: Iterable[Row], first: int = 0) -> Iterator[Chunk]:
+    """The rows in chunks that a server takes; `first` is the number of the first row."""
+    parts: list[bytes] = []
+    size = 2
+    for row in rows:
+        try:
+            text = _encode(row)
+        except (UnicodeEncodeError, OverflowError) as trouble:
+            raise InvalidInput(f"row {first + len(parts) + 1:,}: {trouble}") from trouble
+        if len(text) + 2 > MAX_CHUNK_BYTES:
+            raise InvalidInput(
+                f"row {first + len(parts) + 1:,} has {len(text):,} bytes, more than the {MAX_CHUNK_BYTES:,} of a chunk",
+                hint="put long values into files, and name these",
+            )
+        if len(parts) == MAX_CHUNK_ROWS or size + len(text) > MAX_CHUNK_BYTES:
+            yield _chunk(first, parts)
+            first += len(parts)
+            parts, size = [], 2
+        parts.append(text)
+        size += len(text) + 1
+    if parts:
+        yield _chunk(first, parts)
+
+
+def _chunk(first: int, parts: list[bytes]) -> Chunk:
+    return Chunk(first, len(parts), b"[" + b",".join(parts) + b"]")

@@ -1,0 +1,383 @@
+"""Submissions whose rows come in chunks, large ones that come at once, and how fast jobs are made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from bench import POLICY, Bench
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.client import streaming
+from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded
+from pilotage.core.jobs.description import InputFile, JobDescription
+from pilotage.services import making as making_module
+from pilotage.services import streams
+from pilotage.services.making import AIM, FEWEST, Making, Pace, Rows, cut, encoded
+from pilotage.services.streams import KEPT_OPEN, accept_chunk, close, close_left_open, open_submission
+from pilotage.services.submission import Accepting, forget_staged
+from pilotage.store import chunks, submissions
+from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
+
+
+def rows_of(*values: Any) -> Rows:
+    return Rows(tuple(encoded([[value] for value in values])), len(values))
+
+
+class Stream:
+    """One open submission of alice, with one name."""
+
+    def __init__(self, bench: Bench, key: str = "k", expected: int | None = None, **fields: Any) -> None:
+        self.bench = bench
+        prepared = bench.prepared(key=key, names=("x",), **fields)
+        self.prepared = type(prepared)(**{**_facts(prepared), "expected": expected})
+        self.id = self.open().id
+
+    def open(self) -> submissions.Submission:
+        bench = self.bench
+        return bench.do(lambda tx: open_submission(bench.pool, tx, self.prepared, bench.now))
+
+    def accept(self, number: int, *values: Any, owner: str = "alice") -> chunks.Chunk:
+        bench, given = self.bench, rows_of(*values)
+        return bench.do(lambda tx: accept_chunk(bench.pool, tx, owner, self.id, number, given, bench.now))
+
+    def send(self, number: int, *values: Any) -> chunks.Chunk:
+        """Accepted and made."""
+        chunk = self.accept(number, *values)
+        self.make(Making(self.id, number, rows=rows_of(*values)))
+        return chunk
+
+    def make(self, making: Making) -> None:
+        while not self.bench.do(lambda tx: making.step(self.bench.pool, tx)):
+            pass
+
+    def close(self, count: int) -> tuple[submissions.Submission, int]:
+        return self.bench.do(lambda tx: close(tx, "alice", self.id, count, self.bench.now))
+
+    def parameters(self) -> list[tuple[int, Any]]:
+        sql = "SELECT id, parameters FROM jobs WHERE submission_id = ? ORDER BY id"
+        found = self.bench.connection.execute(sql, (self.id,))
+        return [(row[0], json.loads(row[1])[0]) for row in found]
+
+
+def _facts(prepared: Any) -> dict[str, Any]:
+    return {name: getattr(prepared, name) for name in type(prepared).__dataclass_fields__}
+
+
+def test_rows_become_jobs_chunk_by_chunk_and_may_run_before_the_end(bench: Bench) -> None:
+    stream = Stream(bench)
+    stream.send(0, "a", "b")
+    pilot = bench.pilot()
+    assert [offer.payload.name for offer in pilot.take()] == [""]
+    stream.send(1, "c")
+    assert stream.parameters() == [(1, "a"), (2, "b"), (3, "c")]
+    closed, last = stream.close(3)
+    assert (closed.state, closed.count, last) == (submissions.CLOSED, 3, 3)
+    bench.check()
+
+
+def test_a_chunk_that_comes_again_makes_nothing_twice(bench: Bench) -> None:
+    stream = Stream(bench)
+    first = stream.send(0, "a", "b")
+    again = stream.send(0, "a", "b")
+    assert (again.first_job, again.count) == (first.first_job, first.count)
+    assert len(stream.parameters()) == 2
+    stream.send(1, "c")
+    stream.close(3)
+    assert stream.send(0, "a", "b").first_job == first.first_job
+    assert len(stream.parameters()) == 3
+    bench.check()
+
+
+def test_a_chunk_with_other_rows_is_a_conflict(bench: Bench) -> None:
+    stream = Stream(bench)
+    stream.send(0, "a", "b")
+    with pytest.raises(Conflict, match="chunk 0 of submission 1 was accepted before with other rows"):
+        stream.accept(0, "a", "c")
+    assert len(stream.parameters()) == 2
+
+
+@pytest.mark.parametrize("number", [1, 5, -1])
+def test_a_gap_is_a_conflict(bench: Bench, number: int) -> None:
+    stream = Stream(bench)
+    with pytest.raises(Conflict, match="0 is the next one"):
+        stream.accept(number, "a")
+    stream.send(0, "a")
+    with pytest.raises(Conflict, match="1 is the next one"):
+        stream.accept(2, "a")
+    assert len(stream.parameters()) == 1
+
+
+def test_nothing_comes_after_the_close(bench: Bench) -> None:
+    stream = Stream(bench)
+    stream.send(0, "a")
+    with pytest.raises(Conflict, match="has 1 rows, and 2 were sent"):
+        stream.close(2)
+    assert stream.close(1) == stream.close(1)
+    with pytest.raises(Conflict, match="closed with 1 jobs"):
+        stream.accept(1, "b")
+    empty = Stream(bench, key="empty")
+    with pytest.raises(Conflict, match="no rows"):
+        empty.close(0)
+
+
+def test_the_key_opens_the_same_submission_again(bench: Bench) -> None:
+    stream = Stream(bench)
+    stream.send(0, "a")
+    assert (stream.open().id, stream.open().count) == (stream.id, 1)
+    assert Stream(bench, key="other").id != stream.id
+    assert Stream(bench, owner="bob").id != stream.id
+    with pytest.raises(Conflict, match="key k was used before"):
+        Stream(bench, arguments=("other",))
+    with pytest.raises(NotFound):
+        stream.accept(1, "b", owner="bob")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_an_accepted_chunk_is_whole_after_a_crash(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.setattr(making_module, "SIZE", 2)
+    stream = Stream(bench)
+    stream.send(0, 0, 1)
+    stream.accept(1, 2, 3, 4, 5, 6)
+    making = Making(stream.id, 1)
+    for _ in range(steps):
+        bench.do(lambda tx: making.step(bench.pool, tx))
+    bench.crash(lambda tx: making.step(bench.pool, tx))
+    # As the server does it at its start; others may come before.
+    later = bench.submit(2)
+    for one in submissions.unfinished(bench.connection):
+        stream.make(Making(one))
+    assert [value for _, value in stream.parameters()] == list(range(7))
+    assert not set(later) & {job for job, _ in stream.parameters()}
+    stream.send(1, 2, 3, 4, 5, 6)
+    stream.send(2, 7)
+    stream.close(8)
+    assert [value for _, value in stream.parameters()] == list(range(8))
+    bench.check()
+
+
+def test_two_clients_with_one_key_make_each_job_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making_module, "SIZE", 2)
+    one, other = Stream(bench), Stream(bench)
+    assert one.id == other.id
+    one.accept(0, "a", "b", "c")
+    other.accept(0, "a", "b", "c")
+    makings = [Making(one.id, 0), Making(one.id, 0)]
+    done = [False, False]
+    while not all(done):
+        for place, making in enumerate(makings):
+            done[place] = bench.do(lambda tx, making=making: making.step(bench.pool, tx))
+    assert [value for _, value in one.parameters()] == ["a", "b", "c"]
+    bench.check()
+
+
+def test_announced_jobs_have_ids_that_follow_one_another(bench: Bench) -> None:
+    stream = Stream(bench, expected=5)
+    stream.send(0, 0, 1)
+    between = bench.submit(3)
+    stream.send(1, 2, 3, 4)
+    assert stream.parameters() == [(job, job - 1) for job in range(1, 6)]
+    assert between == [6, 7, 8]
+    with pytest.raises(Conflict, match="at most 5 jobs"):
+        stream.accept(2, 5)
+    assert stream.close(5)[1] == 5
+
+
+def test_others_may_lie_between_where_nothing_was_announced(bench: Bench) -> None:
+    stream = Stream(bench)
+    stream.send(0, 0, 1)
+    between = bench.submit(3)
+    stream.send(1, 2)
+    assert [job for job, _ in stream.parameters()] == [1, 2, 6]
+    assert between == [3, 4, 5]
+    closed, last = stream.close(3)
+    assert (closed.first_job, last) == (1, 6)
+    bench.crash()
+    assert bench.submit() == [7]
+
+
+def test_numbers_have_the_width_of_what_was_announced(bench: Bench) -> None:
+    stream = Stream(bench, expected=101, job_name="n%n")
+    stream.send(0, *range(3))
+    pilot = bench.pilot(processors=8)
+    names = {offer.payload.name for offer in pilot.take(3, processors=8)}
+    assert names == {"n000", "n001", "n002"}
+
+
+def test_what_cannot_be_meant_before_all_rows_are_known_is_refused() -> None:
+    streams.check_description(JobDescription("x", arguments=("%n",)), 10)
+    streams.check_description(JobDescription("x", arguments=("%s", "%(a)s", "100%")), None)
+    with pytest.raises(InvalidInput, match="%n has the width"):
+        streams.check_description(JobDescription("x", arguments=("%n",)), None)
+    varying = InputFile("in", "copy", "data/%(a)s")
+    with pytest.raises(InvalidInput, match="the input in differs"):
+        streams.check_description(JobDescription("x", input_sandbox=(varying,)), 10)
+
+
+def test_the_limit_of_waiting_jobs_holds_across_chunks(tmp_path: Any) -> None:
+    bench = Bench(tmp_path, POLICY.replace("[jobs]", "[jobs]\nmax_waiting_per_owner = 5"))
+    stream = Stream(bench)
+    stream.send(0, 1, 2, 3)
+    with pytest.raises(Overloaded, match="more than 5 waiting jobs"):
+        stream.accept(1, 4, 5, 6)
+    stream.accept(1, 4, 5)
+    # Accepted ones count before they are made, and for other ways of submitting.
+    with pytest.raises(Overloaded):
+        stream.accept(2, 6)
+    with pytest.raises(Overloaded):
+        bench.accept(bench.prepared())
+    stream.make(Making(stream.id))
+    with pytest.raises(Overloaded):
+        stream.accept(2, 6)
+    bench.pilot().hold()
+    stream.send(2, 6)
+    assert len(bench.submit(5, owner="bob")) == 5
+    bench.close()
+
+
+def test_a_submission_that_is_left_open_is_closed_after_a_day(bench: Bench) -> None:
+    stream, other = Stream(bench), Stream(bench, key="other")
+    stream.send(0, "a")
+    bench.now += KEPT_OPEN - 10
+    other.send(0, "b")
+    bench.now += 9
+    assert bench.do(lambda tx: close_left_open(bench.pool, tx, bench.now)) == []
+    bench.now += 2
+    [left] = bench.do(lambda tx: close_left_open(bench.pool, tx, bench.now))
+    assert left.id == stream.id
+    assert "submission 1 is closed with 1 jobs" in bench.kinds("left-open")[0]
+    with pytest.raises(Conflict, match="closed with 1 jobs"):
+        stream.accept(1, "c")
+    other.send(1, "c")
+    assert len(stream.parameters()) == 1
+    bench.check()
+
+
+def test_a_queue_stays_while_a_submission_of_it_is_open(bench: Bench) -> None:
+    stream = Stream(bench)
+    submissions.mark_empty_queues(bench.connection, 1.0)
+    assert submissions.forget_queues(bench.connection, 2.0) == []
+    stream.send(0, "a")
+
+
+# --- large ones that come at once
+
+
+def large(bench: Bench, count: int = 2 * MAX_CHUNK_ROWS + 1, **more: Any) -> Accepting:
+    return Accepting.of(bench.prepared(count, **more))
+
+
+def step(bench: Bench, accepting: Accepting) -> submissions.Submission | None:
+    return bench.do(lambda tx: accepting.step(bench.pool, tx, bench.now))
+
+
+def test_a_large_submission_is_accepted_with_its_last_chunk(bench: Bench) -> None:
+    accepting = large(bench, key="k")
+    assert step(bench, accepting) is None
+    assert step(bench, accepting) is None
+    assert submissions.unfinished(bench.connection) == []
+    with pytest.raises(Overloaded, match="just being accepted"):
+        step(bench, large(bench, key="k"))
+    between = bench.submit()
+    submission = step(bench, accepting)
+    assert submission is not None
+    assert submission.count == 2 * MAX_CHUNK_ROWS + 1
+    bench.make(submission)
+    assert between == [submission.count + 1]
+    sql = "SELECT count(*), min(id), max(id) FROM jobs WHERE submission_id = ?"
+    row = bench.connection.execute(sql, (submission.id,)).fetchone()
+    assert tuple(row) == (submission.count, 1, submission.count)
+    assert step(bench, large(bench, key="k")) == submission
+    with pytest.raises(Conflict, match="key k"):
+        step(bench, large(bench, submission.count + 1, key="k"))
+
+
+def test_other_values_of_the_same_number_are_another_submission(bench: Bench) -> None:
+    bench.accept(bench.prepared(names=("x",), rows=[[1], [2]], key="k"))
+    with pytest.raises(Conflict, match="key k"):
+        bench.accept(bench.prepared(names=("x",), rows=[[1], [3]], key="k"))
+
+
+def test_what_was_not_accepted_is_gone_after_a_crash(bench: Bench) -> None:
+    accepting = large(bench, key="k")
+    step(bench, accepting)
+    step(bench, accepting)
+    bench.crash(lambda tx: accepting.step(bench.pool, tx, bench.now))
+    [left] = submissions.staged(bench.connection)
+    while not bench.do(lambda tx: forget_staged(tx, left)):
+        pass
+    assert submissions.staged(bench.connection) == []
+    for table in ("submissions", "submission_chunks", "pending_rows", "jobs"):
+        assert bench.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
+    assert len(bench.submit(7, key="k")) == 7
+    bench.check()
+
+
+def test_a_step_of_accepting_whose_group_failed_is_carried_out_once(bench: Bench) -> None:
+    accepting = large(bench, MAX_CHUNK_ROWS + 1)
+
+    def fails(_: object) -> None:
+        raise RuntimeError("this one only")
+
+    answers = []
+    while not answers or answers[-1] is None:
+        answer, _ = bench.together(lambda tx: accepting.step(bench.pool, tx, bench.now), fails)
+        answers.append(answer)
+    assert [one is None for one in answers] == [True, False]
+    assert answers[-1].count == MAX_CHUNK_ROWS + 1
+    assert [chunk.number for chunk in chunks.listed(bench.connection, answers[-1].id, 0, 9)] == [0, 1]
+
+
+VALUES = st.lists(
+    st.one_of(
+        st.integers(-(2**63) + 1, 2**63 - 1), st.booleans(), st.floats(allow_nan=False, allow_infinity=False)
+    )
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+    min_size=2,
+    max_size=2,
+)
+
+
+@given(st.lists(VALUES, min_size=1))
+def test_client_and_server_cut_the_same_rows_alike(parameters: Sequence[Sequence[Any]]) -> None:
+    theirs = [(chunk.count, chunk.body.decode()) for chunk in streaming.cut(parameters)]
+    assert theirs == [(part.count, part.text) for part in cut(parameters, len(parameters))]
+
+
+def test_client_and_server_cut_long_rows_alike() -> None:
+    parameters = [["x" * (MAX_CHUNK_BYTES // 3), n] for n in range(7)] + [["ü" * n, n] for n in range(9000)]
+    theirs = [(chunk.count, chunk.body.decode()) for chunk in streaming.cut(parameters)]
+    assert theirs == [(part.count, part.text) for part in cut(parameters, len(parameters))]
+    assert len(theirs) > 2
+    assert all(len(body.encode()) <= MAX_CHUNK_BYTES for _, body in theirs)
+
+
+# --- the pace
+
+
+def test_the_pace_follows_the_time_that_jobs_take() -> None:
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    for seconds_each, right in ((1e-6, 2000), (1e-5, 200), (1e-3, FEWEST), (4e-6, 500)):
+        for _ in range(60):
+            begun, count = pace.now(), pace.size
+            now[0] += count * seconds_each
+            pace.took(count, pace.now() - begun)
+            assert pace.size <= MAX_CHUNK_ROWS
+        assert 0.75 * right <= pace.size <= 1.05 * right, (seconds_each, pace.size)
+
+
+def test_one_slow_transaction_halves_the_next_and_a_short_one_says_nothing() -> None:
+    pace = Pace(lambda: 0.0)
+    pace.size = 1000
+    pace.took(1000, 2 * AIM)
+    assert pace.size == 500
+    pace.took(3, 1e-9)
+    assert pace.size == 500
+    pace.took(3, 10 * AIM)
+    assert pace.size == 125
