@@ -131,6 +131,8 @@ class Site:
             found.empty += not response.offers
             # As a pilot does that isolates its payloads: one that does not serves the owner of its first match only.
             pool.pilots[token].only_owner = None
+            # As of a pilot whose jobs end.
+            del pool.pilots[token].jobs[:-32]
             if not stop.is_set():
                 self._ask(token, number + 1, count, found, node, stop)
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pilotage.core.errors import Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
 
-WAL_PAGES = 4000
-"""Checkpoint after so many pages (16 MB): rarer ones make longer pauses, more frequent ones cost throughput."""
+WAL_PAGES = 500
+"""Checkpoint after so many pages (2 MB): rarer ones make longer pauses, more frequent ones cost throughput."""
 
 
 class SqliteConnection(sqlite3.Connection):

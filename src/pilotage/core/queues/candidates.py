@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,18 @@ from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_si
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.race import after, race
-from pilotage.core.queues.screen import FITS, ORDER, Screen, Slots
+from pilotage.core.queues.screen import FITS, ORDER, OTHERS, SIZES, Screen, Slots
 
 KINDS = 1024
 """So many kinds of offer are remembered; the one unused for longest is forgotten first."""
 
-BOUND_KINDS = 4096
+BOUND_KINDS = 16384
 """The same for offers that are bound to one owner, whose kinds hold that owner's queues only."""
 
-FIRST_BATCH, LARGEST_BATCH = 4, 256
+PLACES = 1024
+"""The same for what kinds have in common that differ in their sizes only."""
+
+FIRST_BATCH, LARGEST_BATCH = 1, 256
 """So many draws are made ahead for a kind that is new, and for one that is asked for much."""
 
 LATE = 16
@@ -42,7 +45,19 @@ MOST_ARRIVALS = 10_000
 FORGOTTEN = 1000
 """When so many queues more have been forgotten than are known, all get new slots."""
 
+_OUT, _PLAIN, _SPECIAL = Standing.OUT, Standing.PLAIN, Standing.SPECIAL
+
 _NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Place:
+    """The queues that fit some offers but for their sizes."""
+
+    offer: Offer
+    slots: Slots = field(default_factory=lambda: _NO_SLOTS)
+    seen: int = 0
+    """So many queues have been asked, of all or of its owner's."""
 
 
 @dataclass(slots=True)
@@ -51,10 +66,11 @@ class Kind:
 
     offer: Offer
     closed: tuple[Limit, ...]
+    place: _Place
     slots: Slots = field(default_factory=lambda: _NO_SLOTS)
     """The queues that fit, Requirements not yet asked, ascending."""
     seen: int = 0
-    """So many queues have been asked, of all or of its owner's."""
+    """So many queues of its place have been asked."""
     members: Slots = field(default_factory=lambda: _NO_SLOTS)
     """Of those, the plain ones that took part when the next draws were made."""
     cpu_time: int = 0
@@ -103,6 +119,9 @@ class Candidates:
         self._of_owner: dict[str, list[int]] = {}
         self._of_entity: dict[Entity, dict[int, Entry]] = {}
         self._arrivals: list[Entry] = []
+        self._specials = 0
+        """How many are special now."""
+        self._places: OrderedDict[Offer, _Place] = OrderedDict()
 
     # --- the queues
 
@@ -121,12 +140,13 @@ class Candidates:
         self._cpu_time[slot] = entry.identity.cpu_time
         self._of_owner.setdefault(entry.identity.owner, []).append(slot)
         self._of_entity.setdefault(entry.entity, {})[slot] = entry
-        self._standing[slot] = Standing.OUT
+        self._standing[slot] = _OUT
 
     def _renumber(self) -> None:
         entries = [entry for entry in self._entries if entry is not None]
         self.clear()
         for entry in entries:
+            entry.standing = _OUT
             self.enter(entry)
             self.stands(entry)
 
@@ -134,14 +154,16 @@ class Candidates:
         """Forget a queue without jobs."""
         self._entries[entry.slot] = None
         self._known -= 1
-        self._standing[entry.slot] = Standing.OUT
+        self._standing[entry.slot] = _OUT
         del self._of_entity[entry.entity][entry.slot]
 
     def stands(self, entry: Entry) -> None:
         """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
+        self._specials -= entry.standing is _SPECIAL
         entry.standing = entry.stands()
+        self._specials += entry.standing is _SPECIAL
         self._standing[entry.slot] = entry.standing
-        if entry.standing is not Standing.OUT:
+        if entry.standing is not _OUT:
             self._priority[entry.slot] = entry.priority
             self._arrivals.append(entry)
             if len(self._arrivals) > MOST_ARRIVALS:
@@ -199,10 +221,21 @@ class Candidates:
         if kind is not None:
             kinds.move_to_end(place)
             return kind
-        kind = kinds[place] = Kind(key, place[1])
+        kind = kinds[place] = Kind(key, place[1], self._place(key))
         if len(kinds) > most:
             _forget(kinds.popitem(last=False)[1])
         return kind
+
+    def _place(self, key: Offer) -> _Place:
+        whole = replace(key, cpu_time=0.0, memory=0, processors=0)
+        place = self._places.get(whole)
+        if place is None:
+            place = self._places[whole] = _Place(whole)
+            if len(self._places) > (PLACES if key.only_owner is None else BOUND_KINDS):
+                self._places.popitem(last=False)
+        else:
+            self._places.move_to_end(whole)
+        return place
 
     def known(self, key: Offer) -> Kind | None:
         """The kind of offers like `key`, if it is remembered."""
@@ -211,12 +244,12 @@ class Candidates:
     def waiting(self, kind: Kind) -> list[Entry]:
         """The queues of a kind that have waiting jobs now, Requirements not yet asked."""
         self._look_on(kind)
-        slots = kind.slots[self._standing[kind.slots] != Standing.OUT]
+        slots = kind.slots[self._standing[kind.slots] != _OUT]
         return [entry for slot in slots.tolist() if (entry := self._entries[slot]) is not None]
 
     def refused(self, offer: Offer) -> tuple[dict[Condition, int], list[Entry]]:
         """How many admitted queues with waiting jobs fall at which condition first; and those that do not."""
-        slots = np.flatnonzero(self._standing != Standing.OUT)
+        slots = np.flatnonzero(self._standing != _OUT)
         failed = self._screen.failures(offer, slots)
         numbers = np.bincount(failed, minlength=FITS)[:FITS]
         fallen = {ORDER[place]: int(numbers[place]) for place in np.flatnonzero(numbers)}
@@ -246,15 +279,15 @@ class Candidates:
                     return None
             slot, time = kind.drawn.pop()
             entry = self._entries[slot]
-            if entry is None or entry.standing is not Standing.PLAIN:
-                left = kind.members[self._standing[kind.members] == Standing.PLAIN]
+            if entry is None or entry.standing is not _PLAIN:
+                left = kind.members[self._standing[kind.members] == _PLAIN]
                 if not len(left):
                     kind.drawn.clear()
                     continue
                 place, time = after(self._priority[left], self._rule, self._rng, time)
                 entry = self._entries[left[place]]
                 assert entry is not None
-            late = [one for one in kind.late if one.standing is Standing.PLAIN] if kind.late else ()
+            late = [one for one in kind.late if one.standing is _PLAIN] if kind.late else ()
             return self._against(entry, time, late, len(kind.members)) if late else (entry, time)
 
     def _against(
@@ -288,7 +321,7 @@ class Candidates:
 
     def _special_there(self, kind: Kind, holds: RequirementsHold) -> list[Entry]:
         """Of the queues that must be looked at by themselves: those that take part."""
-        waiting = [entry for entry in kind.special if entry.standing is Standing.SPECIAL]
+        waiting = [entry for entry in kind.special if entry.standing is _SPECIAL]
         there = taking_part(waiting, holds, ())
         return [entry for entry in there if not (entry.background and self._foreground(kind, entry.entity))]
 
@@ -296,7 +329,7 @@ class Candidates:
         """Whether a plain queue of `entity` takes part."""
         slots = kind.slots
         for slot, entry in self._of_entity[entity].items():
-            if entry.standing is Standing.PLAIN:
+            if entry.standing is _PLAIN:
                 place = int(slots.searchsorted(slot))
                 if place < len(slots) and slots[place] == slot:
                     return True
@@ -310,9 +343,11 @@ class Candidates:
         kind.version, kind.arrivals = self._version, len(self._arrivals)
         kind.late, kind.drawn = [], []
         standing = self._standing[kind.slots]
-        special = kind.slots[standing == Standing.SPECIAL].tolist()
-        kind.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
-        members = kind.slots[standing == Standing.PLAIN]
+        kind.special = []
+        if self._specials:
+            special = kind.slots[standing == _SPECIAL].tolist()
+            kind.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
+        members = kind.slots[standing == _PLAIN]
         if len(members) and self._rule == "document":
             buckets = self._cpu_time[members]
             kind.cpu_time = int(buckets.max())
@@ -321,7 +356,12 @@ class Candidates:
         if not len(members):
             kind.cpu_time = 0
             return
-        places, times = race(self._priority[members], self._rule, self._rng, kind.batch)
+        weights = self._priority[members]
+        if kind.batch == 1:
+            place, time = after(weights, self._rule, self._rng, 0.0)
+            kind.drawn = [(int(members[place]), time)]
+            return
+        places, times = race(weights, self._rule, self._rng, kind.batch)
         kind.drawn = list(zip(members[places].tolist(), times.tolist(), strict=True))
 
     def _welcome(self, kind: Kind) -> None:
@@ -337,7 +377,7 @@ class Candidates:
         place = int(kind.slots.searchsorted(entry.slot))
         if place == len(kind.slots) or kind.slots[place] != entry.slot:
             return False
-        if entry.standing is Standing.SPECIAL:
+        if entry.standing is _SPECIAL:
             if entry not in kind.special:
                 kind.special.append(entry)
             return False
@@ -350,27 +390,30 @@ class Candidates:
 
     def _look_on(self, kind: Kind) -> None:
         """Ask the queues that came since the kind was last looked at."""
-        if kind.offer.only_owner is None:
+        place = kind.place
+        if place.offer.only_owner is None:
             count = len(self._screen)
-            if kind.seen == count:
-                return
-            new = np.arange(kind.seen, count)
+            if place.seen != count:
+                self._ask(place, np.arange(place.seen, count), count)
         else:
-            own = self._of_owner.get(kind.offer.only_owner, [])
-            count = len(own)
-            if kind.seen == count:
-                return
-            new = np.array(own[kind.seen :], dtype=np.int64)
-        kind.seen = count
-        new = new[self._screen.failures(kind.offer, new) == FITS]
-        if kind.closed:
-            new = new[~self._screen.concerned(kind.closed, new)]
-        kind.slots = np.concatenate([kind.slots, new])
+            own = self._of_owner.get(place.offer.only_owner, [])
+            if place.seen != len(own):
+                self._ask(place, np.array(own[place.seen :], dtype=np.int64), len(own))
+        if kind.seen != len(place.slots):
+            new = self._screen.passing(kind.offer, place.slots[kind.seen :], SIZES)
+            kind.seen = len(place.slots)
+            if kind.closed:
+                new = new[~self._screen.concerned(kind.closed, new)]
+            kind.slots = np.concatenate([kind.slots, new]) if len(kind.slots) else new
+
+    def _ask(self, place: _Place, new: Slots, count: int) -> None:
+        place.seen = count
+        place.slots = np.concatenate([place.slots, self._screen.passing(place.offer, new, OTHERS)])
 
 
 def _forget(kind: Kind) -> None:
     """Whoever still has it must not keep its arrays."""
-    kind.forgotten, kind.slots, kind.members, kind.drawn = True, _NO_SLOTS, _NO_SLOTS, []
+    kind.forgotten, kind.slots, kind.members, kind.drawn, kind.seen = True, _NO_SLOTS, _NO_SLOTS, [], 0
 
 
 def _floor(buckets: Sequence[int], value: float) -> int:

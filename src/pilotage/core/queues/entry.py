@@ -28,6 +28,10 @@ class Standing(IntEnum):
     """It must be looked at by itself: it has Requirements, or only background jobs."""
 
 
+# Looked up once: an attribute of an enumeration costs more than all that is done with it here.
+_OUT, _PLAIN, _SPECIAL = Standing.OUT, Standing.PLAIN, Standing.SPECIAL
+
+
 @dataclass(slots=True)
 class JobClass:
     """The waiting jobs of one queue with one UserPriority."""
@@ -70,8 +74,8 @@ class Entry:
     def stands(self) -> Standing:
         """How it stands now."""
         if not self.waiting or not self.admitted:
-            return Standing.OUT
-        return Standing.SPECIAL if not self.weight or self.identity.requirements else Standing.PLAIN
+            return _OUT
+        return _SPECIAL if not self.weight or self.identity.requirements else _PLAIN
 
     def count(self, user_priority: int, part: JobClass, change: int) -> None:
         """So many more jobs wait in `part`."""

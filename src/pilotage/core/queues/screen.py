@@ -24,6 +24,9 @@ ANSWERS = 4096
 """So many answers of conditions are remembered."""
 
 ORDER = tuple(STATIC)
+SIZES = (Condition.CPU_TIME, Condition.PROCESSORS, Condition.MEMORY)
+"""Conditions of what shrinks as an offer is used up."""
+OTHERS = tuple(condition for condition in ORDER if condition not in SIZES)
 FITS = len(ORDER)
 """In place of the number of a condition: none has failed."""
 
@@ -86,6 +89,13 @@ class Screen:
 
     def __len__(self) -> int:
         return len(self._identities)
+
+    def passing(self, offer: Offer, slots: Slots, conditions: Iterable[Condition]) -> Slots:
+        """The slots that meet all of `conditions` for `offer`."""
+        for condition in conditions:
+            if len(slots):
+                slots = slots[self._condition(condition, offer).of(slots)]
+        return slots
 
     def failures(self, offer: Offer, slots: Slots) -> NDArray[np.int64]:
         """Of each slot: the place in `ORDER` of the first condition at which it falls for `offer`, or `FITS`."""
