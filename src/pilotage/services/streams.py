@@ -1,6 +1,6 @@
 """Submissions whose rows come in chunks: opened, filled, closed.
 
-Jobs of an accepted chunk may run at once (docs/adr/0018). The store knows all: a client that died asks how far it
+Jobs of an accepted chunk may run at once (docs/adr/0019). The store knows all: a client that died asks how far it
 got, a chunk that comes again makes nothing twice.
 """
 

@@ -52,7 +52,7 @@ JDL may stand in brackets `[ … ]` or without; names are compared without case;
 
 ## Parameters
 
-One submission makes up to {MAX_JOBS:,} jobs.
+Written in the description, parameters make up to {MAX_JOBS:,} jobs; any number comes from [a table](../how-to/submit-many-jobs.md#from-a-table).
 
 | JDL | YAML | values |
 |---|---|---|
