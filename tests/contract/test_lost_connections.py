@@ -256,14 +256,7 @@ def test_one_server_at_a_time(database: str) -> None:
     Address.parse(server().url(elsewhere)).open_writer(only_server).close()
     server().drop(elsewhere)
     first.close()
-    for _ in range(500):
-        try:
-            second = address.open_writer(only_server)
-        except Conflict:
-            continue  # the server notices the end of a session in its own time
-        second.close()
-        return
-    raise AssertionError("the lock was not given back")
+    address.open_writer(only_server).close()
 
 
 def test_a_crash_of_the_database_loses_nothing_that_was_acknowledged() -> None:

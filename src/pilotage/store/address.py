@@ -196,8 +196,17 @@ def _url(facts: dict[str, str]) -> str:
 
 
 def only_server(session: Session) -> None:
-    """Hold the database for this server, until the session ends; `Conflict` if another one has it."""
-    if session.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,)).fetchone() == (True,):
+    """Hold the database for this server, until the session ends; `Conflict` if another one has it.
+
+    Waits a little: the database notices the end of a session in its own time.
+    """
+    session.execute("SET lock_timeout = '2s'")
+    try:
+        session.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+    except psycopg.errors.LockNotAvailable:
+        pass
+    else:
+        session.execute("RESET lock_timeout")
         return
     holder = session.execute(
         "SELECT coalesce(host(a.client_addr), 'the same machine'), a.pid,"

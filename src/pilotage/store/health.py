@@ -130,7 +130,6 @@ def _sequences(connection: Connection) -> list[str]:
     found: list[str] = []
     for table, column in (
         ("queues", "id"),
-        ("policies", "version"),
         ("outages", "id"),
         ("queue_reasons", "id"),
         ("removals", "id"),

@@ -85,5 +85,9 @@ def policy_versions(connection: Connection, after: int, limit: int) -> list[Poli
 
 
 def save_policy(connection: Connection, *, text: str, now: float, by: str, reason: str) -> int:
-    sql = "INSERT INTO policies (text, applied_at, applied_by, reason) VALUES (?, ?, ?, ?) RETURNING version"
+    # Not the table's own numbering: on PostgreSQL a transaction that is rolled back would leave a gap.
+    sql = (
+        "INSERT INTO policies (version, text, applied_at, applied_by, reason)"
+        " VALUES ((SELECT coalesce(max(version), 0) + 1 FROM policies), ?, ?, ?, ?) RETURNING version"
+    )
     return int(connection.execute(sql, (text, now, by, reason)).fetchone()[0])

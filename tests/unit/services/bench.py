@@ -14,6 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+import pytest
+from tests.postgres import server
+
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.description import JobDescription
@@ -26,9 +29,11 @@ from pilotage.services.making import Making
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.submission import Prepared, accept, identity_of
 from pilotage.store import events, history, instance, jobs, pilots, submissions
+from pilotage.store.address import Address
+from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.pilots import PilotRow
 from pilotage.store.schema import metadata
-from pilotage.store.sqlite import open_writer
+from pilotage.store.sqlite import SqliteReaders, open_writer
 from pilotage.store.upgrade import sqlite_engine, upgrade
 from pilotage.store.writer import Transaction, Writer
 from pilotage.wire.pilot import (
@@ -95,9 +100,16 @@ def empty_database() -> Path:
 class Bench:
     """The pool, its database and the clock."""
 
-    def __init__(self, folder: Path, policy: str = POLICY, now: float = 1000.0) -> None:
+    def __init__(
+        self, folder: Path, policy: str = POLICY, now: float = 1000.0, store: str = "sqlite"
+    ) -> None:
         self.path = folder / "pool.db"
-        shutil.copy(empty_database(), self.path)
+        self.database = ""
+        if store == "postgresql":
+            self.database = server().migrated()
+            self.address = Address.parse(server().url(self.database))
+        else:
+            shutil.copy(empty_database(), self.path)
         self.now = now
         self.policy_text = policy
         self.nonces = 0
@@ -105,8 +117,12 @@ class Bench:
 
     def open(self) -> None:
         """As the server does at its start."""
-        self.connection = open_writer(self.path)
-        self.connection.execute("PRAGMA synchronous=OFF")
+        self.connection: WriterConnection
+        if self.database:
+            self.connection = self.address.open_writer()
+        else:
+            self.connection = open_writer(self.path)
+            self.connection.execute("PRAGMA synchronous=OFF")
         self.writer = Writer(self.connection)
         self.pool: Pool = self.do(self._load)
 
@@ -130,9 +146,25 @@ class Bench:
     def close(self) -> None:
         self.connection.close()
 
+    def end(self) -> None:
+        """Close it for good."""
+        self.close()
+        if self.database:
+            server().drop(self.database)
+
+    def readers(self) -> Readers:
+        return self.address.readers() if self.database else SqliteReaders(self.path)
+
+    @property
+    def writes(self) -> int:
+        """How many rows were written; PostgreSQL does not say."""
+        if not isinstance(self.connection, sqlite3.Connection):
+            pytest.skip("only SQLite counts what is written")
+        return self.connection.total_changes
+
     def crash(self, *under_way: Callable[[Transaction], Any]) -> None:
         """End in the middle of a transaction; begin again from the file."""
-        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.begin()
         for request in under_way:
             request(Transaction(self.connection))
         self.close()
@@ -249,17 +281,17 @@ class Bench:
 
     # --- what stands in the store
 
-    def job(self, job: int) -> sqlite3.Row:
-        cursor = self.connection.cursor()
-        cursor.row_factory = sqlite3.Row
+    def job(self, job: int) -> dict[str, Any]:
         for sql in (
             "SELECT * FROM jobs WHERE id = ?",
             # Of a job of the past pilot_id is whoever had its last try.
             f"SELECT {HISTORY_COLUMNS}, NULL AS pilot_id, NULL AS not_before FROM history WHERE id = ?",
         ):
-            row: sqlite3.Row | None = cursor.execute(sql, (job,)).fetchone()
+            cursor = self.connection.execute(sql, (job,))
+            names = [column[0] for column in cursor.description or ()]
+            row = cursor.fetchone()
             if row is not None:
-                return row
+                return dict(zip(names, row, strict=True))
         raise KeyError(job)
 
     def state(self, job: int) -> str:

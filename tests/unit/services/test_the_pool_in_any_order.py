@@ -228,7 +228,7 @@ class AnyOrder(RuleBasedStateMachine):
     def starts_again(self, number: int) -> None:
         """Its batch job was restarted: another nonce, and what it knew is gone."""
         paper = self.papers[number]
-        paper.enrol(f"nonce {self.bench.connection.total_changes}")
+        paper.enrol(f"nonce {self.bench.writes}")
         paper.number = 1
         self.offers[number].clear()
 

@@ -19,7 +19,6 @@ from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import settle_some
 from pilotage.store import browse, submissions, waiting
 from pilotage.store.selections import Selection, Viewer
-from pilotage.store.sqlite import SqliteReaders
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
 
@@ -59,7 +58,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def summary(bench: Bench, job: int) -> JobSummary:
-    readers = SqliteReaders(bench.path)
+    readers = bench.readers()
     everybody = Viewer("", everything=True)
     [row] = browse.jobs(readers.connection(), Selection(ids=[job]), everybody, 0, 1)
     readers.close()
@@ -74,7 +73,7 @@ def turn(ask: Callable[[], Any]) -> Any:
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
     found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
-    readers = SqliteReaders(bench.path)
+    readers = bench.readers()
     answer = why.why_job(found, readers.connection(), summary(bench, job), bench.now)
     readers.close()
     return answer
