@@ -181,16 +181,19 @@ def test_a_deadlock_is_carried_out_again(database: str) -> None:
         def crossing(tx: Transaction) -> None:
             nonlocal tries
             tries += 1
+            if tries > 1:
+                crosser.join(DEADLINE)
             told.noting(tx, 3)
             tx.connection.execute("UPDATE uploads SET size = 10 WHERE digest = '1'")
             if tries == 1:
-                threading.Thread(target=cross, daemon=True).start()
+                crosser.start()
             tx.connection.execute("UPDATE uploads SET size = 2 WHERE digest = '2'")
 
         def cross() -> None:
             other.execute("UPDATE uploads SET size = 11 WHERE digest = '1'")
             other.commit()
 
+        crosser = threading.Thread(target=cross, daemon=True)
         told.writer.call(crossing)
     assert (tries, told.writer.races, told.writer.replays) == (2, 1, 0)
     assert told.writer.call(lambda tx: noted(tx.connection)) == [2, 3, 10]
