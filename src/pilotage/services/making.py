@@ -25,7 +25,7 @@ from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
 
 AIM = 0.002
 """Seconds that making the jobs of one transaction is to take on SQLite: with its commit no write takes over 5 ms."""
-AIM_ELSEWHERE = 0.01
+AIM_ELSEWHERE = 0.025
 """The same of a database that others may write to meanwhile, and that is asked over a connection."""
 SIZE = 250
 """Jobs of one transaction before anything was measured."""
