@@ -21,7 +21,7 @@ SLICE = 0.002
 PART = 0.1
 """At most this part of the writer's time."""
 
-FIRST, LEAST, MOST = 50, 5, 2000
+FIRST, LEAST, MOST = 100, 50, 2000
 """Rows of a slice: at first, and bounds."""
 
 PERIOD = 10.0

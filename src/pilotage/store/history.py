@@ -7,9 +7,9 @@ under its hands meanwhile is left for the next slice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId
 from pilotage.store import chunks
@@ -20,6 +20,7 @@ _SHARED = (
     " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event"
 )
 _COLUMNS = f"{_SHARED}, owner, grp, job_name, job_group, job_type, pilot_id, site, ce, hostname"
+_COUNTED = "ended, owner, grp, state"
 _FROM_JOBS = (
     "SELECT "
     + ", ".join("a.started" if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
@@ -47,14 +48,13 @@ def move(connection: Connection, before: float, most: int) -> int:
     if not ids:
         return 0
     them, value = among(connection, "j.id", ids)
-    came = connection.execute(
-        f"INSERT INTO history ({_COLUMNS}) {_FROM_JOBS} WHERE {them}", (value,)
-    ).rowcount
+    sql = f"INSERT INTO history ({_COLUMNS}) {_FROM_JOBS} WHERE {them} RETURNING {_COUNTED}"
+    came = connection.execute(sql, (value,)).fetchall()
     them, value = among(connection, "id", ids)
     went = connection.execute(f"DELETE FROM jobs WHERE {them}", (value,)).rowcount
-    if not came == went == len(ids):
-        raise RuntimeError(f"of {len(ids)} jobs {went} left the hot table and {came} came to history")
-    _count(connection, ids, 1)
+    if not len(came) == went == len(ids):
+        raise RuntimeError(f"of {len(ids)} jobs {went} left the hot table and {len(came)} came to history")
+    _count(connection, came, 1)
     return len(ids)
 
 
@@ -66,12 +66,11 @@ def recall(connection: Connection, ids: Sequence[int]) -> int:
     sql = f"SELECT id FROM history WHERE {them}" + locked(connection, "UPDATE")
     there = [row[0] for row in connection.execute(sql, (value,))]
     if there:
-        _count(connection, there, -1)
         them, value = among(connection, "id", there)
         connection.execute(
             f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}", (value,)
         )
-        connection.execute(f"DELETE FROM history WHERE {them}", (value,))
+        _delete(connection, there)
     return len(there)
 
 
@@ -99,10 +98,8 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     if not rows:
         return []
     ids = [row[0] for row in rows]
-    _count(connection, ids, -1)
     delete_results(connection, ids)
-    them, value = among(connection, "id", ids)
-    connection.execute(f"DELETE FROM history WHERE {them}", (value,))
+    _delete(connection, ids)
     _forget_submissions(connection, Counter(row[1] for row in rows))
     return [JobId(id_) for id_ in ids]
 
@@ -154,10 +151,14 @@ def totals(connection: Connection) -> dict[str, int]:
     return {state: int(count) for state, count in connection.execute(sql) if count}
 
 
-def _count(connection: Connection, ids: Sequence[int], sign: int) -> None:
-    """Have the counts know that these jobs of history have come (1), or are about to go (-1)."""
+def _delete(connection: Connection, ids: Sequence[int]) -> None:
     them, value = among(connection, "id", ids)
-    rows = connection.execute(f"SELECT ended, owner, grp, state FROM history WHERE {them}", (value,))
+    sql = f"DELETE FROM history WHERE {them} RETURNING {_COUNTED}"
+    _count(connection, connection.execute(sql, (value,)).fetchall(), -1)
+
+
+def _count(connection: Connection, rows: Iterable[Sequence[Any]], sign: int) -> None:
+    """Have the counts know of rows of history that have come (1) or gone (-1), each as `_COUNTED`."""
     counted = Counter((month_of(row[0]), row[1], row[2], row[3]) for row in rows)
     connection.executemany(
         "INSERT INTO history_counts (month, owner, grp, state, jobs) VALUES (?, ?, ?, ?, ?)"

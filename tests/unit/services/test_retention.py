@@ -287,11 +287,10 @@ def sizes(bench: Bench, watch: Stopwatch, rows: int) -> list[int]:
 
 
 def test_slices_grow_while_they_are_quick_and_shrink_when_they_are_not(bench: Bench) -> None:
-    assert sizes(bench, Stopwatch(SLICE / 10), 400) == [FIRST, 2 * FIRST, 4 * FIRST, 50]
+    assert sizes(bench, Stopwatch(SLICE / 10), 8 * FIRST) == [FIRST, 2 * FIRST, 4 * FIRST, FIRST]
     assert sizes(bench, Stopwatch(0.0), 20_000)[-3:-1] == [MOST, MOST]
-    slow = sizes(bench, Stopwatch(SLICE * 5, SLICE), 100)
-    assert slow[:3] == [FIRST, FIRST // 5, FIRST // 5]
-    assert set(sizes(bench, Stopwatch(SLICE * 1000), 100)[1:-1]) == {LEAST}
+    assert sizes(bench, Stopwatch(SLICE * 1.25, SLICE), 300)[:3] == [FIRST, FIRST * 0.8, FIRST * 0.8]
+    assert set(sizes(bench, Stopwatch(SLICE * 1000), 1000)[1:-1]) == {LEAST}
 
 
 def test_a_slice_that_is_full_is_not_the_last(bench: Bench) -> None:
