@@ -132,7 +132,7 @@ class Site:
             # As a pilot does that isolates its payloads: one that does not serves the owner of its first match only.
             pool.pilots[token].only_owner = None
             # As of a pilot whose jobs end.
-            del pool.pilots[token].jobs[:-32]
+            del pool.pilots[token].jobs[:-8]
             if not stop.is_set():
                 self._ask(token, number + 1, count, found, node, stop)
 

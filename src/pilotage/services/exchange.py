@@ -142,7 +142,8 @@ class _Conversation:
         """Do what the pilot says and asks; what it is offered is not certain before that is written."""
         pool, pilot, request, moves, response = self.pool, self.pilot, self.request, self.moves, self.response
         moves.pilot = pilot.id
-        self._heard()
+        ce = pool.policy.ces.get(pilot.ce)
+        self._heard(ce.lease if ce else 3600.0)
         if request.finishes or request.releases or request.confirms:
             self._about_jobs()
         gone = pilot.state in PILOT_FINAL
@@ -153,7 +154,6 @@ class _Conversation:
             response.stop = self._to_stop(request.holding)
         if request.leaving and not gone:
             self._leaves(request.leaving)
-        ce = pool.policy.ces.get(pilot.ce)
         response.incarnation = pool.incarnation
         response.lease = ce.lease if ce else 3600.0
         response.heartbeat = ce.heartbeat if ce else 30.0
@@ -175,14 +175,12 @@ class _Conversation:
 
     # --- the pilot itself
 
-    def _heard(self) -> None:
+    def _heard(self, lease: float) -> None:
         """Renew the lease, written only when a third of it has gone; wake what had stalled."""
         pool, pilot = self.pool, self.pilot
         pool.seen[pilot.id] = self.now
         if pilot.state is PilotState.FAILED:
             self._comes_back()
-        ce = pool.policy.ces.get(pilot.ce)
-        lease = ce.lease if ce else 3600.0
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
             pool.touch_pilot(self.tx, pilot)
             pilot.lease_until = self.now + lease

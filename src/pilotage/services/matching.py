@@ -8,6 +8,7 @@ from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.candidates import Kind
+from pilotage.core.queues.entry import Head
 from pilotage.core.queues.fit import Offer, RequirementsHold
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.asking import Asking, Rest
@@ -50,7 +51,7 @@ class Requirements:
         return held
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Match:
     """The answer to one take. A take that finds nothing writes nothing."""
 
@@ -59,8 +60,8 @@ class Match:
     pilot: PilotRow
     take: Take
     moves: Moves
-    _given: list[tuple[Waiting, int, QueueId]] = field(default_factory=list)
-    """Jobs, their epochs, and the queues that they come from."""
+    _given: list[tuple[Head, int, QueueId]] = field(default_factory=list)
+    """Jobs (values of `Waiting`), their epochs, and the queues that they come from."""
     _no_match: dict[str, int] = field(default_factory=dict)
     _asking: Asking | None = None
     _noted: bool = False
@@ -80,16 +81,16 @@ class Match:
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
                 pilot.only_owner = first.owner
-            self.moves.taken(pilot, take.number, [job.id for job, _, _ in self._given])
+            self.moves.taken(pilot, take.number, [head[0] for head, _, _ in self._given])
         elif not self._given:
             self._no_match = self._explain(asking, left)
 
     def lose(self, lost: set[JobId]) -> bool:
         """Take back jobs that somebody else has; whether any was ours."""
-        gone = [given for given in self._given if given[0].id in lost]
+        gone = [given for given in self._given if given[0][0] in lost]
         for _, _, queue in gone:
             self.pool.reload_queue(self.tx, queue)
-        self._given = [given for given in self._given if given[0].id not in lost]
+        self._given = [given for given in self._given if given[0][0] not in lost]
         return bool(gone)
 
     def fill_in(self, response: ExchangeResponse) -> None:
@@ -99,8 +100,8 @@ class Match:
             response.take_number = self.take.number
             pool, tx = self.pool, self.tx
             response.offers = [
-                WireOffer(job.id, epoch, payload(pool.submission(tx, job.submission), job.id, job.parameters))
-                for job, epoch, _ in self._given
+                WireOffer(job, epoch, payload(pool.submission(tx, submission), job, parameters))
+                for (job, submission, _, _, parameters), epoch, _ in self._given
             ]
 
     def _same_again(self) -> None:
@@ -141,12 +142,11 @@ class Match:
             self._note(asking, rest, kind, proposal is not None)
         if proposal is None:
             return None
-        queue = proposal.entry.id
-        pool.touch_queue(self.tx, queue)
-        job = Waiting._make(proposal.head)
-        self.moves.offer(job, proposal.entry, pilot, self.take.number)
-        self._given.append((job, job.epoch + 1, queue))
-        return proposal.entry.identity
+        entry, head = proposal.entry, proposal.head
+        pool.touch_queue(self.tx, entry.id)
+        epoch = self.moves.offer(head, entry, pilot, self.take.number)
+        self._given.append((head, epoch, entry.id))
+        return entry.identity
 
     def _holds(self, asking: Asking, rest: Rest) -> RequirementsHold:
         """Whether Requirements are true for this offer, which is made up only if somebody asks."""
@@ -166,7 +166,7 @@ class Match:
         pool, pilot, key = self.pool, self.pilot, kind.offer
         origin = (pilot, self.take.node)
         pool.kinds.note(key, lambda: asking.offer(rest), origin, pilot.id, given, self.moves.now)
-        self.tx.on_rollback(lambda: pool.kinds.take_back(key, given))
+        self.tx.touch("kinds", self, (key, given), pool.took_back)
 
     def _explain(self, asking: Asking, rest: Rest) -> dict[str, int]:
         pool, now = self.pool, self.moves.now

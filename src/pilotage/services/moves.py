@@ -15,7 +15,7 @@ import msgspec
 from pilotage.core.handover import THE_PAYLOADS_OWN
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
-from pilotage.core.queues.entry import Entry
+from pilotage.core.queues.entry import Entry, Head
 from pilotage.services.pool import Pool
 from pilotage.store import attempts, jobs, pilots
 from pilotage.store.events import EventBatch
@@ -51,7 +51,8 @@ class Moves:
     """Of the jobs that were offered: those that no longer waited. Nothing was done to them."""
     _moved_since: set[JobId] = field(default_factory=set)
     """Jobs with a move that is not written yet."""
-    _offered: list[jobs.Offered] = field(default_factory=list)
+    _offered: list[tuple[Any, ...]] = field(default_factory=list)
+    """Values of `jobs.Offered`."""
     _held: list[jobs.Held] = field(default_factory=list)
     _freed: list[jobs.Freed] = field(default_factory=list)
     _ended: list[jobs.Ended] = field(default_factory=list)
@@ -109,17 +110,22 @@ class Moves:
 
     # --- the moves
 
-    def offer(self, job: Waiting, entry: Entry, pilot: PilotRow, take_number: int) -> None:
-        """Waiting → Matched. The index has given the job out already; `lost` tells, once written, what was not."""
-        if job.id in self._moved_since:
+    def offer(self, head: Head, entry: Entry, pilot: PilotRow, take_number: int) -> int:
+        """Waiting → Matched, of a job that the index has given out (values of `Waiting`); its new epoch.
+
+        Whether it was given is known when it is written: see `lost`.
+        """
+        job, epoch, last_event = head[0], int(head[2]), head[3]
+        if job in self._moved_since:
             self.write()
-        self._moved_since.add(job.id)
-        self.rows.pop(job.id, None)
-        event = self.events.add(
-            "offered", "Waiting", "Matched", job.id, job.epoch + 1, job.last_event, "", pilot.id
-        )
-        self._offered.append(jobs.Offered(pilot.id, take_number, self.now, event, job.id, job.last_event))
-        self.pool.started(self.tx, entry.identity, pilot, self.now)
+        self._moved_since.add(job)
+        self.rows.pop(job, None)
+        epoch += 1
+        event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
+        self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
+        if self.pool.limiter.limits:
+            self.pool.started(self.tx, entry.identity, pilot, self.now)
+        return epoch
 
     def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
         """A take of `pilot` is answered with an offer of these jobs."""

@@ -18,6 +18,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.entry import Entry, Head
+from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.kinds import KindBook
@@ -165,8 +166,11 @@ class Pool:
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
         """When the index changes for `queue`: have it read again from the store if this transaction fails."""
         self.enter_queue(tx, queue)
-        if tx.first(("queue", queue)):
-            tx.on_rollback(lambda: self.reload_queue(tx, queue))
+        tx.touch("queues", queue, tx, self._reload_queues)
+
+    def _reload_queues(self, touched: dict[QueueId, Transaction]) -> None:
+        for queue, tx in touched.items():
+            self.reload_queue(tx, queue)
 
     def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
         if queue in self.index.entries:
@@ -185,14 +189,18 @@ class Pool:
             self.limiter.ended(queue, place.site, place.ce)
 
     def _touch_limits(self, tx: Transaction) -> None:
-        if tx.first("limits"):
-            tx.on_rollback(lambda: self.recount_limits(tx))
+        tx.touch("limits", "", tx, lambda _: self.recount_limits(tx))
 
     def recount_limits(self, tx: Transaction) -> None:
         held = job_rows.held_counts(tx.connection)
         self.limiter.recount(
             (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
         )
+
+    def took_back(self, touched: dict[object, tuple[Offer, bool]]) -> None:
+        """Takes that were noted did not happen."""
+        for key, given in touched.values():
+            self.kinds.take_back(key, given)
 
     def remember_pilot(self, pilot: PilotRow) -> None:
         if pilot.token_hash is not None:
@@ -239,8 +247,11 @@ class Pool:
 
     def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
         """When a pilot's facts change in memory."""
-        if tx.first(("pilot", pilot.id)):
-            tx.on_rollback(lambda: self.forget_pilot(pilot))
+        tx.touch("pilots", pilot.token_hash, pilot, self._forget_pilots)
+
+    def _forget_pilots(self, touched: dict[str | None, PilotRow]) -> None:
+        for pilot in touched.values():
+            self.forget_pilot(pilot)
 
 
 def open_pool(

@@ -169,13 +169,13 @@ _OFFERED = update(
 )
 
 
-def save_offered(connection: Connection, moves: Sequence[Offered]) -> set[JobId]:
-    """Give waiting jobs to pilots; those that are not what memory held them for any more, and were not given."""
+def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> set[JobId]:
+    """Give waiting jobs to pilots (values of `Offered`); those that are no more what memory held them for, and stay."""
     if connection.save(_OFFERED, moves) == len(moves):
         return set()
-    condition, value = among(connection, "id", [move.job for move in moves])
+    condition, value = among(connection, "id", [move[4] for move in moves])
     last = dict(connection.execute(f"SELECT id, last_event FROM jobs WHERE {condition}", (value,)).fetchall())
-    return {move.job for move in moves if last.get(move.job) != move.event}
+    return {JobId(job) for _, _, _, event, job, _ in moves if last.get(job) != event}
 
 
 class Held(NamedTuple):

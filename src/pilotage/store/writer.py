@@ -44,14 +44,15 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._undo: list[Callable[[], object]] = []
-        self._touched: set[Hashable] = set()
+        self._touched: dict[str, dict[Any, Any]] = {}
 
-    def first(self, what: Hashable) -> bool:
-        """Whether this is the first time that `what` is touched: it needs to be taken back only once."""
-        if what in self._touched:
-            return False
-        self._touched.add(what)
-        return True
+    def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
+        """Have `undo` called once for all that was touched of its kind: the last value of each key."""
+        touched = self._touched.get(kind)
+        if touched is None:
+            touched = self._touched[kind] = {}
+            self.on_rollback(lambda: undo(touched))
+        touched[key] = value
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""

@@ -78,7 +78,7 @@ class KindBook(Generic[Origin]):
             kind.pilots.popitem(last=False)
 
     def take_back(self, key: Offer, given: bool) -> None:
-        """What was noted last of a kind did not happen."""
+        """What was noted of a kind did not happen."""
         kind = self._kinds.get(key)
         if kind is not None:
             kind.takes -= 1
