@@ -16,6 +16,7 @@ from pilotage.server.context import Context
 from pilotage.services import leases, sharing, streams
 from pilotage.services import submission as submission_service
 from pilotage.services.making import Making
+from pilotage.services.pool import fill_some
 from pilotage.services.provisioning import LocalDirector, Ordered
 from pilotage.store import pilots, submissions, use
 from pilotage.store.pilots import PilotRow
@@ -264,11 +265,24 @@ class LocalCesDuty:
         return any(duty.anybody() for duty in self._duties.values())
 
 
-async def finish_submissions(context: Context) -> None:
-    """Make the jobs that were accepted before the last server ended; what was not accepted goes."""
-    writer = context.writer
-    for submission in await writer.acall(lambda tx: submissions.staged(tx.connection)):
+async def fill_index(context: Context) -> None:
+    """Count the waiting jobs, a part in each transaction, while pilots and people are served."""
+    begun = context.clock()
+    while not await context.writer.acall(lambda tx: fill_some(context.pool, tx)):
+        if context.stop.is_set():
+            return
+    log.info("counted the waiting jobs in %.1f s", context.clock() - begun)
+
+
+async def forget_unaccepted(context: Context) -> None:
+    """What the last server had stored in part of a submission goes: nobody was told of it."""
+    for submission in await context.writer.acall(lambda tx: submissions.staged(tx.connection)):
         await forget_staged(context, submission)
+
+
+async def finish_submissions(context: Context) -> None:
+    """Make the jobs that were accepted before the last server ended."""
+    writer = context.writer
     for submission in await writer.acall(lambda tx: submissions.unfinished(tx.connection)):
         await context.bulk.make(context.pool, Making(submission))
         log.info("made the remaining jobs of submission %d", submission)

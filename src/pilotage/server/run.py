@@ -37,7 +37,9 @@ from pilotage.server.duties import (
     QueueDuty,
     ShareDuty,
     every,
+    fill_index,
     finish_submissions,
+    forget_unaccepted,
 )
 from pilotage.server.home import Home, HomeLock
 from pilotage.server.retention import RetentionDuty
@@ -195,6 +197,7 @@ class _Server:
             rng=random.Random(),  # noqa: S311
             home_owner=owner,
             id_floor=found.id_floor,
+            filled=False,
         )
         return found, pool
 
@@ -216,23 +219,29 @@ class _Server:
         # An outage is credited before the first pilot or duty can see an old lease.
         leases = LeaseDuty(context)
         await leases.cycle()
-        await finish_submissions(context)
+        await forget_unaccepted(context)
         serving = asyncio.create_task(server.serve(sockets=[self._listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         self._settings.home.write_facts(context.url)
         self._settings.announce(context.url)
-        await asyncio.gather(*self._duties(context, leases))
+        # Pilots report and are leased from now on; what is decided by the waiting jobs waits until they are counted.
+        living = every(context, lambda: LEASE_PERIOD, leases.cycle)
+        await asyncio.gather(living, self._with_all_counted(context))
         await self._part_from_pilots(context)
         server.should_exit = True
         await serving
 
-    def _duties(self, context: Context, leases: LeaseDuty) -> list[Coroutine[None, None, None]]:
+    async def _with_all_counted(self, context: Context) -> None:
+        await fill_index(context)
+        await finish_submissions(context)
+        await asyncio.gather(*self._duties(context))
+
+    def _duties(self, context: Context) -> list[Coroutine[None, None, None]]:
         queues, shares = QueueDuty(context), ShareDuty(context)
         reasons = ReasonDuty(context)
         retention = RetentionDuty(context, self._settings.home.folder / "pilots")
         running = [
-            every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, shares.period, shares.cycle, context.wake_shares),
             every(context, lambda: QUEUE_PERIOD, queues.cycle),

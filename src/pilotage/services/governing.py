@@ -5,7 +5,7 @@ from __future__ import annotations
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services.offers import renew_kinds
-from pilotage.services.pool import Pool, fill, new_index
+from pilotage.services.pool import Pool, fill, match_anew
 from pilotage.store import instance
 from pilotage.store.events import record
 from pilotage.store.writer import Transaction
@@ -40,8 +40,7 @@ def apply_policy(
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
     _note(pool, tx, old, version, by=by, reason=reason, now=now)
     pool.policy, pool.policy_version = policy, version
-    pool.index, pool.settling = new_index(policy, tx, pool.rng), None
-    fill(pool, tx)
+    match_anew(pool, tx)
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     return version

@@ -160,5 +160,4 @@ def _insert(
         new="Waiting",
     )
     rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted)
-    pool.touch_queue(tx, row.queue)
-    pool.index.jobs_added(row.queue, user_priority, first, count)
+    pool.jobs_added(tx, row.queue, user_priority, first, count)

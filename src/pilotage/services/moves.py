@@ -256,8 +256,9 @@ class Moves:
     def _left(self, job: JobRow, place: PilotRow | None) -> None:
         """The job leaves what it was in: a queue, or a pilot."""
         if job.state is JobState.WAITING:
-            self.pool.touch_queue(self.tx, job.queue)
-            self.pool.index.job_gone(job.queue, job.user_priority, job.id)
+            if self.pool.counts(job.id):
+                self.pool.touch_queue(self.tx, job.queue)
+                self.pool.index.job_gone(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
             if job.id in place.jobs:
                 self.pool.touch_pilot(self.tx, place)
@@ -265,6 +266,8 @@ class Moves:
             self.pool.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:
+        if not self.pool.counts(job.id):
+            return
         self.pool.touch_queue(self.tx, job.queue)
         head = Waiting(job.id, job.submission, job.epoch, job.last_event, job.parameters)
         self.pool.index.job_returned(job.queue, job.user_priority, head)

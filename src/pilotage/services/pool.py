@@ -34,6 +34,9 @@ from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
 from pilotage.wire.pilot import Input, Node, Payload
 
+SLICE = 10_000
+"""So many ids of jobs are looked at in one transaction."""
+
 REMEMBERED = 4096
 """So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
 
@@ -76,13 +79,23 @@ class Waited:
 
 
 @dataclass(slots=True)
+class Filling:
+    """How far the waiting jobs have been counted, by rising ids. What came since the start is counted as it comes."""
+
+    top: int
+    """The last id that was there at the start."""
+    done_to: int = 0
+    disturbed: set[QueueId] = field(default_factory=set)
+    """Queues to be counted again at the end: a transaction that had changed them failed meanwhile."""
+
+
+@dataclass(slots=True)
 class Pool:
     """Everything that the use cases share."""
 
     policy: Policy
     policy_version: int
     incarnation: int
-    index: QueueIndex
     limiter: Limiter
     events: EventIds
     rng: Random
@@ -90,6 +103,7 @@ class Pool:
     last_submission: int
     last_job: int
     identities: dict[QueueId, QueueIdentity]
+    index: QueueIndex = field(init=False)
     pilots: OrderedDict[str, PilotRow] = field(default_factory=OrderedDict)
     """By hash of their token."""
     seen: dict[PilotId, float] = field(default_factory=dict)
@@ -116,6 +130,8 @@ class Pool:
     """The last reason of each queue in the history; None until it has been read."""
     settling: Iterator[None] | None = None
     """Priorities that have been computed and are being taken up by the index, some in each transaction."""
+    filling: Filling | None = None
+    """Not None while the waiting jobs are being counted."""
     draining: bool = False
     """No new work is given out: the server is about to stop."""
     _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
@@ -163,6 +179,23 @@ class Pool:
             if self.waited is not None:
                 self.waited.pop(queue, None)
 
+    def counts(self, job: int) -> bool:
+        """Whether the index counts this job, if it waits."""
+        filling = self.filling
+        return filling is None or job <= filling.done_to or job > filling.top
+
+    def jobs_added(
+        self, tx: Transaction, queue: QueueId, user_priority: int, first: JobId, count: int
+    ) -> None:
+        """New jobs with ids from `first` on wait in `queue`; the store has them already."""
+        self.touch_queue(tx, queue)
+        filling = self.filling
+        if filling is not None and first <= filling.top:
+            # Promised before the start, made after it: the rest will be found.
+            count = min(count, max(0, filling.done_to + 1 - first))
+        if count:
+            self.index.jobs_added(queue, user_priority, first, count)
+
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
         """When the index changes for `queue`: have it read again from the store if this transaction fails."""
         self.enter_queue(tx, queue)
@@ -173,7 +206,9 @@ class Pool:
             self.reload_queue(tx, queue)
 
     def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
-        if queue in self.index.entries:
+        if self.filling is not None:
+            self.filling.disturbed.add(queue)
+        elif queue in self.index.entries:
             self.index.reset(queue, job_rows.waiting_counts_of(tx.connection, queue))
 
     def started(self, tx: Transaction, queue: QueueIdentity, place: PilotRow, now: float) -> None:
@@ -263,14 +298,17 @@ def open_pool(
     rng: Random,
     home_owner: str,
     id_floor: int = 0,
+    filled: bool = True,
 ) -> Pool:
-    """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again."""
+    """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again.
+
+    If it is not to be `filled` the waiting jobs are counted later, by `fill_some`.
+    """
     last_submission, last_job = submission_rows.last_ids(tx.connection)
     pool = Pool(
         policy=policy,
         policy_version=version,
         incarnation=incarnation,
-        index=new_index(policy, tx, rng),
         limiter=Limiter(),
         events=EventIds(tx.connection, id_floor),
         rng=rng,
@@ -279,31 +317,68 @@ def open_pool(
         last_job=max(last_job, id_floor),
         identities={},
     )
-    fill(pool, tx)
+    pool.index = new_index(pool, policy, tx, rng)
+    begin_filling(pool, tx)
+    while filled and not fill_some(pool, tx):
+        pass
     return pool
 
 
-def fill(pool: Pool, tx: Transaction) -> None:
-    """Read the task queues and the running counts from the store: at start, and after a new policy."""
+def begin_filling(pool: Pool, tx: Transaction) -> None:
+    """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`)."""
     pool.identities = dict(submission_rows.all_queues(tx.connection))
-    counts = job_rows.waiting_counts(tx.connection)
     pool.index.clear()
-    for queue, identity in pool.identities.items():
-        waiting = counts.get(queue)
-        if waiting:
-            pool.index.add(pool.entry(queue, identity))
-            pool.index.reset(queue, waiting)
     pool.limiter.adopt(pool.policy.limit_list())
     pool.recount_limits(tx)
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
     pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
+    pool.filling = Filling(top=job_rows.last_id(tx.connection))
 
 
-def new_index(policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
+def fill_some(pool: Pool, tx: Transaction) -> bool:
+    """Count the waiting jobs of some ids; whether all are counted. Between two of these others have their turn."""
+    filling = pool.filling
+    if filling is None:
+        return True
+    until = min(filling.top, filling.done_to + SLICE)
+    for queue, weight, count, first in job_rows.waiting_between(tx.connection, filling.done_to, until):
+        pool.enter_queue(tx, queue)
+        pool.index.jobs_found(queue, weight, JobId(first), count)
+    filling.done_to = until
+    if until < filling.top:
+        return False
+    pool.filling = None
+    for queue in filling.disturbed:
+        pool.reload_queue(tx, queue)
+    return True
+
+
+def fill(pool: Pool, tx: Transaction) -> None:
+    """Read everything at once."""
+    begin_filling(pool, tx)
+    while not fill_some(pool, tx):
+        pass
+
+
+def match_anew(pool: Pool, tx: Transaction) -> None:
+    """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
+    old = pool.index
+    pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
+    for queue, before in old.entries.items():
+        entry = pool.entry(queue, before.identity)
+        pool.index.add(entry)
+        pool.index.take_over(entry, before)
+    pool.limiter.adopt(pool.policy.limit_list())
+    pool.recount_limits(tx)
+
+
+def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
     """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
 
     def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
-        return job_rows.heads(tx.connection, queue, weight, after, most)
+        found = job_rows.heads(tx.connection, queue, weight, after, most)
+        # What is not counted yet is not given out yet.
+        return found if pool.filling is None else [head for head in found if pool.counts(head[0])]
 
     matching = policy.matching
     sharing = frozenset(group for group in policy.groups if policy.sharing(group))

@@ -121,6 +121,21 @@ def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
     return counts
 
 
+def waiting_between(connection: Connection, after: int, until: int) -> list[tuple[QueueId, int, int, int]]:
+    """Of the waiting jobs with ids in (after, until]: (queue, UserPriority, how many, the first)."""
+    # The sign keeps the planner from walking the whole index of queues for the sake of its order.
+    sql = (
+        "SELECT +queue_id, +user_priority, count(*), min(id) FROM jobs"
+        " WHERE id > ? AND id <= ? AND state = 'Waiting' GROUP BY 1, 2"
+    )
+    return connection.execute(sql, (after, until)).fetchall()
+
+
+def last_id(connection: Connection) -> int:
+    """The highest id of a job that is not of long ago."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0])
+
+
 def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
     sql = "SELECT user_priority, count(*) FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority"
     return dict(connection.execute(sql, (queue,)).fetchall())

@@ -109,6 +109,15 @@ class QueueIndex:
             part.read_to = first - 1
         self._moved(entry)
 
+    def jobs_found(self, queue: QueueId, user_priority: int, first: JobId, count: int) -> None:
+        """So many more jobs were found to wait in `queue`, the first of them `first`; read by rising ids."""
+        entry = self.entries[queue]
+        part = entry.classes.get(user_priority)
+        if part is None:
+            part = entry.classes[user_priority] = JobClass(read_to=first - 1)
+        entry.count(user_priority, part, count)
+        self._moved(entry)
+
     def job_returned(self, queue: QueueId, user_priority: int, head: Head) -> None:
         """A job waits again."""
         entry, job = self.entries[queue], head[0]
@@ -146,6 +155,11 @@ class QueueIndex:
         for weight, count in counts.items():
             part = entry.classes[weight] = JobClass(read_to=behind.get(weight, 0) if behind else 0)
             entry.count(weight, part, count)
+        self._moved(entry)
+
+    def take_over(self, entry: Entry, before: Entry) -> None:
+        """A queue that was added, with what `before`, its entry in another index, knows of its waiting jobs."""
+        entry.classes, entry.waiting, entry.weight = before.classes, before.waiting, before.weight
         self._moved(entry)
 
     def clear(self) -> None:

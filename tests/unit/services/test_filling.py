@@ -1,0 +1,59 @@
+"""The waiting jobs are counted part by part after a start, while everything else goes on."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from bench import Bench
+
+from pilotage.services import pool as module
+from pilotage.services.pool import Pool, fill_some, open_pool
+from pilotage.store.writer import Transaction
+
+
+def started_again(bench: Bench) -> Pool:
+    """A pool of the same store, nothing counted yet."""
+
+    def begin(tx: Transaction) -> Pool:
+        old = bench.pool
+        return open_pool(
+            tx, old.policy, version=old.policy_version, incarnation=old.incarnation, rng=Random(1),
+            home_owner=old.home_owner, filled=False,
+        )  # fmt: skip
+
+    return bench.do(begin)
+
+
+@pytest.mark.parametrize("slice_", [1, 7, 1000])
+def test_whatever_happens_meanwhile_all_are_counted_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, slice_: int
+) -> None:
+    monkeypatch.setattr(module, "SLICE", slice_)
+    first = [job for _ in range(4) for job in bench.submit(count=6)]
+    pilot = bench.pilot()
+    pilot.enrol()
+    bench.pool = started_again(bench)
+    rng, killed, done = Random(slice_), 0, False
+    while not done:
+        done = bench.do(lambda tx: fill_some(bench.pool, tx))
+        match rng.randrange(4):
+            case 0:
+                bench.submit(count=3)
+            case 1 if killed < len(first):
+                bench.act("kill", first[-1 - killed])
+                killed += 2
+            case 2:
+                pilot.take(count=2)
+            case _:
+                with pytest.raises(ZeroDivisionError):
+                    bench.do(lambda tx: touch_and_fail(bench.pool, tx))
+    bench.check()
+    assert sum(entry.waiting for entry in bench.pool.index.entries.values()) > 0
+
+
+def touch_and_fail(pool: Pool, tx: Transaction) -> None:
+    for queue in list(pool.index.entries):
+        pool.touch_queue(tx, queue)
+        pool.index.reset(queue, {})
+    raise ZeroDivisionError
