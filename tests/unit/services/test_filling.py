@@ -32,7 +32,6 @@ def test_whatever_happens_meanwhile_all_are_counted_once(
     monkeypatch.setattr(module, "SLICE", slice_)
     first = [job for _ in range(4) for job in bench.submit(count=6)]
     pilot = bench.pilot()
-    pilot.enrol()
     bench.pool = started_again(bench)
     rng, killed, done = Random(slice_), 0, False
     while not done:

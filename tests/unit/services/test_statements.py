@@ -1,0 +1,165 @@
+"""How many statements the messages of many pilots cost, and how the database carries the hot ones out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from bench import Bench, finished
+
+from pilotage.services.exchange import exchange_many, token_hash
+from pilotage.services.pool import open_pool
+from pilotage.store import jobs, pilots
+from pilotage.store.bulk import Bulk
+from pilotage.store.writer import Transaction
+from pilotage.wire.pilot import ExchangeRequest, Offer, Reference
+
+HEADS = "AND user_priority = ? AND id > ?"
+OTHERS = 20_000
+"""Jobs and pilots that have nothing to do with it."""
+
+
+class Watched:
+    """The writer's connection, and what is asked of it."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.asked: list[tuple[str | Bulk, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        self.asked.append((sql, values))
+        return self.connection.execute(sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Any]) -> Any:
+        pytest.fail(f"a statement for each row: {sql}")
+
+    def save(self, bulk: Bulk, rows: Sequence[Any]) -> int:
+        self.asked.append((bulk, list(rows)))
+        return int(self.connection.save(bulk, rows))
+
+    def plan(self, statement: str | Bulk, values: Any) -> str:
+        explain = "EXPLAIN QUERY PLAN " if self.connection.dialect == "sqlite" else "EXPLAIN "
+        if isinstance(statement, Bulk):
+            asked = replace(
+                statement, sqlite=explain + statement.sqlite, postgresql=explain + statement.postgresql,
+                returning="", copy="",
+            )  # fmt: skip
+            rows = self.connection.save_returning(asked, values[:4])
+        else:
+            rows = self.connection.execute(explain + statement, values).fetchall()
+        return "\n".join(str(row[-1]) for row in rows)
+
+
+class Round:
+    """Pilots that finish a job, confirm another and take a third, all in one transaction."""
+
+    def __init__(self, bench: Bench, count: int) -> None:
+        self.bench, self.watched = bench, Watched(bench.connection)
+        old = bench.pool
+        self.pool = bench.pool = bench.do(
+            lambda tx: open_pool(
+                Transaction(self.watched), old.policy, version=old.policy_version,
+                incarnation=old.incarnation, rng=Random(1), home_owner=old.home_owner,
+            )
+        )  # fmt: skip
+        self.pilots = [bench.pilot() for _ in range(count)]
+        self.offered: list[list[Offer]] = [[] for _ in range(count)]
+        self.held: list[list[Offer]] = [[] for _ in range(count)]
+
+    def go(self) -> list[tuple[str | Bulk, Any]]:
+        messages = []
+        for place, pilot in enumerate(self.pilots):
+            request = ExchangeRequest(
+                incarnation=self.pool.incarnation,
+                finishes=[finished(offer) for offer in self.held[place]],
+                confirms=[Reference(offer.job, offer.epoch) for offer in self.offered[place]],
+                take=pilot.asked(),
+            )
+            pilot.number += 1
+            messages.append((token_hash(pilot.token), request))
+        self.watched.asked.clear()
+        self.bench.connection.begin()
+        answers = exchange_many(self.pool, Transaction(self.watched), messages, self.bench.now)
+        self.bench.connection.commit()
+        self.held, self.offered = self.offered, []
+        for answer in answers:
+            assert not isinstance(answer, BaseException)
+            assert {verdict.verdict for verdict in (*answer.finishes, *answer.confirms)} <= {"accepted"}
+            self.offered.append(answer.offers)
+        assert all(len(offers) == 1 for offers in self.offered)
+        return list(self.watched.asked)
+
+
+def texts(asked: list[tuple[str | Bulk, Any]]) -> Counter[str]:
+    found = Counter(one if isinstance(one, str) else one.sqlite for one, _ in asked)
+    for text in [text for text in found if HEADS in text]:
+        # Read ahead, some at a time.
+        del found[text]
+    return found
+
+
+def after_two_others(round_: Round) -> list[tuple[str | Bulk, Any]]:
+    round_.go()
+    round_.go()
+    return round_.go()
+
+
+def test_their_number_does_not_grow_with_that_of_the_messages(bench: Bench) -> None:
+    bench.submit(count=200)
+    first, second = (after_two_others(Round(bench, count)) for count in (2, 24))
+    assert texts(first) == texts(second)
+    assert texts(first).total() <= 12
+    assert sum(isinstance(one, str) and HEADS in one for one, _ in second) <= 24 / 16 + 1
+
+
+def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
+    [first, *_] = bench.submit(count=200)
+    bench.do(lambda tx: crowd(bench, tx, first))
+    hot = Round(bench, 4)
+    asked = after_two_others(hot)
+    hot.watched.asked.clear()
+    jobs.heads(hot.watched, next(iter(hot.pool.index.entries)), 1, 0, 16)
+    jobs.due(hot.watched, bench.now, 100)
+    jobs.waiting_between(hot.watched, 100, 200)
+    pilots.by_token(hot.watched, token_hash("unknown"))
+    pilots.with_lease_before(hot.watched, 0.0)
+    asked += hot.watched.asked
+    checked = 0
+    for statement, values in asked:
+        plan = hot.watched.plan(statement, values)
+        for table in ("jobs", "attempts", "events"):
+            assert f"SCAN {table}" not in plan, plan
+            assert f"Seq Scan on {table}" not in plan, plan
+        checked += 1
+    assert checked >= 8
+    bench.do(leave)
+
+
+def crowd(bench: Bench, tx: Transaction, first: int) -> None:
+    """Many other jobs with their tries, and the statistics of them."""
+    connection = tx.connection
+    size = 200
+    while size < OTHERS:
+        connection.execute(
+            "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted, ended)"
+            " SELECT id + ?, submission_id, queue_id, 'Done', 1, submitted, 1.0 FROM jobs WHERE id < ?",
+            (size, first + size),
+        )
+        size *= 2
+    connection.execute(
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome)"
+        " SELECT id, 99, 1, 1, 1.0, 1.0, 'applied' FROM jobs WHERE ended = 1.0"
+    )
+    connection.execute("ANALYZE")
+
+
+def leave(tx: Transaction) -> None:
+    tx.connection.execute("DELETE FROM attempts WHERE epoch = 99")
+    tx.connection.execute("DELETE FROM jobs WHERE ended = 1.0")
