@@ -14,7 +14,7 @@ import msgspec
 from pilotage.core.errors import NotAuthenticated, PilotageError, Superseded
 from pilotage.core.handover import Answer, Decision, Effect, Fence, Phase, decide
 from pilotage.core.handover import Message as Verb
-from pilotage.core.ids import JobId
+from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
@@ -103,11 +103,13 @@ def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
         if not moves.lost:
             return
         lost, moves.lost = moves.lost, set()
-        for one in conversations:
-            one.lose(lost, again=not last)
+        # Queues are read again while all is written: only then does anybody draw from them.
+        losers = [one for one in conversations if one.lose(lost)]
+        if last:
+            return
+        for one in losers:
+            one.draw_again()
         moves.write()
-    for one in conversations:
-        one.lose(moves.lost, again=False)
 
 
 def phase_of(state: JobState) -> Phase:
@@ -161,9 +163,13 @@ class _Conversation:
         if pool.followed:
             response.follow = self._followed(request)
 
-    def lose(self, lost: set[JobId], *, again: bool) -> None:
-        """Some of the jobs that it was to be offered are not there any more: draw others, if `again`."""
-        if self.match is not None and self.match.lose(lost) and again:
+    def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
+        """Some of the jobs that it was to be offered may not be there any more: whether it needs others."""
+        return self.match is not None and self.match.lose(lost)
+
+    def draw_again(self) -> None:
+        """Have the match give what it has lost; but not to a pilot that has left since."""
+        if self.match is not None and self.pilot.state not in PILOT_FINAL:
             self.moves.pilot = self.pilot.id
             self.match.run()
 
@@ -240,7 +246,7 @@ class _Conversation:
     def _finish(self, finish: Finish) -> Verdict:
         moves = self.moves
         digest = hashlib.blake2b(msgspec.json.encode(finish), digest_size=8).hexdigest()
-        job = moves.rows.get(finish.job)
+        job = moves.row(finish.job)
         decision = self._decide(job, finish, Verb.FINISH, digest)
         verdict = _verdict(finish, job, decision)
         if job is not None and decision.effect is Effect.APPLY:
@@ -259,14 +265,14 @@ class _Conversation:
         self.tx.on_rollback(lambda: finished.update({pilot: before}))
 
     def _release(self, release: Release) -> Verdict:
-        job = self.moves.rows.get(release.job)
+        job = self.moves.row(release.job)
         decision = self._decide(job, release, Verb.RELEASE)
         if job is not None and decision.effect is Effect.FREE:
             self.moves.free(job, "released", release.reason, self.pilot)
         return _verdict(release, job, decision)
 
     def _confirm(self, confirm: Reference) -> Verdict:
-        job = self.moves.rows.get(confirm.job)
+        job = self.moves.row(confirm.job)
         decision = self._decide(job, confirm, Verb.CONFIRM)
         if job is not None and decision.effect is Effect.HOLD:
             self.moves.hold(job, self.pilot)

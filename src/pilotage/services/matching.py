@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.candidates import Kind
 from pilotage.core.queues.entry import Head
@@ -65,39 +65,49 @@ class Match:
     _no_match: dict[str, int] = field(default_factory=dict)
     _asking: Asking | None = None
     _noted: bool = False
+    _answered: bool = False
+    """This take has its answer on record, whatever has become of the jobs in it."""
 
     def run(self) -> None:
         """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
         pool, pilot, take = self.pool, self.pilot, self.take
-        if take.number == pilot.take_number and not self._given:
+        if take.number == pilot.take_number and not self._answered:
             self._same_again()
             return
         if take.number < pilot.take_number or pilot.leave or pool.draining:
             return
         asking = self._asking = pool.asking.of(pool.policy, pilot, take.node)
+        kept = len(self._given)
         first, left = self._draw_all(asking, asking.whole(pilot))
         if first is not None:
             pool.touch_pilot(self.tx, pilot)
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
                 pilot.only_owner = first.owner
-            self.moves.taken(pilot, take.number, [head[0] for head, _, _ in self._given])
+            self.moves.taken(pilot, take.number, [head[0] for head, _, _ in self._given[kept:]])
+            self._answered = True
         elif not self._given:
             self._no_match = self._explain(asking, left)
 
-    def lose(self, lost: set[JobId]) -> bool:
-        """Take back jobs that somebody else has; whether any was ours."""
-        gone = [given for given in self._given if given[0][0] in lost]
+    def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
+        """Take back jobs that somebody else has, once all is written; whether any was ours."""
+        pilot = self.pilot
+        gone = [given for given in self._given if (pilot.id, given[0][0]) in lost]
         for _, _, queue in gone:
             self.pool.reload_queue(self.tx, queue)
-        self._given = [given for given in self._given if given[0][0] not in lost]
+            self.pool.left(self.tx, self.pool.queue_identity(self.tx, queue), pilot)
+        if gone:
+            pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
+            self._given = [given for given in self._given if given not in gone]
         return bool(gone)
 
     def fill_in(self, response: ExchangeResponse) -> None:
         """Tell the pilot what it is offered, or why there is nothing."""
         response.no_match = self._no_match
-        if self._given:
+        if self._answered:
+            # Also when nothing is left of it: under this number there will never be anything else.
             response.take_number = self.take.number
+        if self._given:
             pool, tx = self.pool, self.tx
             response.offers = [
                 WireOffer(job, epoch, payload(pool.submission(tx, submission), job, parameters))
@@ -106,6 +116,7 @@ class Match:
 
     def _same_again(self) -> None:
         """Its answer was lost: the same again, from the rows."""
+        self._answered = True
         self.moves.write()
         self._given = [
             (Waiting(row.id, row.submission, row.epoch, row.last_event, row.parameters), row.epoch, row.queue)
@@ -117,6 +128,8 @@ class Match:
         count = min(self.take.count, MOST) - len(self._given)
         ahead = min(self.take.ahead, count)
         first, rest = None, whole
+        for _, _, queue in self._given:
+            rest = rest.without(self.pool.queue_identity(self.tx, queue))
         for place in range(count):
             # Those asked for ahead need not fit beside the others.
             alone = place >= count - ahead

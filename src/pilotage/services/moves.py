@@ -47,10 +47,12 @@ class Moves:
     """Who makes the next moves, if the actor of the events is `events.PILOTS`."""
     rows: dict[int, JobRow] = field(default_factory=dict)
     """Jobs that were looked at, as they are now."""
-    lost: set[JobId] = field(default_factory=set)
-    """Of the jobs that were offered: those that no longer waited. Nothing was done to them."""
+    lost: set[tuple[PilotId, JobId]] = field(default_factory=set)
+    """Of the jobs that were offered to somebody: those that no longer waited. Nothing was done to them."""
     _moved_since: set[JobId] = field(default_factory=set)
     """Jobs with a move that is not written yet."""
+    _offered_since: set[int] = field(default_factory=set)
+    """Jobs that were looked at, but offered to somebody since: their rows must be read again."""
     _offered: list[tuple[Any, ...]] = field(default_factory=list)
     """Values of `jobs.Offered`."""
     _held: list[jobs.Held] = field(default_factory=list)
@@ -75,6 +77,13 @@ class Moves:
                 self.write()
             self.rows.update(jobs.by_ids(self.tx.connection, sorted(missing)))
 
+    def row(self, job: int) -> JobRow | None:
+        """A job that was loaded, as it is now; None: there is no such job."""
+        if job in self._offered_since:
+            self._offered_since.discard(job)
+            self.load((job,))
+        return self.rows.get(job)
+
     def of_pilot(self, pilot: PilotId) -> list[JobRow]:
         """What a pilot has: offered to it or held by it."""
         self.write()
@@ -86,7 +95,10 @@ class Moves:
         """Save everything collected so far."""
         connection = self.tx.connection
         if self._offered:
-            self.lost |= jobs.save_offered(connection, self._offered)
+            lost = jobs.save_offered(connection, self._offered)
+            if lost:
+                self.lost |= {(offer[0], offer[4]) for offer in self._offered if offer[4] in lost}
+                self.events.without("offered", lost)
             self._offered.clear()
         savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
             (jobs.save_finish_taken, self._finishes),
@@ -119,7 +131,8 @@ class Moves:
         if job in self._moved_since:
             self.write()
         self._moved_since.add(job)
-        self.rows.pop(job, None)
+        if self.rows.pop(job, None) is not None:
+            self._offered_since.add(job)
         epoch += 1
         event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
         self._offered.append((pilot.id, take_number, self.now, event, job, last_event))

@@ -203,7 +203,11 @@ class Pool:
 
     def _reload_queues(self, touched: dict[QueueId, Transaction]) -> None:
         for queue, tx in touched.items():
-            self.reload_queue(tx, queue)
+            if submission_rows.queue_identity(tx.connection, queue) is None:
+                # It was made in what was taken back: its id may be given to another one.
+                self.forget_queues([queue])
+            else:
+                self.reload_queue(tx, queue)
 
     def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
         if self.filling is not None:

@@ -7,6 +7,7 @@ one, so that a history is read without an index.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import msgspec
@@ -61,6 +62,16 @@ class EventBatch:
             row = self._rows[key] = (self.ids.next(), [])
         row[1].append((job, epoch, previous) if pilot is None else (job, epoch, previous, pilot))
         return row[0]
+
+    def without(self, kind: str, jobs: Container[int]) -> None:
+        """Of what is not written yet: moves of this kind of these jobs were not made after all."""
+        for key, (id_, moved) in list(self._rows.items()):
+            if key[0] == kind:
+                left = [entry for entry in moved if entry[0] not in jobs]
+                if left:
+                    self._rows[key] = (id_, left)
+                else:
+                    del self._rows[key]
 
     def write(self, connection: Connection) -> None:
         if self._rows:

@@ -157,7 +157,8 @@ def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
 def held(connection: Connection) -> Iterator[JobRow]:
     """All jobs that live pilots have."""
     lists = connection.execute("SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'").fetchall()
-    ids = [job for row in lists for job in json.loads(row[0])]
+    # A job that one pilot gave back is on the list of the next one too.
+    ids = list(dict.fromkeys(job for row in lists for job in json.loads(row[0])))
     for begin in range(0, len(ids), AT_ONCE):
         for job in by_ids(connection, ids[begin : begin + AT_ONCE]).values():
             if job.pilot is not None:
