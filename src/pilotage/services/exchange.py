@@ -31,6 +31,8 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Refer
 
 UNKNOWN = "unknown"
 
+_FAILED = PilotState.FAILED
+
 
 def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
@@ -185,7 +187,7 @@ class _Conversation:
         """Renew the lease, written only when a third of it has gone; wake what had stalled."""
         pool, pilot = self.pool, self.pilot
         pool.seen[pilot.id] = self.now
-        if pilot.state is PilotState.FAILED:
+        if pilot.state is _FAILED:
             self._comes_back()
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
             pool.touch_pilot(self.tx, pilot)

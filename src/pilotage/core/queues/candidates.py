@@ -48,6 +48,7 @@ FORGOTTEN = 1000
 _OUT, _PLAIN, _SPECIAL = Standing.OUT, Standing.PLAIN, Standing.SPECIAL
 
 _NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
+_NO_WEIGHTS: NDArray[np.float64] = np.zeros(0)
 
 
 @dataclass(slots=True)
@@ -72,7 +73,11 @@ class Kind:
     seen: int = 0
     """So many queues of its place have been asked."""
     members: Slots = field(default_factory=lambda: _NO_SLOTS)
-    """Of those, the plain ones that took part when the next draws were made."""
+    """Of those, the plain ones that take part in the draws that are made ahead."""
+    weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
+    """Their priorities then."""
+    void: bool = True
+    """The members are not to be drawn from again before they are looked up anew."""
     cpu_time: int = 0
     """Under the document's rule: their bucket, the highest there is."""
     drawn: list[tuple[int, float]] = field(default_factory=list)
@@ -274,7 +279,10 @@ class Candidates:
         while True:
             if not kind.drawn:
                 kind.batch = min(LARGEST_BATCH, kind.batch * 2)
-                self._prepare(kind)
+                if kind.void:
+                    self._prepare(kind)
+                else:
+                    self._draw_ahead(kind)
                 if not kind.drawn:
                     return None
             slot, time = kind.drawn.pop()
@@ -282,7 +290,7 @@ class Candidates:
             if entry is None or entry.standing is not _PLAIN:
                 left = kind.members[self._standing[kind.members] == _PLAIN]
                 if not len(left):
-                    kind.drawn.clear()
+                    kind.drawn, kind.void = [], True
                     continue
                 place, time = after(self._priority[left], self._rule, self._rng, time)
                 entry = self._entries[left[place]]
@@ -341,7 +349,7 @@ class Candidates:
             kind.batch = max(FIRST_BATCH, kind.batch // 2)
         self._look_on(kind)
         kind.version, kind.arrivals = self._version, len(self._arrivals)
-        kind.late, kind.drawn = [], []
+        kind.late, kind.drawn, kind.void = [], [], False
         standing = self._standing[kind.slots]
         kind.special = []
         if self._specials:
@@ -353,16 +361,20 @@ class Candidates:
             kind.cpu_time = int(buckets.max())
             members = members[buckets == kind.cpu_time]
         kind.members = members
+        kind.weights = self._priority[members]
         if not len(members):
-            kind.cpu_time = 0
+            kind.cpu_time, kind.void = 0, True
             return
-        weights = self._priority[members]
+        self._draw_ahead(kind)
+
+    def _draw_ahead(self, kind: Kind) -> None:
+        """Make the next draws among the members; whoever has ceased to wait is found out when it wins."""
         if kind.batch == 1:
-            place, time = after(weights, self._rule, self._rng, 0.0)
-            kind.drawn = [(int(members[place]), time)]
+            place, time = after(kind.weights, self._rule, self._rng, 0.0)
+            kind.drawn = [(int(kind.members[place]), time)]
             return
-        places, times = race(weights, self._rule, self._rng, kind.batch)
-        kind.drawn = list(zip(members[places].tolist(), times.tolist(), strict=True))
+        places, times = race(kind.weights, self._rule, self._rng, kind.batch)
+        kind.drawn = list(zip(kind.members[places].tolist(), times.tolist(), strict=True))
 
     def _welcome(self, kind: Kind) -> None:
         """Take up the queues that have begun to wait since the draws were made."""
@@ -413,7 +425,9 @@ class Candidates:
 
 def _forget(kind: Kind) -> None:
     """Whoever still has it must not keep its arrays."""
-    kind.forgotten, kind.slots, kind.members, kind.drawn, kind.seen = True, _NO_SLOTS, _NO_SLOTS, [], 0
+    kind.forgotten, kind.void, kind.seen, kind.drawn = True, True, 0, []
+    kind.slots = kind.members = _NO_SLOTS
+    kind.weights = _NO_WEIGHTS
 
 
 def _floor(buckets: Sequence[int], value: float) -> int:
