@@ -12,8 +12,10 @@ from benchmarks.figure import Figure
 
 NAMES = {
     "submit": "jobs/s from the client's call to all jobs waiting, durable",
-    "match": "matches/s, each committed with its event, in process",
+    "match": "matches/s, each committed with its event: in process, or with --http of a server",
+    "plot": "what a match costs against jobs and queues: a picture in the docs, and its data",
     "life": "no-op jobs/s through submit, match, confirm, run /bin/true, finish with local pilots",
+    "restart": "s from the start of a server to the whole index of waiting jobs; reports of pilots before",
     "history": "jobs/s out of the hot table, of the writer's time: a million that have ended; pages of them",
     "shares": "ms of one share correction and all priorities after it: 5,000 queues, 1,000 owners, a month of use",
     "why": "ms of one answer of why, with a million waiting jobs in 5,000 queues",

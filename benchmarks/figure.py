@@ -20,10 +20,10 @@ class Figure:
 
     def print(self) -> None:
         print(
-            f"{self.name}: {self.ours:,.0f} {self.unit} (runs: {', '.join(f'{run:,.0f}' for run in self.runs)})"
+            f"{self.name}: {told(self.ours)} {self.unit} (runs: {', '.join(told(run) for run in self.runs)})"
         )
         for peer, value in self.peers.items():
-            print(f"  {peer}: {value:,.0f} {self.unit}")
+            print(f"  {peer}: {told(value)} {self.unit}")
         for what, text in self.notes.items():
             print(f"  {what}: {text}")
 
@@ -43,3 +43,13 @@ def figure(
     return Figure(
         name, round(ours, 1), unit, peers, round(ours / best, 3) if best else 0.0, list(runs), notes
     )
+
+
+def part(ordered: Sequence[float], place: float) -> float:
+    """The value that this part of the sorted values is not above; 0 of none."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * place))] if ordered else 0.0
+
+
+def told(number: float) -> str:
+    """Three digits at least."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

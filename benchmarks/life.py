@@ -7,9 +7,11 @@ import contextlib
 import logging
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.figure import Figure, figure
@@ -17,6 +19,29 @@ from benchmarks.server import served
 from pilotage.wire.people import Selection
 
 NO_OP = "/bin/true"
+PARSL_WITHIN = 300.0
+PARSL = """
+import subprocess, sys, time
+import parsl
+from parsl.executors import HighThroughputExecutor
+from parsl.providers import LocalProvider
+
+@parsl.python_app
+def no_op():
+    import subprocess
+    return subprocess.run(["/bin/true"], check=True).returncode
+
+count, cores = int(sys.argv[1]), int(sys.argv[2])
+executor = HighThroughputExecutor(
+    address="127.0.0.1", max_workers_per_node=cores, prefetch_capacity=cores, encrypted=False,
+    provider=LocalProvider(init_blocks=1, max_blocks=1),
+)
+with parsl.load(parsl.Config(executors=[executor], usage_tracking=0, initialize_logging=False)):
+    [one.result() for one in [no_op() for _ in range(2 * cores)]]
+    begun = time.perf_counter()
+    [one.result() for one in [no_op() for _ in range(count)]]
+    print(count / (time.perf_counter() - begun), flush=True)
+"""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +64,7 @@ def run(asked: argparse.Namespace) -> Figure:
     peers: dict[str, float] = {}
     notes = {"jobs": f"{asked.jobs:,}", "pilots": str(os.cpu_count()), "job": NO_OP}
     systems: dict[str, Callable[[int], float]] = (
-        {} if asked.no_peers else {"hyperqueue": _hyperqueue, "dask": _dask}
+        {} if asked.no_peers else {"hyperqueue": _hyperqueue, "parsl": _parsl, "dask": _dask}
     )
     for name, measure in systems.items():
         try:
@@ -48,6 +73,8 @@ def run(asked: argparse.Namespace) -> Figure:
             notes[name] = (
                 f"not installed ({error.name}): ./bench installs the optional group `bench` where it can"
             )
+        except Exception as error:
+            notes[name] = f"does not run here: {' '.join(str(error).split())[:200] or type(error).__name__}"
     notes["limit"] = f"one process of this machine starts and reaps {_spawn(2_000):,.0f} of them per second"
     return figure("life", "jobs/s", rates, peers, notes)
 
@@ -76,6 +103,22 @@ def _hyperqueue(count: int) -> float:
             job.program([NO_OP], stdout=None, stderr=None)
         client.wait_for_jobs([client.submit(job)])
         return count / (time.perf_counter() - begun)
+
+
+def _parsl(count: int) -> float:
+    """In a process of its own: it starts threads and processes that it does not end by itself."""
+    if find_spec("parsl") is None:
+        raise ImportError(name="parsl")
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        # Its workers are programs that it looks for in PATH.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        answer = subprocess.run(
+            [sys.executable, "-c", PARSL, str(count), str(os.cpu_count() or 1)], cwd=folder, capture_output=True,
+            text=True, timeout=PARSL_WITHIN, env={**os.environ, "PATH": path},
+        )  # fmt: skip
+    if answer.returncode:
+        raise RuntimeError(answer.stderr.strip().rpartition("\n")[2])
+    return float(answer.stdout.strip().rpartition("\n")[2])
 
 
 def _dask(count: int) -> float:

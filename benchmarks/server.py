@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pilotage.client import Client
 
-WITHIN = 60.0
+WITHIN = 120.0
 
 
 @contextmanager
@@ -24,15 +24,10 @@ def served(folder: Path, *, again: bool = False, database: str = "") -> Iterator
     """
     home = folder / "home"
     home.mkdir(mode=0o700, exist_ok=again)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
-    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home)]
-    if database:
-        command += ["--database-url", database]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+    process = start(folder, database)
     try:
         deadline = time.monotonic() + WITHIN
-        while not (home / "server.json").exists():
+        while not _ready(home, process.pid):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError((folder / "server.log").read_text())
             time.sleep(0.05)
@@ -45,3 +40,21 @@ def served(folder: Path, *, again: bool = False, database: str = "") -> Iterator
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def start(folder: Path, database: str = "", *options: str) -> subprocess.Popen[bytes]:
+    """`pilotage up` on the home in `folder`; its words go to server.log beside it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
+    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(folder / "home"), *options]
+    if database:
+        command += ["--database-url", database]
+    with (folder / "server.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+
+
+def _ready(home: Path, pid: int) -> bool:
+    """Whether this server has said where it is; an earlier one of the home may have, too."""
+    try:
+        return bool(json.loads((home / "server.json").read_text())["pid"] == pid)
+    except (FileNotFoundError, ValueError):
+        return False

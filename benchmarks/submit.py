@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figure import Figure, figure
+from benchmarks.processes import memory
 from benchmarks.server import served
 from pilotage.client import Client
 from pilotage.core.ids import JobId, QueueId, SubmissionId
@@ -40,7 +41,7 @@ def run(asked: argparse.Namespace) -> Figure:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         address = _databases(stack, asked.store)
         limit = _bare_insertion(_bare(folder, address), asked.jobs, asked.parameters)
-        client = stack.enter_context(served(folder, database=address and address[0]))
+        client = stack.enter_context(served(folder, database=address[0] if address else ""))
         names = [f"p{place}" for place in range(asked.parameters)]
         # Nothing is to run meanwhile: no node has this memory.
         description = {
@@ -49,13 +50,13 @@ def run(asked: argparse.Namespace) -> Figure:
             "memory": 10_000_000,
         }
         pid = json.loads((folder / "home" / "server.json").read_text())["pid"]
-        before = _memory(pid, "VmRSS")
+        before = memory(pid, "VmRSS")
         rates = []
         for _ in range(asked.runs):
             begun = time.perf_counter()
             client.submit_rows(description, _rows(asked.jobs, asked.parameters), names=names)
             rates.append(asked.jobs / (time.perf_counter() - begun))
-        after, most = _memory(pid, "VmRSS"), _memory(pid, "VmHWM")
+        after, most = memory(pid, "VmRSS"), memory(pid, "VmHWM")
         notes = {
             "jobs": f"{asked.jobs:,} of {asked.parameters} values, {asked.store}",
             "server's memory": f"{before} MB before, {after} MB after, {most} MB at most",
@@ -102,12 +103,6 @@ def _bare_insertion(connection: WriterConnection, jobs: int, values: int) -> flo
     taken = time.perf_counter() - begun
     connection.close()
     return round(jobs / taken)
-
-
-def _memory(pid: int, what: str) -> int:
-    """Of a process, in MB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return round(int(next(line.split()[1] for line in lines if line.startswith(what))) / 1000)
 
 
 def _transactions(client: Client) -> dict[str, str]:

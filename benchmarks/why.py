@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pilotage.client import Client
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store import submissions
+from pilotage.store.connection import Connection
 from pilotage.store.sqlite import open_writer
 
 SITES = 40
@@ -59,7 +59,7 @@ def _owner(policy: str) -> tuple[str, str]:
     return user, "home"
 
 
-def _fill(connection: sqlite3.Connection, jobs: int, queues: int, owner: tuple[str, str]) -> None:
+def _fill(connection: Connection, jobs: int, queues: int, owner: tuple[str, str]) -> None:
     """Rows as submissions leave them: many queues of the home's owner, a part of them impossible here."""
     rng = Random(1)
     connection.execute("BEGIN")
@@ -103,7 +103,7 @@ def _identities(queues: int, owner: tuple[str, str], rng: Random) -> Sequence[Qu
 
 
 def _submissions(
-    connection: sqlite3.Connection, queues: Sequence[QueueId], jobs: int, owner: tuple[str, str]
+    connection: Connection, queues: Sequence[QueueId], jobs: int, owner: tuple[str, str]
 ) -> None:
     """One row for each queue; the jobs of all are numbered in turn."""
     sql = (
@@ -118,7 +118,8 @@ def _submissions(
 def _measured(client: Client, asked: argparse.Namespace) -> tuple[list[float], dict[str, int]]:
     """Milliseconds of each answer, and how often each reason was one. Jobs run meanwhile."""
     _until_pilots_ask(client)
-    rng, times = Random(2), []
+    rng = Random(2)
+    times: list[float] = []
     seen: dict[str, int] = {}
     for number in itertools.count():
         if len(times) >= asked.answers:

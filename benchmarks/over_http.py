@@ -1,0 +1,117 @@
+"""Matches of a real server, asked for over HTTP with keep-alive by processes of their own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchmarks import asked as in_process
+from benchmarks.figure import Figure
+from benchmarks.filled import Store, fill
+from benchmarks.match import latency_told, pool_told
+from benchmarks.processes import cpu, cpu_of, family, memory
+from benchmarks.server import served
+from benchmarks.shapes import Shape
+
+WARM = 1.5
+"""Seconds of asking before it counts, the clients' start with it."""
+PILOTS = 4
+"""For each connection: nothing ends here, and the row of a pilot that was given ever more would be of no real one."""
+
+
+def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape) -> Figure:
+    ask = asked.ask or 16
+    rng = Random(3)
+    tokens = [f"token {number}" for number in range(asked.clients * PILOTS)]
+    pilots = [[token, asdict(shape.node(rng))] for token in tokens]
+    filled = fill(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
+    begun = time.perf_counter()
+    with served(folder, again=True, database=store.url) as client:
+        started = time.perf_counter() - begun
+        pid = json.loads((folder / "home" / "server.json").read_text())["pid"]
+        database = family(int(postmaster(store))) if store.url else []
+        answers, used, used_by_database = _asked(asked, client.url, pilots, ask, pid, database)
+        most = memory(pid, "VmHWM")
+    with in_process.opened(store, shape, ()) as site:
+        raw = site.raw_limit(asked.seconds / 4)
+    seconds = asked.seconds
+    rate = round(sum(one["matched"] for one in answers) / seconds, 1)
+    share = [f"{one['cpu'] / seconds:.0%}" for one in answers]
+    empty, refused = (sum(one[what] for one in answers) for what in ("empty", "refused"))
+    notes = {
+        "pool": pool_told(asked, store, shape),
+        "asking": f"{asked.clients} connections of {asked.processes} processes, {ask} jobs at a time;"
+        f" {empty} answers without a job, {refused} refused",
+        "latency": latency_told([second for one in answers for second in one["latencies"]]),
+        "processor": f"server {used / seconds:.0%}, clients {', '.join(share)}"
+        + (f", database {used_by_database / seconds:.0%}" if database else ""),
+        "server's memory": f"{most} MB at most",
+        "server": f"ready after {started:.1f} s",
+        "filling": f"{filled:.1f} s",
+    }
+    return Figure(
+        "match --http", rate, "jobs/s", {"raw claims": round(raw, 1)}, round(rate / raw, 3), [rate], notes
+    )
+
+
+def postmaster(store: Store) -> str:
+    return str((store.server.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+
+def _asked(
+    asked: argparse.Namespace,
+    url: str,
+    pilots: Sequence[Any],
+    ask: int,
+    server: int,
+    database: Sequence[int],
+) -> tuple[list[dict[str, Any]], float, float]:
+    """What the clients found; seconds of processor time of the server and its database while it counted."""
+    place = urlsplit(url)
+    begin = time.monotonic() + WARM
+    told = {
+        "host": place.hostname,
+        "port": place.port,
+        "ask": ask,
+        "begin": begin,
+        "end": begin + asked.seconds,
+    }
+    clients = []
+    for number in range(asked.processes):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.clients"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        mine = range(asked.clients)[number :: asked.processes]
+        part = {**told, "pilots": pilots[number :: asked.processes], "connections": len(mine)}
+        process.stdin.write(json.dumps(part))
+        process.stdin.close()
+        clients.append(process)
+    try:
+        time.sleep(max(0.0, begin - time.monotonic()))
+        before, database_before = cpu(server), cpu_of(database)
+        time.sleep(max(0.0, begin + asked.seconds - time.monotonic()))
+        used, database_used = cpu(server) - before, cpu_of(database) - database_before
+        answers = []
+        for process in clients:
+            assert process.stdout is not None
+            answers.append(json.loads(process.stdout.read()))
+            process.wait(30)
+    finally:
+        for process in clients:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return answers, used, database_used

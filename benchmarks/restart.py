@@ -1,0 +1,121 @@
+"""A server begins again with many waiting jobs: when are reports of pilots answered, and when is the index whole."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.figure import Figure
+from benchmarks.filled import fill, store_at
+from benchmarks.match import pool_told, store_options
+from benchmarks.processes import memory
+from benchmarks.server import start
+from benchmarks.shapes import shape_of
+
+WITHIN = 300.0
+TOKEN = "token 0"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    store_options(parser)
+    parser.add_argument("--runs", type=int, default=3)
+
+
+def run(asked: argparse.Namespace) -> Figure:
+    shape = shape_of(asked)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-restart-") as name,
+        store_at(Path(name), asked.store) as store,
+    ):
+        folder = Path(name)
+        fill(store, shape, asked.rule, [TOKEN], interleaved=asked.interleaved)
+        answered, whole, most = [], [], 0
+        for _ in range(asked.runs):
+            url = f"http://127.0.0.1:{_free_port()}"
+            begun = time.perf_counter()
+            process = start(folder, store.url, "--port", url.rpartition(":")[2])
+            try:
+                _until(lambda url=url: _reported(url), process, folder)  # type: ignore[misc]
+                answered.append(time.perf_counter() - begun)
+                _until(lambda url=url: _waiting(url) == shape.jobs, process, folder)  # type: ignore[misc]
+                whole.append(time.perf_counter() - begun)
+                most = memory(process.pid, "VmHWM")
+            finally:
+                # As in a crash: nothing was put in order for the next start.
+                process.kill()
+                process.wait()
+    ours = sorted(whole)[len(whole) // 2]
+    notes = {
+        "pool": pool_told(asked, store, shape),
+        "reports of pilots": f"answered after {', '.join(f'{one:.2f}' for one in answered)} s",
+        "index": f"whole after {', '.join(f'{one:.2f}' for one in whole)} s",
+        "an empty server": f"answers after {_empty():.2f} s: its program is loaded by then",
+        "memory": f"{most} MB at most",
+    }
+    limit = 15.0 if shape.jobs > 2_000_000 else 3.0
+    runs = [round(one, 2) for one in whole]
+    return Figure("restart", round(ours, 2), "s", {"aim": limit}, round(ours / limit, 3), runs, notes)
+
+
+def _empty() -> float:
+    with tempfile.TemporaryDirectory(prefix="bench-restart-") as name:
+        folder = Path(name)
+        (folder / "home").mkdir(mode=0o700)
+        url = f"http://127.0.0.1:{_free_port()}"
+        begun = time.perf_counter()
+        process = start(folder, "", "--port", url.rpartition(":")[2])
+        try:
+            _until(lambda: _reported(url) is not None, process, folder)
+            return time.perf_counter() - begun
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _until(true: Callable[[], object], process: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not true():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError((folder / "server.log").read_text())
+        time.sleep(0.01)
+
+
+def _reported(url: str) -> bool | None:
+    """Whether a heartbeat of the pilot was answered as it should; None: nobody answers, False: something else came."""
+    request = urllib.request.Request(
+        f"{url}/v1/pilot/exchange",
+        json.dumps({"incarnation": 1}).encode(),
+        {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30):
+            return True
+    except urllib.error.HTTPError:
+        return False
+    except OSError:
+        return None
+
+
+def _waiting(url: str) -> int:
+    """Jobs that the index of the server knows."""
+    try:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return -1
+    name = "pilotage_index_waiting_jobs "
+    return int(next((line.removeprefix(name) for line in lines if line.startswith(name)), "-1"))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
