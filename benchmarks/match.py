@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import asked as in_process
 from benchmarks.figure import Figure, part
-from benchmarks.filled import Store, fill, store_at
+from benchmarks.filled import Store, fill_apart, store_at
 from benchmarks.processes import forget_most, memory
 from benchmarks.shapes import Shape, shape_of
 
@@ -55,7 +55,7 @@ def run(asked: argparse.Namespace) -> Figure:
 def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure:
     ask = asked.ask or 1
     tokens = [f"token {number}" for number in range(asked.clients)]
-    filled = fill(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
+    filled = fill_apart(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
     forget_most()
     before = memory("self")
     with in_process.opened(store, shape, tokens) as site:

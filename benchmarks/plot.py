@@ -44,8 +44,8 @@ def run(asked: argparse.Namespace) -> Figure:
         jobs, queues = (int(number) for number in asked.point.split(","))
         wall, cpu = _point(jobs, queues, asked.store, asked.seconds)
         return Figure("plot", wall, "µs", {"processor": cpu}, 0.0)
-    jobs = [_measured(one, QUEUES_OF_JOBS, asked) for one in JOBS if one <= max(asked.most_jobs, JOBS[0])]
-    queues = [
+    of_jobs = [_measured(one, QUEUES_OF_JOBS, asked) for one in JOBS if one <= max(asked.most_jobs, JOBS[0])]
+    of_queues = [
         _measured(asked.jobs, one, asked) for one in QUEUES if one <= min(asked.most_queues, asked.jobs)
     ]
     data = {"store": asked.store, "clients": CLIENTS, "against jobs": of_jobs, "against queues": of_queues}
@@ -111,6 +111,6 @@ def draw(data: dict[str, Any], file: Path) -> None:
         axis.set(xscale="log", xlabel=names[what], title=fixed[what], ylim=(0, None))
         axis.grid(visible=True, alpha=0.3)
     axes[0].set_ylabel("µs of one match")
-    axes[0].legend(loc="lower left")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None, dpi=130)
     plt.close(figure)

@@ -17,7 +17,7 @@ from benchmarks.figure import Figure
 from benchmarks.filled import fill, store_at
 from benchmarks.match import pool_told, store_options
 from benchmarks.processes import memory
-from benchmarks.server import start
+from benchmarks.server import index_waiting, start
 from benchmarks.shapes import shape_of
 
 WITHIN = 300.0
@@ -45,7 +45,7 @@ def run(asked: argparse.Namespace) -> Figure:
             try:
                 _until(lambda url=url: _reported(url), process, folder)  # type: ignore[misc]
                 answered.append(time.perf_counter() - begun)
-                _until(lambda url=url: _waiting(url) == shape.jobs, process, folder)  # type: ignore[misc]
+                _until(lambda url=url: index_waiting(url) == shape.jobs, process, folder)  # type: ignore[misc]
                 whole.append(time.perf_counter() - begun)
                 most = memory(process.pid, "VmHWM")
             finally:
@@ -57,7 +57,7 @@ def run(asked: argparse.Namespace) -> Figure:
         "pool": pool_told(asked, store, shape),
         "reports of pilots": f"answered after {', '.join(f'{one:.2f}' for one in answered)} s",
         "index": f"whole after {', '.join(f'{one:.2f}' for one in whole)} s",
-        "an empty server": f"answers after {_empty():.2f} s: its program is loaded by then",
+        "an empty server": f"answers after {_empty():.2f} s",
         "memory": f"{most} MB at most",
     }
     limit = 15.0 if shape.jobs > 2_000_000 else 3.0
@@ -102,17 +102,6 @@ def _reported(url: str) -> bool | None:
         return False
     except OSError:
         return None
-
-
-def _waiting(url: str) -> int:
-    """Jobs that the index of the server knows."""
-    try:
-        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
-            lines = answer.read().decode().splitlines()
-    except OSError:
-        return -1
-    name = "pilotage_index_waiting_jobs "
-    return int(next((line.removeprefix(name) for line in lines if line.startswith(name)), "-1"))
 
 
 def _free_port() -> int:

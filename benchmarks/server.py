@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,3 +59,14 @@ def _ready(home: Path, pid: int) -> bool:
         return bool(json.loads((home / "server.json").read_text())["pid"] == pid)
     except (FileNotFoundError, ValueError):
         return False
+
+
+def index_waiting(url: str) -> int:
+    """Waiting jobs that the index of the server knows so far; -1 if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return -1
+    name = "pilotage_index_waiting_jobs "
+    return int(next((line.removeprefix(name) for line in lines if line.startswith(name)), "-1"))

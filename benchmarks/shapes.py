@@ -98,7 +98,8 @@ def _spread(jobs: int, queues: int, rng: Random) -> list[Submission]:
     scale = min(1.0, 0.8 * jobs / queues / mean)
     places = list(range(queues))
     rng.shuffle(places)
-    found, left = [], jobs
+    found: list[Submission] = []
+    left = jobs
     while left > 0:
         without = max(0, queues - len(found) - 1)
         queue = places[len(found)] if len(found) < queues else rng.randrange(queues)

@@ -1,0 +1,157 @@
+"""All that docs/reference/benchmarks.md lists, one after another, each in a process of its own; then the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.figure import Figure, told
+
+POSTGRES, LHCB, HTTP = "--store postgres", "--shape lhcb", "--http"
+TEN = "--jobs 10000000"
+LATENCY = re.compile(r"p99 ([\d.]+) ms")
+MEGABYTES = re.compile(r"(\d+) MB at most")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table."""
+
+    command: str
+    aim: str = ""
+    least: float | None = None
+    """The figure is to be at least so much, or at most."""
+    most: float | None = None
+    ratio: float | None = None
+    """To be reached by the ratio, too."""
+    p99: float | None = None
+    """ms."""
+    memory: float | None = None
+    """MB, of the server at most."""
+    like: str = ""
+    """The command whose figure this one is to come close to: within a fifth."""
+
+
+IN_PROCESS: dict[str, Any] = {
+    "aim": "≥ 20,000/s, ≥ 0.5 of the raw claims, p99 < 10 ms",
+    "least": 20_000,
+    "ratio": 0.5,
+    "p99": 10,
+}
+ONE: dict[str, Any] = {"aim": "≥ 5,000/s", "least": 5_000}
+SIXTEEN: dict[str, Any] = {"aim": "≥ 12,000/s, server < 500 MB", "least": 12_000, "memory": 500}
+MANY: dict[str, Any] = {"aim": "within 20 % of 1M; < 2 GB", "memory": 2_000}
+
+LINES = (
+    Line("match", **IN_PROCESS),
+    Line(f"match {POSTGRES}", **IN_PROCESS),
+    Line(f"match {LHCB}", **IN_PROCESS),
+    Line(f"match {LHCB} {POSTGRES}", **IN_PROCESS),
+    Line("match --ask 16"),
+    Line(f"match --ask 16 {POSTGRES}"),
+    Line("match --interleaved"),
+    Line(f"match {TEN}", like="match", **MANY),
+    Line(f"match {TEN} {POSTGRES}", like=f"match {POSTGRES}", **MANY),
+    Line(f"match {HTTP} --ask 1", **ONE),
+    Line(f"match {HTTP} --ask 1 {POSTGRES}", **ONE),
+    Line(f"match {HTTP}", **SIXTEEN),
+    Line(f"match {HTTP} {POSTGRES}", **SIXTEEN),
+    Line(f"match {HTTP} {TEN}", like=f"match {HTTP}", **MANY),
+    Line("plot", "flat against jobs, sub-linear against queues"),
+    Line("restart", "< 3 s", most=3.0),
+    Line(f"restart {POSTGRES}", "< 3 s", most=3.0),
+    Line(f"restart {TEN} --runs 1", "< 15 s", most=15.0),
+    Line(f"restart {TEN} --runs 1 {POSTGRES}", "< 15 s", most=15.0),
+    Line("submit", "≥ 50,000/s", least=50_000),
+    Line(f"submit {POSTGRES}", "≥ 50,000/s", least=50_000),
+    Line("life", "≥ 1,500/s", least=1_500),
+    Line("history"),
+    Line("shares", "< 50 ms", most=50.0),
+    Line("why", "< 100 ms", most=100.0),
+)
+
+QUICK = {
+    "match": "--jobs 20000 --queues 200 --seconds 1",
+    "plot": "--most-jobs 30000 --jobs 30000 --most-queues 1000 --seconds 1 --runs 1 --file",
+    "restart": "--jobs 20000 --queues 200 --runs 1",
+    "submit": "--jobs 20000 --runs 1",
+    "life": "--jobs 200 --runs 1",
+    "history": "--jobs 20000",
+    "shares": "--queues 200 --owners 50 --running 100 --runs 3",
+    "why": "--jobs 20000 --queues 200 --answers 20",
+}
+"""To see that everything runs: the figures say nothing."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quick", action="store_true", help="see that everything runs; the figures say nothing"
+    )
+    parser.add_argument("--only", default="", help="the commands that begin so")
+
+
+def run(asked: argparse.Namespace) -> Figure:
+    found: dict[str, dict[str, Any]] = {}
+    begun, rows = time.perf_counter(), []
+    for line in LINES:
+        if line.command.startswith(asked.only):
+            one = found[line.command] = _measured(line.command, asked.quick)
+            rows.append(_row(line, one, found))
+            print(rows[-1], file=sys.stderr, flush=True)
+    print("| command | ours | in the same call | ratio | p99 | aim |\n|---|---|---|---|---|---|")
+    print("\n".join(rows))
+    missed = sum(row.endswith("not reached |") for row in rows)
+    notes = {"time": f"{time.perf_counter() - begun:.0f} s", "aims not reached": str(missed)}
+    return Figure("all", float(len(rows)), "lines", {}, 0.0, [], notes)
+
+
+def _measured(command: str, quick: bool) -> dict[str, Any]:
+    """The figure as plain values; of one that fails, `failed`."""
+    words = command.split()
+    if quick:
+        words += QUICK[words[0]].split()
+        words += [os.devnull] if words[-1] == "--file" else []
+    arguments = [sys.executable, "-m", "benchmarks", *words, "--json"]
+    answer = subprocess.run(arguments, capture_output=True, text=True)
+    if answer.returncode:
+        sys.stderr.write(answer.stderr)
+        return {"failed": f"exit code {answer.returncode}"}
+    found: dict[str, Any] = json.loads(answer.stdout.strip().rpartition("\n")[2])
+    return found
+
+
+def _row(line: Line, one: dict[str, Any], found: dict[str, dict[str, Any]]) -> str:
+    command = f"`./bench {line.command}`"
+    if "ours" not in one:
+        return f"| {command} | {one.get('failed') or one['skipped']} | | | | {line.aim} |"
+    beside = ", ".join(f"{name} {told(value)}" for name, value in one["peers"].items())
+    text = str(one["notes"].get("latency", ""))
+    latency = float(match[1]) if (match := LATENCY.search(text)) else None
+    aim = line.aim
+    if aim and not _reached(line, one, latency, found):
+        aim += ": not reached"
+    p99 = f"{latency:.1f} ms" if latency is not None else ""
+    return (
+        f"| {command} | {told(one['ours'])} {one['unit']} | {beside} | {one['ratio']:.2f} | {p99} | {aim} |"
+    )
+
+
+def _reached(line: Line, one: dict[str, Any], p99: float | None, found: dict[str, dict[str, Any]]) -> bool:
+    text = str(one["notes"].get("server's memory", one["notes"].get("memory", "")))
+    memory = float(match[1]) if (match := MEGABYTES.search(text)) else 0.0
+    like = found.get(line.like, {}).get("ours", 0.0)
+    return (
+        (line.least is None or one["ours"] >= line.least)
+        and (line.most is None or one["ours"] <= line.most)
+        and (line.ratio is None or one["ratio"] >= line.ratio)
+        and (line.p99 is None or p99 is None or p99 < line.p99)
+        and (line.memory is None or memory < line.memory)
+        and one["ours"] >= 0.8 * like
+    )
