@@ -221,7 +221,7 @@ class Instance:
             if database.exists() and not rows:
                 with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
                     rows = connection.execute(sql).fetchall()
-        seen = LocalBatch({}).status([row[0] for row in rows])
+        seen = LocalBatch({}, host=socket.gethostname()).status([row[0] for row in rows])
         return [int(one.partition(":")[0]) for one, state in seen.items() if state is Seen.SEEN]
 
 

@@ -67,8 +67,8 @@ def test_no_password_is_shown_anywhere(instance: Instance) -> None:
     shown += "".join(path.read_text() for path in instance.home.glob("*.json"))
     second = instance.cli("up", "--home", str(instance.home.parent / "other"))
     assert second.returncode == 5
-    assert "another server uses this database" in second.stderr
-    assert "pilotage down" in second.stderr
+    assert "signs tokens with another key" in second.stderr
+    assert "secrets/signing.key" in second.stderr
     instance.stop_server()
     for secret in (PASSWORD, PASSWORD.replace(" ", "%20")):
         assert secret not in shown + second.stdout + second.stderr + instance.log()

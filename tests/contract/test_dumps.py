@@ -88,7 +88,7 @@ def test_a_restore_while_a_server_runs_is_refused(database: PostgresqlDatabase, 
     running = database.open(tmp_path, "x")
     database.backup(tmp_path / "copy")
     assert database.check() != []  # fill() is no whole instance: jobs without events
-    with pytest.raises(Conflict, match="another server"):
+    with pytest.raises(Conflict, match="a server uses"):
         database.restore(tmp_path / "copy", "20260101T000000")
     running.close()
 

@@ -11,7 +11,8 @@ from stores import Store, fill
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.store import attempts, chunks, events, health, instance, jobs
-from pilotage.store.events import EventIds
+from pilotage.store.events import last_event
+from pilotage.store.numbers import Counting
 from pilotage.store.upgrade import head_revision
 
 
@@ -19,7 +20,7 @@ from pilotage.store.upgrade import head_revision
 def filled(connection: Any) -> Any:
     """Waiting, offered, held, rescheduled and ended jobs, with their attempts and events."""
     fill(connection)
-    ids = EventIds(connection)
+    ids = Counting(last_event(connection))
     made = events.record(connection, ids, at=1.0, kind="submitted", actor="user:a", detail="", jobs="[1,10]")
     connection.execute("UPDATE jobs SET last_event = ?", (made,))
     chunk = chunks.by_number(connection, SubmissionId(1), 0)
@@ -108,6 +109,6 @@ def test_an_id_that_would_be_given_again_is_found(filled: Any, store: Store) -> 
 
 
 def test_events_that_the_retention_let_go_are_no_damage(filled: Any, store: Store) -> None:
-    events.record(filled, EventIds(filled), at=9.0, kind="x", actor="server", detail="")
+    events.record(filled, Counting(last_event(filled)), at=9.0, kind="x", actor="server", detail="")
     filled.execute("DELETE FROM events WHERE id = 1")
     assert health.findings(store.readers.connection(), head_revision()) == []

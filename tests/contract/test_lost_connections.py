@@ -14,7 +14,7 @@ from stores import DEADLINE, Gate, note, noted
 from tests.postgres import PASSWORD, Server, server
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
-from pilotage.store.address import Address, only_server
+from pilotage.store.address import Address, alone, one_of_servers
 from pilotage.store.connection import Lost
 from pilotage.store.writer import Transaction, Writer
 
@@ -66,7 +66,7 @@ class Told:
 @pytest.fixture
 def told(database: str, proxy: Proxy) -> Iterator[Told]:
     url = f"postgresql://postgres:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{proxy.port}/{database}"
-    made = Told(Address.parse(url).open_writer(only_server))
+    made = Told(Address.parse(url).open_writer(alone))
     yield made
     made.end()
 
@@ -249,23 +249,28 @@ def test_a_session_that_the_server_has_not_missed_yet_does_not_keep_its_owner_aw
     told.agree({1, 2})
 
 
-def test_one_server_at_a_time(database: str) -> None:
+def test_servers_share_a_database_and_whoever_changes_it_has_it_alone(database: str) -> None:
     address = Address.parse(server().url(database))
-    first = address.open_writer(only_server)
-    with pytest.raises(Conflict, match="another server uses this database"):
-        address.open_writer(only_server)
+    servers = [address.open_writer(one_of_servers) for _ in range(2)]
+    with pytest.raises(Conflict, match="a server uses this database"):
+        address.open_writer(alone)
+    for one in servers:
+        one.close()
+    first = address.open_writer(alone)
+    with pytest.raises(Conflict, match="upgraded or restored"):
+        address.open_writer(one_of_servers)
     # Another database of the same server is another instance.
     elsewhere = server().migrated()
-    Address.parse(server().url(elsewhere)).open_writer(only_server).close()
+    Address.parse(server().url(elsewhere)).open_writer(alone).close()
     server().drop(elsewhere)
     first.close()
-    address.open_writer(only_server).close()
+    address.open_writer(one_of_servers).close()
 
 
 def test_a_crash_of_the_database_loses_nothing_that_was_acknowledged() -> None:
     own = Server()
     try:
-        told = Told(Address.parse(own.url(own.migrated())).open_writer(only_server))
+        told = Told(Address.parse(own.url(own.migrated())).open_writer(alone))
         for number in range(20):
             told.note(number)
         own.stop(signal.SIGQUIT)

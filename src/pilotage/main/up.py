@@ -38,6 +38,10 @@ def up(
         str,
         typer.Option(envvar="PILOTAGE_PILOT_SERVER", help="Address that pilots are told, where it differs."),
     ] = "",
+    sandboxes: Annotated[
+        Path | None,
+        typer.Option(envvar="PILOTAGE_SANDBOXES", help="Folder of sandboxes that several servers share."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
@@ -45,12 +49,12 @@ def up(
 
     place = Home.at(home, place_of(database, database_url))
     if detach:
-        return _detached(place, port, pilot_server, verbose, database_url)
-    _serve(place, port, pilot_server, verbose)
+        return _detached(place, port, pilot_server, sandboxes, verbose, database_url)
+    _serve(place, port, pilot_server, sandboxes, verbose)
     return 0
 
 
-def _serve(home: Home, port: int, pilot_server: str, verbose: bool) -> None:
+def _serve(home: Home, port: int, pilot_server: str, sandboxes: Path | None, verbose: bool) -> None:
     from pilotage.pilot.node import find_node
     from pilotage.server.run import Settings, serve
 
@@ -68,6 +72,7 @@ def _serve(home: Home, port: int, pilot_server: str, verbose: bool) -> None:
         owner=_account(),
         node=find_node(os.environ).node,
         announce=lambda url: _announce(home.folder, url),
+        sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
     )
     serve(settings)
 
@@ -87,12 +92,16 @@ def _announce(folder: Path, url: str) -> None:
     )
 
 
-def _detached(home: Home, port: int, pilot_server: str, verbose: bool, url: str) -> int:
+def _detached(
+    home: Home, port: int, pilot_server: str, sandboxes: Path | None, verbose: bool, url: str
+) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
     os.umask(0o077)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
     command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
+    if sandboxes is not None:
+        command += ["--sandboxes", str(sandboxes.expanduser().absolute())]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}
     if home.database.file is not None:
         command += ["--database", str(home.database.file)]

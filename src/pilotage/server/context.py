@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pilotage.core.errors import NotAuthenticated
+from pilotage.core.errors import NotAuthenticated, PilotageError
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.bulk import Bulk
 from pilotage.server.tokens import Caller, Issuer
@@ -58,6 +58,8 @@ class Context:
     """Set when the server is to end."""
     stopping: str = ""
     """How: "", "drain", "keep" or "cancel"."""
+    ended_by: PilotageError | None = None
+    """Why it ends by itself."""
 
     def __post_init__(self) -> None:
         def exchange(tx: Transaction, messages: Sequence[Message]) -> Sequence[Any]:

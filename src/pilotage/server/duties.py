@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from math import inf
 from pathlib import Path
 
 from pilotage.core.errors import PilotageError
-from pilotage.core.ids import SubmissionId
+from pilotage.core.ids import QueueId, SubmissionId
 from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.local import LocalBatch, Seen
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
+from pilotage.server.posts import Posts
 from pilotage.services import leases, sharing, streams
 from pilotage.services import submission as submission_service
 from pilotage.services.making import Making
 from pilotage.services.pool import fill_some
 from pilotage.services.provisioning import LocalDirector, Ordered
 from pilotage.store import pilots, submissions, use
+from pilotage.store.connection import GivenUp
 from pilotage.store.pilots import PilotRow
+from pilotage.store.writer import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,9 @@ async def every(
     while not context.stop.is_set():
         try:
             await duty()
+        except GivenUp as error:
+            context.ended_by = error
+            context.stop.set()
         except PilotageError as error:
             log.warning("%s: %s", duty.__qualname__, error)
         except Exception:
@@ -62,10 +69,17 @@ async def _pause(context: Context, seconds: float, wake: asyncio.Event | None) -
 
 
 class LeaseDuty:
-    """Signs of life first, so that an outage is credited before anything expires."""
+    """Signs of life first, so that an outage is credited before anything expires.
 
-    def __init__(self, context: Context) -> None:
+    Every server gives signs of life, listens to its pilots and sees to the offers that it made; leases are for the
+    one that has the duty.
+    """
+
+    name = "leases"
+
+    def __init__(self, context: Context, posts: Posts | None = None) -> None:
         self._context = context
+        self._posts = posts
         self._alive_at = 0.0
 
     async def cycle(self) -> None:
@@ -77,11 +91,21 @@ class LeaseDuty:
             self._alive_at = now
             if credit:
                 log.warning("after an outage or a step of the clock all leases were moved by %.0f s", credit)
-        lost = await writer.acall(lambda tx: leases.expire(pool, tx, now))
-        lost += await writer.acall(lambda tx: leases.lapse_offers(pool, tx, now))
-        due = await writer.acall(lambda tx: leases.requeue_due(pool, tx, now))
-        await writer.acall(lambda tx: leases.note_stalled(pool, tx, now))
+        lost = await writer.acall(lambda tx: leases.lapse_offers(pool, tx, now))
+        holds = self._posts is None or self._posts.holds(self.name)
+        await writer.acall(lambda tx: leases.note_stalled(pool, tx, now, orphans=holds))
         pool.followed = {job: until for job, until in pool.followed.items() if until > now}
+        if lost:
+            self._context.wake_director.set()
+        if self._posts is None:
+            await self._expire(now)
+        else:
+            await self._posts.carry_out(self.name, lambda: self._expire(now))
+
+    async def _expire(self, now: float) -> None:
+        pool, writer = self._context.pool, self._context.writer
+        lost = await writer.acall(lambda tx: leases.expire(pool, tx, now))
+        due = await writer.acall(lambda tx: leases.requeue_due(pool, tx, now))
         if lost or due:
             self._context.wake_director.set()
 
@@ -98,12 +122,18 @@ class QueueDuty:
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await writer.acall(lambda tx: submissions.mark_empty_queues(tx.connection, clock()))
-        gone = await writer.acall(lambda tx: submissions.forget_queues(tx.connection, clock() - QUEUE_KEPT))
+        gone = await writer.acall(lambda tx: self._forget(tx, clock() - QUEUE_KEPT))
         if gone:
             await writer.acall(lambda _: pool.forget_queues(gone))
         while left := await writer.acall(lambda tx: streams.close_left_open(pool, tx, clock())):
             for one in left:
                 log.warning("submission %d was left open: closed with %d jobs", one.id, one.count)
+
+    def _forget(self, tx: Transaction, before: float) -> list[QueueId]:
+        gone = submissions.forget_queues(tx.connection, before)
+        if gone:
+            self._context.pool.tell(tx, queues=gone)
+        return gone
 
 
 class PriorityDuty:
@@ -150,6 +180,20 @@ class ShareDuty:
     def _corrections(self, who: sharing.Waiting) -> Corrections:
         last, memory = use.memory(self._context.readers.connection())
         return sharing.corrections(self._context.book, who, last, memory)
+
+
+class LedgerDuty:
+    """Where another server draws the corrections: has the ledger that reports are made of follow the store."""
+
+    def __init__(self, context: Context, posts: Posts) -> None:
+        self._context = context
+        self._posts = posts
+
+    async def cycle(self) -> None:
+        context = self._context
+        if not self._posts.holds("shares"):
+            context.book.history = context.pool.policy.accounting.history
+            await asyncio.to_thread(lambda: context.book.charge(context.readers.connection()))
 
 
 class LocalCeDuty:
@@ -274,16 +318,22 @@ async def fill_index(context: Context) -> None:
     log.info("counted the waiting jobs in %.1f s", context.clock() - begun)
 
 
-async def forget_unaccepted(context: Context) -> None:
-    """What the last server had stored in part of a submission goes: nobody was told of it."""
-    for submission in await context.writer.acall(lambda tx: submissions.staged(tx.connection)):
+async def forget_unaccepted(context: Context, untouched_since: float = inf) -> None:
+    """What the last server had stored in part of a submission goes: nobody was told of it.
+
+    `untouched_since`: of submissions that nobody has touched since then.
+    """
+    for submission in await context.writer.acall(
+        lambda tx: submissions.staged(tx.connection, untouched_since)
+    ):
         await forget_staged(context, submission)
 
 
-async def finish_submissions(context: Context) -> None:
-    """Make the jobs that were accepted before the last server ended."""
-    writer = context.writer
-    for submission in await writer.acall(lambda tx: submissions.unfinished(tx.connection)):
+async def finish_submissions(context: Context, untouched_since: float = inf) -> None:
+    """Make the jobs that were accepted before the last server ended. `untouched_since` as of `forget_unaccepted`."""
+    for submission in await context.writer.acall(
+        lambda tx: submissions.unfinished(tx.connection, untouched_since)
+    ):
         await context.bulk.make(context.pool, Making(submission))
         log.info("made the remaining jobs of submission %d", submission)
 

@@ -13,8 +13,9 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 import uvloop
@@ -26,12 +27,14 @@ from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.app import build
 from pilotage.server.bulk import Bulk
+from pilotage.server.company import FOLLOWS, LIMITS, WATCHES, CompanyDuty, DatabaseClock, bury, join
 from pilotage.server.context import Context
 from pilotage.server.duties import (
     LEASE_PERIOD,
     PRIORITY_PERIOD,
     QUEUE_PERIOD,
     LeaseDuty,
+    LedgerDuty,
     LocalCeDuty,
     LocalCesDuty,
     PriorityDuty,
@@ -43,14 +46,15 @@ from pilotage.server.duties import (
     forget_unaccepted,
 )
 from pilotage.server.home import Home, HomeLock
+from pilotage.server.posts import RENEWED, FencedWriter, Posts
 from pilotage.server.retention import RetentionDuty
-from pilotage.server.tokens import Issuer, signing_key, write_private
+from pilotage.server.tokens import Issuer, fingerprint, signing_key, write_private
 from pilotage.server.waiting import ReasonDuty
 from pilotage.services.making import AIM, AIM_ELSEWHERE, Pace
 from pilotage.services.offers import capacity
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.provisioning import LocalDirector
-from pilotage.services.sharing import UseBook
+from pilotage.services.sharing import UseBook, read_corrections
 from pilotage.store import instance
 from pilotage.store.connection import WriterConnection
 from pilotage.store.writer import Transaction, Writer
@@ -62,6 +66,13 @@ DRAIN_POLL = 0.5
 
 GARBAGE = 20_000
 """So many new objects are looked through at once for those that hold each other and nobody else holds."""
+LEFT_BEHIND = 30.0
+LEDGER_PERIOD = 60.0
+DUTIES = (
+    *("leases", "shares", "queues", "reasons", "retention", "local pilots"),
+    *("servers", "limits", "submissions"),
+)
+"""Each is carried out by one of the servers."""
 OURS = ("PILOTAGE_", "PG")
 """Variables that begin so are the server's and its database's: pilots do not get them."""
 
@@ -81,6 +92,8 @@ class Settings:
     """What a pilot on this machine finds."""
     announce: Callable[[str], None]
     """Told one line when the server is ready."""
+    sandboxes: Path | None = None
+    """The folder of sandboxes, where it is not the home's own."""
 
 
 def serve(settings: Settings) -> None:
@@ -135,8 +148,10 @@ class _Server:
         self._settings = settings
         self._connection = connection
         self._listener = listener
-        self._writer = Writer(connection)
         self._readers = settings.home.database.readers()
+        self._counters = settings.home.database.counters()
+        self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
+        self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         self._local: LocalCesDuty | None = None
 
     async def run(self) -> None:
@@ -146,26 +161,37 @@ class _Server:
             if self._connection.dialect == "sqlite":
                 self._writer.move_to(asyncio.get_running_loop())
             await self._serve(context)
+            if context.ended_by is None and context.pool.company is not None:
+                name = context.pool.company.server
+                await self._writer.acall(lambda tx: bury(tx, name))
         finally:
             self._writer.stop()
             self._readers.close()
+            if self._counters is not None:
+                self._counters.close()
+        if context.ended_by is not None:
+            raise context.ended_by
 
     def _context(self) -> Context:
         settings, home = self._settings, self._settings.home
-        found, pool = self._writer.call(self._load)
-        home.bind(found.uuid)
+        key = signing_key(home.folder / "secrets" / "signing.key")
+        sandbox = DirectorySandbox(settings.sandboxes or home.folder / "sandboxes")
         host, port = self._listener.getsockname()
         url = f"http://{host}:{port}"
+        found, pool = self._writer.call(lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark()))
+        if pool.company is not None:
+            self._connection.belong_to(pool.company.server)
+        home.bind(found.uuid)
         on_file = self._connection.dialect == "sqlite"
-        issuer = Issuer(signing_key(home.folder / "secrets" / "signing.key"), found.uuid)
+        issuer = Issuer(key, found.uuid)
         context = Context(
             pool=pool,
             writer=self._writer,
             readers=self._readers,
             issuer=issuer,
             instance=found.uuid,
-            sandbox=DirectorySandbox(home.folder / "sandboxes"),
-            clock=time.time,
+            sandbox=sandbox,
+            clock=self._clock,
             program=pilot_program(),
             url=url,
             pilot_url=settings.pilot_server or url,
@@ -179,9 +205,12 @@ class _Server:
             write_private(home.token, token)
         return context
 
-    def _load(self, tx: Transaction) -> tuple[instance.Instance, Pool]:
-        """Everything that the pool keeps in memory, read from the store; made at the first start."""
-        connection, now, owner = tx.connection, time.time(), self._settings.owner
+    def _load(self, tx: Transaction, url: str, key: str, sandboxes: str) -> tuple[instance.Instance, Pool]:
+        """Everything that the pool keeps in memory, read from the store; made at the first start.
+
+        `key` and `sandboxes` are what all servers of one database have in common.
+        """
+        connection, now, owner = tx.connection, self._clock(), self._settings.owner
         found = instance.load(connection)
         if found is None:
             self._settings.home.check_new()
@@ -193,6 +222,9 @@ class _Server:
             current = instance.current_policy(connection)
             assert current is not None
         policy = policies.parse(current.text)
+        company = None
+        if self._counters is not None:
+            company = join(tx, url, current.version, now, in_common=(key, sandboxes))
         pool = open_pool(
             tx,
             policy,
@@ -202,7 +234,11 @@ class _Server:
             home_owner=owner,
             id_floor=found.id_floor,
             filled=False,
+            company=company,
+            counters=self._counters,
         )
+        if company is not None:
+            read_corrections(pool, tx)
         return found, pool
 
     async def _serve(self, context: Context) -> None:
@@ -220,10 +256,16 @@ class _Server:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
+        company, posts = context.pool.company, None
+        if company is not None:
+            posts = Posts(self._writer, company.server, DUTIES)
         # An outage is credited before the first pilot or duty can see an old lease.
-        leases = LeaseDuty(context)
+        leases = LeaseDuty(context, posts)
         await leases.cycle()
-        await forget_unaccepted(context)
+        if posts is None:
+            await forget_unaccepted(context)
+        else:
+            await posts.begin()
         serving = asyncio.create_task(server.serve(sockets=[self._listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
@@ -231,40 +273,73 @@ class _Server:
         self._settings.announce(context.url)
         # Pilots report and are leased from now on; what is decided by the waiting jobs waits until they are counted.
         living = every(context, lambda: LEASE_PERIOD, leases.cycle)
-        await asyncio.gather(living, self._with_all_counted(context))
+        await asyncio.gather(living, self._with_all_counted(context, posts))
         await self._part_from_pilots(context)
         server.should_exit = True
         await serving
 
-    async def _with_all_counted(self, context: Context) -> None:
+    async def _with_all_counted(self, context: Context, posts: Posts | None) -> None:
         await fill_index(context)
         # What was read stays: looking through it for cycles again and again took a twelfth of the time of a match.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE, 20, 50)
-        await finish_submissions(context)
-        await asyncio.gather(*self._duties(context))
+        if posts is None:
+            await finish_submissions(context)
+        await asyncio.gather(*self._duties(context, posts))
 
-    def _duties(self, context: Context) -> list[Coroutine[None, None, None]]:
+    def _duties(self, context: Context, posts: Posts | None) -> list[Coroutine[None, None, None]]:
+        def post(name: str, cycle: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+            """A cycle that only one of several servers carries out."""
+            return cycle if posts is None else lambda: posts.carry_out(name, cycle)
+
         queues, shares = QueueDuty(context), ShareDuty(context)
         reasons = ReasonDuty(context)
         retention = RetentionDuty(context, self._settings.home.folder / "pilots")
         running = [
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
-            every(context, shares.period, shares.cycle, context.wake_shares),
-            every(context, lambda: QUEUE_PERIOD, queues.cycle),
-            every(context, reasons.period, reasons.cycle),
-            every(context, retention.period, retention.cycle),
+            every(context, shares.period, post("shares", shares.cycle), context.wake_shares),
+            every(context, lambda: QUEUE_PERIOD, post("queues", queues.cycle)),
+            every(context, reasons.period, post("reasons", reasons.cycle)),
+            every(context, retention.period, post("retention", retention.cycle)),
         ]
         self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))
-        running.append(every(context, self._local.period, self._local.cycle, context.wake_director))
+        local = post("local pilots", self._local.cycle)
+        running.append(every(context, self._local.period, local, context.wake_director))
+        if posts is not None:
+            running += self._company_duties(context, posts)
         return running
+
+    def _company_duties(self, context: Context, posts: Posts) -> list[Coroutine[None, None, None]]:
+        """What there is to do because of other servers."""
+        pool, company, clock = context.pool, context.pool.company, self._clock
+        assert company is not None
+        assert isinstance(clock, DatabaseClock)
+
+        def forget_reasons() -> None:
+            pool.waited = None
+
+        posts.began["reasons"] = forget_reasons
+        duty, ledger = CompanyDuty(context, company, posts, clock), LedgerDuty(context, posts)
+        cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (RENEWED, posts.renew),
+            (FOLLOWS, duty.follow),
+            (FOLLOWS, duty.tend_limits),
+            (WATCHES, duty.set_clock),
+            (WATCHES, duty.recount),
+            (WATCHES, lambda: posts.carry_out("servers", duty.watch)),
+            (LIMITS, lambda: posts.carry_out("limits", duty.keep_limits)),
+            (LEFT_BEHIND, lambda: posts.carry_out("submissions", duty.finish_submissions)),
+            (LEDGER_PERIOD, ledger.cycle),
+        ]
+        return [every(context, lambda period=period: period, cycle) for period, cycle in cycles]  # type: ignore[misc]
 
     def _local_ce(self, context: Context, name: str) -> LocalCeDuty:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
         director = LocalDirector(name, self._settings.node)
         logs = self._settings.home.folder / "pilots"
-        return LocalCeDuty(context, director, LocalBatch(environment), logs, sys.executable)
+        host = socket.gethostname() if context.pool.company is not None else ""
+        return LocalCeDuty(context, director, LocalBatch(environment, host=host), logs, sys.executable)
 
     async def _part_from_pilots(self, context: Context) -> None:
         """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""

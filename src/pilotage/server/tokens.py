@@ -6,6 +6,7 @@ nothing with an old token.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,11 @@ def signing_key(path: Path) -> str:
     if not path.exists():
         write_private(path, secrets.token_urlsafe(48))
     return path.read_text().strip()
+
+
+def fingerprint(key: str) -> str:
+    """What tells one key from another, and nothing of it."""
+    return hashlib.sha256(f"pilotage signing key {key}".encode()).hexdigest()[:16]
 
 
 def write_private(path: Path, text: str) -> None:

@@ -73,6 +73,8 @@ def exchange_many(
     Each gets its answer or, if nothing was done for it, `NotAuthenticated` or `Superseded`. The number of statements
     does not grow with that of the messages.
     """
+    if pool.company is not None:
+        pool.read_pilots(tx, [hashed for hashed, _ in messages])
     moves = Moves(pool, tx, now, pool.batch(now, PILOTS))
     asking: list[_Conversation | PilotageError] = []
     for hashed, request in messages:
@@ -193,7 +195,12 @@ class _Conversation:
             pool.touch_pilot(self.tx, pilot)
             pilot.lease_until = self.now + lease
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
-        if pilot.id in pool.stalled:
+        stalled = pilot.id in pool.stalled
+        if pool.company is not None and pilot.server != pool.company.server:
+            # It has come from another server, which may have taken it for silent.
+            stalled, pilot.server = True, pool.company.server
+            pilots.update(self.tx.connection, pilot.id, server=pilot.server)
+        if stalled:
             pool.stalled.discard(pilot.id)
             self.tx.on_rollback(lambda: pool.stalled.add(pilot.id))
             for job in self.moves.of_pilot(pilot.id):

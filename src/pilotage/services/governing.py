@@ -6,7 +6,7 @@ from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services.offers import renew_kinds
 from pilotage.services.pool import Pool, fill, match_anew
-from pilotage.store import instance
+from pilotage.store import instance, servers
 from pilotage.store.events import record
 from pilotage.store.writer import Transaction
 
@@ -27,6 +27,7 @@ def apply_policy(
     The index is made anew: buckets, shares and limits may all have changed. `Conflict` if another version than
     `expect` is in force: someone else was faster.
     """
+    instance.lock(tx.connection)
     old = in_force(tx)
     need_version(old, expect)
     before = (pool.policy, pool.policy_version, pool.index)
@@ -39,11 +40,19 @@ def apply_policy(
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
     _note(pool, tx, old, version, by=by, reason=reason, now=now)
+    take_up(pool, tx, policy, version)
+    pool.tell(tx, policy=version)
+    return version
+
+
+def take_up(pool: Pool, tx: Transaction, policy: Policy, version: int) -> None:
+    """Match by a policy that is in force."""
     pool.policy, pool.policy_version = policy, version
     match_anew(pool, tx)
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
-    return version
+    if pool.company is not None:
+        servers.took_policy(tx.connection, pool.company.server, version)
 
 
 def _note(pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float) -> None:

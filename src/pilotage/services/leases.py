@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pilotage.core.handover import Retry, after_failure, outage_credit
+from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.moves import Moves, counted
 from pilotage.services.pool import Pool
-from pilotage.store import instance, jobs, pilots, use
+from pilotage.store import instance, jobs, pilots, servers, use
+from pilotage.store.connection import GivenUp, instant
 from pilotage.store.events import record
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
@@ -27,6 +29,13 @@ MOST = 500
 
 def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
     """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds."""
+    if pool.company is not None:
+        instance.lock(tx.connection)
+        now = instant(tx.connection, now)
+        if not servers.alive(tx.connection, pool.company.server, now, pool.policy_version):
+            raise GivenUp(
+                "this server was silent for so long that the others have given it up", hint="start it again"
+            )
     known = instance.load(tx.connection)
     assert known is not None
     heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
@@ -39,6 +48,7 @@ def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
         pool.unconfirmed = {pilot: at + credit for pilot, at in pool.unconfirmed.items()}
         pool.pilots.clear()
         pool.seen = {pilot: seen + credit for pilot, seen in pool.seen.items()}
+        pool.tell(tx, moved=credit)
         detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
         kept_since = now - pool.policy.accounting.history
@@ -117,10 +127,32 @@ def requeue_due(pool: Pool, tx: Transaction, now: float) -> int:
     return len(due)
 
 
-def note_stalled(pool: Pool, tx: Transaction, now: float) -> int:
-    """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away."""
+def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[PilotRow]:
+    """The pilots that speak to this server; with `orphans` also those whose server is not there any more."""
+    live, company = pilots.live(tx.connection), pool.company
+    if company is None:
+        return live
+    others = {one.name for one in servers.live(tx.connection)} - {company.server}
+    ours = [
+        pilot for pilot in live if pilot.server == company.server or (orphans and pilot.server not in others)
+    ]
+    _forget_others(pool, tx, {pilot.id for pilot in ours})
+    return ours
+
+
+def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId]) -> None:
+    """Pilots that speak to another server now, or have ended by it."""
+    for pilot in [one for one in (*pool.seen, *pool.finished) if one not in ours]:
+        pool.pilot_ended(tx, pilot)
+
+
+def note_stalled(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> int:
+    """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away.
+
+    Of several servers each listens to those that speak to it, and one to the `orphans` of a server that is gone.
+    """
     marked = 0
-    for pilot in pilots.live(tx.connection):
+    for pilot in _listened_to(pool, tx, orphans=orphans):
         if pilot.state is not PilotState.RUNNING or pilot.id in pool.stalled:
             continue
         ce = pool.policy.ces.get(pilot.ce)

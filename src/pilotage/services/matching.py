@@ -60,8 +60,8 @@ class Match:
     pilot: PilotRow
     take: Take
     moves: Moves
-    _given: list[tuple[Head, int, QueueId]] = field(default_factory=list)
-    """Jobs (values of `Waiting`), their epochs, and the queues that they come from."""
+    _given: list[tuple[Head, int, QueueId, int]] = field(default_factory=list)
+    """Jobs (values of `Waiting`), their epochs, the queues that they come from, and their UserPriority."""
     _no_match: dict[str, int] = field(default_factory=dict)
     _asking: Asking | None = None
     _noted: bool = False
@@ -84,7 +84,7 @@ class Match:
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
                 pilot.only_owner = first.owner
-            self.moves.taken(pilot, take.number, [head[0] for head, _, _ in self._given[kept:]])
+            self.moves.taken(pilot, take.number, [head[0] for head, *_ in self._given[kept:]])
             self._answered = True
         elif not self._given:
             self._no_match = self._explain(asking, left)
@@ -93,9 +93,8 @@ class Match:
         """Take back jobs that somebody else has, once all is written; whether any was ours."""
         pilot = self.pilot
         gone = [given for given in self._given if (pilot.id, given[0][0]) in lost]
-        for _, _, queue in gone:
-            self.pool.reload_queue(self.tx, queue)
-            self.pool.left(self.tx, self.pool.queue_identity(self.tx, queue), pilot)
+        for head, _, queue, user_priority in gone:
+            self.pool.lost(self.tx, queue, user_priority, head[0], pilot)
         if gone:
             pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
             self._given = [given for given in self._given if given not in gone]
@@ -111,7 +110,7 @@ class Match:
             pool, tx = self.pool, self.tx
             response.offers = [
                 WireOffer(job, epoch, payload(pool.submission(tx, submission), job, parameters))
-                for (job, submission, _, _, parameters), epoch, _ in self._given
+                for (job, submission, _, _, parameters), epoch, *_ in self._given
             ]
 
     def _same_again(self) -> None:
@@ -119,7 +118,12 @@ class Match:
         self._answered = True
         self.moves.write()
         self._given = [
-            (Waiting(row.id, row.submission, row.epoch, row.last_event, row.parameters), row.epoch, row.queue)
+            (
+                Waiting(row.id, row.submission, row.epoch, row.last_event, row.parameters),
+                row.epoch,
+                row.queue,
+                0,
+            )
             for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
         ]
 
@@ -128,7 +132,7 @@ class Match:
         count = min(self.take.count, MOST) - len(self._given)
         ahead = min(self.take.ahead, count)
         first, rest = None, whole
-        for _, _, queue in self._given:
+        for _, _, queue, _ in self._given:
             rest = rest.without(self.pool.queue_identity(self.tx, queue))
         for place in range(count):
             # Those asked for ahead need not fit beside the others.
@@ -158,7 +162,7 @@ class Match:
         entry, head = proposal.entry, proposal.head
         pool.touch_queue(self.tx, entry.id)
         epoch = self.moves.offer(head, entry, pilot, self.take.number)
-        self._given.append((head, epoch, entry.id))
+        self._given.append((head, epoch, entry.id, proposal.user_priority))
         return entry.identity
 
     def _holds(self, asking: Asking, rest: Rest) -> RequirementsHold:

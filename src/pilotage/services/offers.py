@@ -86,7 +86,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> Survey:
     return Survey(
         entries=list(index.entries.values()),
         known=known,
-        closed={place: pool.limiter.closed(*place, now) for place in places},
+        closed={place: pool.limiter.used_up(*place, now) for place in places},
         rule=index.rule,
         draining=pool.draining,
         coming=frozenset(waiting.ces_with_coming(tx.connection)),

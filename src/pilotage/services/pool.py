@@ -10,6 +10,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
+
+import msgspec
 
 from pilotage.core.classads import Expression
 from pilotage.core.errors import NotFound
@@ -20,16 +23,21 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.index import Notes, QueueIndex
 from pilotage.core.queues.kinds import KindBook
 from pilotage.core.queues.limits import Limiter
+from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Priorities
 from pilotage.services.asking import AskingPilots
+from pilotage.services.company import Company, News
+from pilotage.store import blocks as block_rows
+from pilotage.store import changes
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
-from pilotage.store.events import EventBatch, EventIds
+from pilotage.store.events import EventBatch, last_event
+from pilotage.store.numbers import Counters, Counting, Numbers
 from pilotage.store.pilots import PilotRow
 from pilotage.store.writer import Transaction
 from pilotage.wire.pilot import Input, Node, Payload
@@ -97,11 +105,13 @@ class Pool:
     policy_version: int
     incarnation: int
     limiter: Limiter
-    events: EventIds
+    events: Numbers
     rng: Random
     home_owner: str
-    last_submission: int
-    last_job: int
+    submission_ids: Numbers
+    job_ids: Numbers
+    pilot_ids: Numbers | None
+    """None: the store knows the next one."""
     identities: dict[QueueId, QueueIdentity]
     index: QueueIndex = field(init=False)
     pilots: OrderedDict[str, PilotRow] = field(default_factory=OrderedDict)
@@ -134,6 +144,8 @@ class Pool:
     """Not None while the waiting jobs are being counted."""
     draining: bool = False
     """No new work is given out: the server is about to stop."""
+    company: Company | None = None
+    """What is to be known where other servers use the same database; None: there can be none."""
     _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
 
     def batch(self, now: float, actor: str) -> EventBatch:
@@ -152,6 +164,16 @@ class Pool:
             if len(self._submissions) > REMEMBERED:
                 self._submissions.popitem(last=False)
         return facts
+
+    def pilot_id(self) -> int | None:
+        """The id of a new pilot; None: the next one of the store."""
+        return None if self.pilot_ids is None else self.pilot_ids.next()
+
+    def take_back_ids(self, tx: Transaction) -> None:
+        """Before ids of submissions and jobs are given: if the transaction fails they were not."""
+        for numbers in (self.submission_ids, self.job_ids):
+            if isinstance(numbers, Counting):
+                tx.on_rollback(lambda numbers=numbers, last=numbers.last: numbers.back_to(last))  # type: ignore[misc]
 
     def queue_identity(self, tx: Transaction, queue: QueueId) -> QueueIdentity:
         identity = self.identities.get(queue)
@@ -176,6 +198,9 @@ class Pool:
         for queue in queues:
             self.identities.pop(queue, None)
             self.index.remove(queue)
+            if self.company is not None:
+                self.company.seen.pop(queue, None)
+                self.company.uncertain.discard(queue)
             if self.waited is not None:
                 self.waited.pop(queue, None)
 
@@ -200,6 +225,8 @@ class Pool:
         """When the index changes for `queue`: have it read again from the store if this transaction fails."""
         self.enter_queue(tx, queue)
         tx.touch("queues", queue, tx, self._reload_queues)
+        if self.company is not None:
+            self.tell(tx)
 
     def _reload_queues(self, touched: dict[QueueId, Transaction]) -> None:
         for queue, tx in touched.items():
@@ -212,8 +239,49 @@ class Pool:
     def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
         if self.filling is not None:
             self.filling.disturbed.add(queue)
-        elif queue in self.index.entries:
+            return
+        if queue not in self.index.entries:
+            return
+        if self.company is None:
             self.index.reset(queue, job_rows.waiting_counts_of(tx.connection, queue))
+        else:
+            seen, counts = job_rows.waiting_counts_seen(tx.connection, [queue])
+            self.company.seen[queue] = seen
+            self.index.reset(queue, counts.get(queue, {}))
+
+    def lost(self, tx: Transaction, queue: QueueId, user_priority: int, job: JobId, pilot: PilotRow) -> None:
+        """A job that was to be offered to `pilot` is not there any more."""
+        self.left(tx, self.queue_identity(tx, queue), pilot)
+        if self.company is None:
+            self.reload_queue(tx, queue)
+        else:
+            self.company.races_lost += 1
+            self.index.lost(queue, user_priority, job)
+
+    def tell(self, tx: Transaction, **news: Any) -> None:
+        """Have the other servers know what this transaction does to the index, and `news`: fields of `News`."""
+        company = self.company
+        if company is None:
+            return
+        if company.telling_in is not tx:
+            company.telling_in, company.telling = tx, News()
+            tx.before_commit("news", lambda: self._write_news(tx, company))
+            tx.on_rollback(self._forget_notes)
+        for name, value in news.items():
+            before = getattr(company.telling, name)
+            setattr(company.telling, name, [*before, *value] if isinstance(before, list) else value)
+
+    def _write_news(self, tx: Transaction, company: Company) -> None:
+        told, notes = company.telling, self.index.notes
+        if notes is not None:
+            told.gone, told.back = notes.gone, notes.back
+            self._forget_notes()
+        if told != News():
+            changes.write(tx.connection, company.server, msgspec.json.encode(told).decode())
+
+    def _forget_notes(self) -> None:
+        if self.index.notes is not None:
+            self.index.notes = Notes()
 
     def started(self, tx: Transaction, queue: QueueIdentity, place: PilotRow, now: float) -> None:
         """A job of `queue` is offered there: the running limits count it."""
@@ -229,8 +297,25 @@ class Pool:
 
     def _touch_limits(self, tx: Transaction) -> None:
         tx.touch("limits", "", tx, lambda _: self.recount_limits(tx))
+        if self.company is not None:
+            tx.before_commit("limits", lambda: self._save_blocks(tx))
+
+    def _save_blocks(self, tx: Transaction) -> None:
+        limiter, company = self.limiter, self.company
+        assert isinstance(limiter, SharedLimiter)
+        assert company is not None
+        # Of a limit that no server has counted yet this one has no block.
+        known = {key: limiter.mine[key] for key in limiter.changed if key in company.blocks}
+        limiter.changed.clear()
+        block_rows.save_blocks(tx.connection, company.server, known)
 
     def recount_limits(self, tx: Transaction) -> None:
+        limiter, company = self.limiter, self.company
+        if isinstance(limiter, SharedLimiter) and company is not None:
+            mine = block_rows.blocks_of(tx.connection, company.server)
+            company.blocks = set(mine)
+            limiter.read(block_rows.states(tx.connection), mine, limiter.others)
+            return
         held = job_rows.held_counts(tx.connection)
         self.limiter.recount(
             (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
@@ -246,6 +331,12 @@ class Pool:
             self.pilots[pilot.token_hash] = pilot
             if len(self.pilots) > REMEMBERED * 4:
                 self.pilots.popitem(last=False)
+
+    def read_pilots(self, tx: Transaction, token_hashes: Sequence[str]) -> None:
+        """Have these pilots be known as the store has them now: another server may have changed them."""
+        self.pilots.clear()
+        for pilot in pilot_rows.by_tokens(tx.connection, token_hashes):
+            self.remember_pilot(pilot)
 
     def forget_pilot(self, pilot: PilotRow) -> None:
         """Its row is read again at its next message."""
@@ -303,23 +394,28 @@ def open_pool(
     home_owner: str,
     id_floor: int = 0,
     filled: bool = True,
+    company: Company | None = None,
+    counters: Counters | None = None,
 ) -> Pool:
     """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again.
 
-    If it is not to be `filled` the waiting jobs are counted later, by `fill_some`.
+    If it is not to be `filled` the waiting jobs are counted later, by `fill_some`. `company` and `counters`: where
+    other servers may use the same store.
     """
-    last_submission, last_job = submission_rows.last_ids(tx.connection)
+    numbers = _numbers(tx, id_floor, counters)
     pool = Pool(
         policy=policy,
         policy_version=version,
         incarnation=incarnation,
-        limiter=Limiter(),
-        events=EventIds(tx.connection, id_floor),
+        limiter=Limiter() if company is None else SharedLimiter(),
+        events=numbers["events"],
         rng=rng,
         home_owner=home_owner,
-        last_submission=max(last_submission, id_floor),
-        last_job=max(last_job, id_floor),
+        submission_ids=numbers["submissions"],
+        job_ids=numbers["jobs"],
+        pilot_ids=numbers.get("pilots"),
         identities={},
+        company=company,
     )
     pool.index = new_index(pool, policy, tx, rng)
     begin_filling(pool, tx)
@@ -328,15 +424,46 @@ def open_pool(
     return pool
 
 
+def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str, Numbers]:
+    """Where ids come from, by what they are the ids of."""
+    last_submission, last_job = submission_rows.last_ids(tx.connection)
+    last = {
+        "events": last_event(tx.connection),
+        "submissions": last_submission,
+        "jobs": last_job,
+        "pilots": pilot_rows.last_id(tx.connection),
+    }
+    if counters is None:
+        return {name: Counting(max(floor, number)) for name, number in last.items() if name != "pilots"}
+    for name, number in last.items():
+        counters.raise_to(name, max(floor, number))
+    return {name: counters.numbers(name) for name in last}
+
+
 def begin_filling(pool: Pool, tx: Transaction) -> None:
-    """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`)."""
+    """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`).
+
+    Where there are other servers the waiting jobs are counted here, as of one instant.
+    """
     pool.identities = dict(submission_rows.all_queues(tx.connection))
     pool.index.clear()
-    pool.limiter.adopt(pool.policy.limit_list())
-    pool.recount_limits(tx)
+    _adopt_limits(pool, tx)
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
     pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
-    pool.filling = Filling(top=job_rows.last_id(tx.connection))
+    if pool.company is None:
+        pool.filling = Filling(top=job_rows.last_id(tx.connection))
+    else:
+        _fill_as_of(pool, tx, pool.company)
+
+
+def _fill_as_of(pool: Pool, tx: Transaction, company: Company) -> None:
+    """Where other servers change the same queues: all counts of one instant, which their notes go on from."""
+    company.filled, counts = job_rows.waiting_counts_seen(tx.connection)
+    company.seen.clear()
+    company.uncertain.clear()
+    for queue, waiting in counts.items():
+        pool.enter_queue(tx, queue)
+        pool.index.reset(queue, waiting)
 
 
 def fill_some(pool: Pool, tx: Transaction) -> bool:
@@ -368,11 +495,19 @@ def match_anew(pool: Pool, tx: Transaction) -> None:
     """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
     old = pool.index
     pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
+    # What this transaction has done before is still to be told.
+    pool.index.notes = old.notes
     for queue, before in old.entries.items():
         entry = pool.entry(queue, before.identity)
         pool.index.add(entry)
         pool.index.take_over(entry, before)
+    _adopt_limits(pool, tx)
+
+
+def _adopt_limits(pool: Pool, tx: Transaction) -> None:
     pool.limiter.adopt(pool.policy.limit_list())
+    if pool.company is not None:
+        block_rows.begin(tx.connection, pool.company.server, [limit.key for limit in pool.limiter.limits])
     pool.recount_limits(tx)
 
 
@@ -381,6 +516,9 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
 
     def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
         found = job_rows.heads(tx.connection, queue, weight, after, most)
+        company = pool.company
+        if company is not None and len(found) < most:
+            company.uncertain.add(queue)
         # What is not counted yet is not given out yet.
         return found if pool.filling is None else [head for head in found if pool.counts(head[0])]
 
@@ -393,4 +531,5 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
         memory_buckets=matching.memory_buckets,
         priorities=Priorities(policy.shares(), sharing),
         rng=rng,
+        shared=pool.company is not None,
     )

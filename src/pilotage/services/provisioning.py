@@ -83,6 +83,7 @@ class LocalDirector:
                 processors=processors,
                 memory=memory,
                 now=now,
+                id_=pool.pilot_id(),
             )
             ordered.append(Ordered(pilot, stamp, secret, place, processors, memory))
         return ordered
@@ -113,7 +114,7 @@ class LocalDirector:
     def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
         """The queues that a pilot with all of the CE's capacity could serve, in any order."""
         offer = possible_offer(pool, self.ce, self.node)
-        closed = pool.limiter.closed(offer.site, offer.ce, now)
+        closed = pool.limiter.used_up(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.node, now)
         entries = pool.index.candidates(offer, holds, closed)
         pool.rng.shuffle(entries)

@@ -11,9 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+import msgspec
+
 from pilotage.core.policy import Policy
 from pilotage.core.shares.correction import Corrections, Facts, correct
 from pilotage.core.shares.history import Memory
+from pilotage.core.shares.reports import InstanceReport
 from pilotage.core.shares.settings import HistoryInstance, Slice
 from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
 from pilotage.services.pool import Pool
@@ -206,8 +209,32 @@ def take_up(pool: Pool, tx: Transaction, found: Corrections, at: float) -> None:
     """Store what is carried on, and have the priorities follow."""
     before = (pool.corrections, pool.corrected_at)
     tx.on_rollback(lambda: _put(pool, *before))
-    use_rows.save_memory(tx.connection, at, found.memory)
+    text = _encode(found) if pool.company is not None else ""
+    use_rows.save_memory(tx.connection, at, found.memory, text)
     _put(pool, found, at)
+    pool.tell(tx, corrected=True)
+
+
+class _Found(msgspec.Struct):
+    """Corrections as other servers read them."""
+
+    groups: dict[str, float]
+    owners: list[tuple[str, str, float]]
+    reports: list[InstanceReport]
+
+
+def _encode(found: Corrections) -> str:
+    owners = [(owner, group, factor) for (owner, group), factor in found.owners.items()]
+    return msgspec.json.encode(_Found(found.groups, owners, found.reports)).decode()
+
+
+def read_corrections(pool: Pool, tx: Transaction) -> None:
+    """Have the priorities follow the corrections that another server has drawn up."""
+    at, text = use_rows.found(tx.connection)
+    if text:
+        found = msgspec.json.decode(text, type=_Found)
+        owners = {(owner, group): factor for owner, group, factor in found.owners}
+        _put(pool, Corrections(found.groups, owners, found.reports), at)
 
 
 def _put(pool: Pool, found: Corrections, at: float | None) -> None:

@@ -20,7 +20,6 @@ from pilotage.services.submission import (
     check_not_staged,
     check_room,
     check_same,
-    take_back_ids,
 )
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
@@ -81,10 +80,11 @@ def accept_chunk(
     _check_next(tx, submission, number, given.count)
     check_room(pool, tx, owner, given.count)
     reserved = submission.expected is not None
-    first = JobId(submission.first_job + submission.count if reserved else pool.last_job + 1)
-    if not reserved:
-        take_back_ids(pool, tx)
-        pool.last_job += given.count
+    if reserved:
+        first = JobId(submission.first_job + submission.count)
+    else:
+        pool.take_back_ids(tx)
+        first = JobId(pool.job_ids.run(given.count))
     chunk = Chunk(submission.id, number, given.digest, first, given.count, 0, now)
     chunk_rows.insert(tx.connection, chunk, given.text)
     first_of_all = submission.first_job if submission.count else first

@@ -233,12 +233,10 @@ def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: floa
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
     _check_uploads(tx, prepared)
     queue = rows.queue_for(tx.connection, prepared.identity, now)
-    take_back_ids(pool, tx)
-    pool.last_submission += 1
-    first = JobId(pool.last_job + 1)
-    pool.last_job += reserved
+    pool.take_back_ids(tx)
+    first = JobId(pool.job_ids.run(reserved))
     submission = rows.Submission(
-        id=SubmissionId(pool.last_submission),
+        id=SubmissionId(pool.submission_ids.next()),
         owner=prepared.owner,
         group=prepared.group,
         key=prepared.key or None,
@@ -268,16 +266,6 @@ def _check_uploads(tx: Transaction, prepared: Prepared) -> None:
             raise InvalidInput(
                 f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
             )
-
-
-def take_back_ids(pool: Pool, tx: Transaction) -> None:
-    """Before ids are given: if the transaction fails they were not."""
-    last_submission, last_job = pool.last_submission, pool.last_job
-
-    def undo() -> None:
-        pool.last_submission, pool.last_job = last_submission, last_job
-
-    tx.on_rollback(undo)
 
 
 def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:

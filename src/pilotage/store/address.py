@@ -17,7 +17,7 @@ from pilotage.store.postgresql import PostgresqlConnection, PostgresqlReaders, S
 
 OLDEST = 14
 LOCK = 0x50494C4F54
-"""The advisory lock that the one server of a database holds ("PILOT")."""
+"""The advisory lock that servers of a database share, and that whoever changes its schema has alone ("PILOT")."""
 _FORM = "postgresql://USER@HOST:PORT/DATABASE"
 _SETTINGS = {
     "application_name": "pilotage",
@@ -195,19 +195,36 @@ def _url(facts: dict[str, str]) -> str:
     return f"postgresql://{at}{inside}{f':{port}' if port else ''}/{database}{more}"
 
 
-def only_server(session: Session) -> None:
-    """Hold the database for this server, until the session ends; `Conflict` if another one has it.
+def one_of_servers(session: Session) -> None:
+    """Hold the database for a server, until the session ends, beside other servers; `Conflict` while it is changed."""
+    if not _locked(session, "pg_advisory_lock_shared"):
+        raise Conflict(
+            f"the database is being upgraded or restored, {_holder(session)}",
+            hint="wait for the end of that, then start the server",
+        )
 
-    Waits a little: the database notices the end of a session in its own time.
-    """
+
+def alone(session: Session) -> None:
+    """Hold the database until the session ends; `Conflict` if a server uses it."""
+    if not _locked(session, "pg_advisory_lock"):
+        raise Conflict(
+            f"a server uses this database, {_holder(session)}",
+            hint="end all servers of this database first (`pilotage down` at each)",
+        )
+
+
+def _locked(session: Session, function: str) -> bool:
+    """Waits a little: the database notices the end of a session in its own time."""
     session.execute("SET lock_timeout = '2s'")
     try:
-        session.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+        session.execute(f"SELECT {function}(%s)".encode(), (LOCK,))
     except psycopg.errors.LockNotAvailable:
-        pass
-    else:
-        session.execute("RESET lock_timeout")
-        return
+        return False
+    session.execute("RESET lock_timeout")
+    return True
+
+
+def _holder(session: Session) -> str:
     holder = session.execute(
         "SELECT coalesce(host(a.client_addr), 'the same machine'), a.pid,"
         " to_char(a.backend_start, 'YYYY-MM-DD HH24:MI') FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
@@ -215,8 +232,4 @@ def only_server(session: Session) -> None:
         " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         (LOCK >> 32, LOCK & 0xFFFFFFFF),
     ).fetchone()
-    who = f"from {holder[0]} since {holder[2]} (session {holder[1]})" if holder else "just now"
-    raise Conflict(
-        f"another server uses this database, {who}",
-        hint="use that one or end it (`pilotage down` there), or give this server a database of its own",
-    )
+    return f"from {holder[0]} since {holder[2]} (session {holder[1]})" if holder else "just now"

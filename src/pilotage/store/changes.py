@@ -39,11 +39,12 @@ class Following:
     changes: tuple[Change, ...]
 
 
-def write(connection: Connection, server: str, payload: str, now: float) -> None:
-    """Tell the others, when this transaction is committed."""
+def write(connection: Connection, server: str, payload: str, at: float | None = None) -> None:
+    """Tell the others, when this transaction is committed; `at` is now, by the clock of the database."""
     connection.execute(
-        "INSERT INTO changes (xid, at, server, payload) VALUES (pg_current_xact_id()::text::bigint, ?, ?, ?)",
-        (now, server, payload),
+        "INSERT INTO changes (xid, at, server, payload) VALUES (pg_current_xact_id()::text::bigint,"
+        " coalesce(?::float8, extract(epoch FROM now())::float8), ?, ?)",
+        (at, server, payload),
     )
 
 
@@ -76,6 +77,12 @@ def read(connection: Connection, since: int, me: str, most: int = MOST) -> Follo
             return read(connection, since, me, most * 2)
         changes, upto = tuple(change for change in changes if change.xid < last), last
     return Following(bool(registered), pruned >= since, max(since, upto), changes)
+
+
+def since(connection: Connection, position: int, me: str) -> list[Change]:
+    """The rows of others from a transaction on, also where earlier ones are still open."""
+    sql = "SELECT xid, server, payload FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"
+    return [Change(*row) for row in connection.execute(sql, (position, me))]
 
 
 def prune(connection: Connection, before: float) -> int:

@@ -74,6 +74,10 @@ class Connection(Protocol):
 class WriterConnection(Connection, Protocol):
     """The connection that writes. It can be lost, and be made again."""
 
+    def belong_to(self, server: str) -> None:
+        """From now on carry out a transaction only while this server has its row: others raise `GivenUp`."""
+        ...
+
     def renew(self) -> None:
         """Make a lost connection again. Raises `Lost` while that cannot be done."""
         ...
@@ -101,8 +105,15 @@ class Lost(Overloaded):
     """The connection has ended. Nothing of its open transaction is kept, but a `commit` may have been carried out."""
 
 
+class GivenUp(Overloaded):
+    """The other servers of the database have taken the place of this one: nothing was changed, and will be by it."""
+
+
 class Raced(Overloaded):
-    """The transaction lost against another one (deadlock, serialization): nothing was changed, it can be repeated."""
+    """The transaction lost against another one (deadlock, serialization, the same new row).
+
+    Nothing was changed, it can be repeated.
+    """
 
 
 def among(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.store import copies, health, upgrade
 from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.instance import Instance
+from pilotage.store.numbers import Counters
 from pilotage.store.sqlite import SqliteReaders, integrity
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -33,6 +34,10 @@ class Database(Protocol):
         ...
 
     def readers(self) -> Readers: ...
+
+    def counters(self) -> Counters | None:
+        """Where servers that share the database get their ids; None: it has one server at a time."""
+        ...
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         """Bring the schema to this version; (revision before, None: there was none; revision now). No server runs."""
@@ -70,6 +75,9 @@ class SqliteDatabase:
 
     def readers(self) -> SqliteReaders:
         return SqliteReaders(self.path)
+
+    def counters(self) -> None:
+        return None
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         engine = upgrade.sqlite_engine(self.path)

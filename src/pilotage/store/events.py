@@ -15,20 +15,14 @@ import msgspec
 from pilotage.core.ids import JobId, PilotId
 from pilotage.store.bulk import insert
 from pilotage.store.connection import Connection
+from pilotage.store.numbers import Numbers
 
 _EVENTS = insert("events", ("id", "at", "kind", "actor", "old", "new", "detail", "jobs"))
 
 
-class EventIds:
-    """The next event id; owned by the writer's thread."""
-
-    def __init__(self, connection: Connection, floor: int = 0) -> None:
-        last = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
-        self._last = max(last, floor)
-
-    def next(self) -> int:
-        self._last += 1
-        return self._last
+def last_event(connection: Connection) -> int:
+    """The highest id of an event; 0: there is none."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
 
 
 PILOTS = "pilots"
@@ -39,7 +33,7 @@ PILOTS = "pilots"
 class EventBatch:
     """The events of one transaction. Ids that a rolled-back one has used are not used again."""
 
-    ids: EventIds
+    ids: Numbers
     at: float
     actor: str
     _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]]]] = field(default_factory=dict)
@@ -88,7 +82,7 @@ class EventBatch:
 
 def record(
     connection: Connection,
-    ids: EventIds,
+    ids: Numbers,
     *,
     at: float,
     kind: str,

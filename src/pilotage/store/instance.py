@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pilotage.store.connection import Connection, has_table
+from pilotage.store.connection import Connection, has_table, locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,23 @@ def create(connection: Connection, uuid: str, now: float) -> Instance:
     return Instance(uuid, 1, now)
 
 
+def lock(connection: Connection) -> None:
+    """Let no other server go on from here before this transaction ends."""
+    connection.execute("SELECT 1 FROM instance WHERE id = 1" + locked(connection, "UPDATE"))
+
+
+def in_common(connection: Connection) -> tuple[str, str]:
+    """Fingerprints of the key that signs tokens and of the folder of sandboxes, which servers have in common."""
+    row = connection.execute("SELECT signing_key, sandboxes FROM instance WHERE id = 1").fetchone()
+    return row[0], row[1]
+
+
+def have_in_common(connection: Connection, signing_key: str, sandboxes: str) -> None:
+    connection.execute(
+        "UPDATE instance SET signing_key = ?, sandboxes = ? WHERE id = 1", (signing_key, sandboxes)
+    )
+
+
 def alive(connection: Connection, now: float) -> None:
     connection.execute("UPDATE instance SET alive_at = ? WHERE id = 1", (now,))
 
@@ -43,6 +60,8 @@ def highest_id(connection: Connection) -> int:
     if has_table(connection, "submission_chunks"):
         given.append(("max(first_job + count - 1)", "submission_chunks"))
         given.append(("max(first_job + expected - 1)", "submissions"))
+    if has_table(connection, "counters"):
+        given.append(("max(last)", "counters WHERE name IN ('events', 'jobs', 'submissions', 'pilots')"))
     each = " UNION ALL ".join(f"SELECT {highest} AS highest FROM {table}" for highest, table in given)
     return int(connection.execute(f"SELECT coalesce(max(highest), 0) FROM ({each}) AS of_each").fetchone()[0])
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.store.bulk import update
-from pilotage.store.connection import Connection, among
+from pilotage.store.changes import SNAPSHOT, Snapshot
+from pilotage.store.connection import Connection, among, listed, locked
 
 
 class JobRow(NamedTuple):
@@ -48,13 +50,19 @@ def _row(values: tuple[Any, ...]) -> JobRow:
     return JobRow._make((*values[:3], _STATES[values[3]], *values[4:]))
 
 
-def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, JobRow]:
-    """The jobs of these ids that exist; one that is in history is as it was when it ended."""
+def by_ids(connection: Connection, ids: Sequence[int], *, to_move: bool = True) -> dict[int, JobRow]:
+    """The jobs of these ids that exist; `to_move`: no other transaction moves them before this one ends.
+
+    One that is in history is as it was when it ended.
+    """
+    lock = locked(connection, "UPDATE") if to_move else ""
     if len(ids) == 1:
-        found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (ids[0],))
+        found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?{lock}", (ids[0],))
     else:
         condition, value = among(connection, "id", ids)
-        found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE {condition}", (value,))
+        found = connection.execute(
+            f"SELECT {_COLUMNS} FROM jobs WHERE {condition} ORDER BY id{lock}", (value,)
+        )
     rows = {values[0]: _row(values) for values in found}
     missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
     if missing:
@@ -64,17 +72,17 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, JobRow]:
     return rows
 
 
-def of_pilot(connection: Connection, pilot: PilotId) -> list[JobRow]:
-    """What a pilot has: offered to it or held by it; by id."""
+def of_pilot(connection: Connection, pilot: PilotId, *, to_move: bool = True) -> list[JobRow]:
+    """What a pilot has: offered to it or held by it; by id. `to_move` as in `by_ids`."""
     row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
     offered = json.loads(row[0]) if row else []
-    found = by_ids(connection, offered) if offered else {}
+    found = by_ids(connection, offered, to_move=to_move) if offered else {}
     return [found[job] for job in sorted(found) if found[job].pilot == pilot]
 
 
 def has_any(connection: Connection, pilot: PilotId) -> bool:
     """Whether a pilot has any job."""
-    return bool(of_pilot(connection, pilot))
+    return bool(of_pilot(connection, pilot, to_move=False))
 
 
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
@@ -141,6 +149,27 @@ def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
     return dict(connection.execute(sql, (queue,)).fetchall())
 
 
+def waiting_counts_seen(
+    connection: Connection, queues: Sequence[QueueId] | None = None
+) -> tuple[Snapshot, dict[QueueId, dict[int, int]]]:
+    """As `waiting_counts`, of all queues or of some, and which transactions that has seen. PostgreSQL only."""
+    among_these, values = "", []
+    if queues is not None:
+        condition, value = among(connection, "queue_id", queues)
+        among_these, values = f" AND {condition}", [value]
+    sql = (
+        f"SELECT now.seen, c.* FROM (SELECT {SNAPSHOT} AS seen) AS now LEFT JOIN"
+        " (SELECT queue_id, user_priority, count(*) AS n FROM jobs"
+        f" WHERE state = 'Waiting'{among_these} GROUP BY queue_id, user_priority) AS c ON true"
+    )
+    rows = connection.execute(sql, values).fetchall()
+    counts: dict[QueueId, dict[int, int]] = {}
+    for _, queue, weight, count in rows:
+        if queue is not None:
+            counts.setdefault(QueueId(queue), {})[weight] = count
+    return Snapshot.parse(rows[0][0]), counts
+
+
 def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
     """(queue, site, CE, jobs offered or held there), for the running limits."""
     places = {
@@ -160,9 +189,28 @@ def held(connection: Connection) -> Iterator[JobRow]:
     # A job that one pilot gave back is on the list of the next one too.
     ids = list(dict.fromkeys(job for row in lists for job in json.loads(row[0])))
     for begin in range(0, len(ids), AT_ONCE):
-        for job in by_ids(connection, ids[begin : begin + AT_ONCE]).values():
+        for job in by_ids(connection, ids[begin : begin + AT_ONCE], to_move=False).values():
             if job.pilot is not None:
                 yield job
+
+
+def held_counts_and_blocks(
+    connection: Connection,
+) -> tuple[list[tuple[QueueId, str, str, int]], dict[str, list[int]]]:
+    """`held_counts`, and the free places that servers have by key of the limit, as of one instant."""
+    sql = (
+        "SELECT j.queue_id, p.site, p.ce, count(DISTINCT j.id), NULL FROM pilots p CROSS JOIN LATERAL"
+        f" ({listed(connection, 'p.jobs')}) AS has (job) JOIN jobs j ON j.id = has.job AND j.pilot_id = p.id"
+        " WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY 1, 2, 3"
+        " UNION ALL SELECT NULL, NULL, NULL, free, limit_key FROM limit_blocks"
+    )
+    held, blocks = [], dict[str, list[int]]()
+    for queue, site, ce, count, key in connection.execute(sql):
+        if key is None:
+            held.append((QueueId(queue), site, ce, count))
+        else:
+            blocks.setdefault(key, []).append(count)
+    return held, blocks
 
 
 class Offered(NamedTuple):
@@ -185,9 +233,14 @@ _OFFERED = update(
 )
 
 
+_of_job = itemgetter(4)
+
+
 def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> set[JobId]:
     """Give waiting jobs to pilots (values of `Offered`); those that are no more what memory held them for, and stay."""
-    if connection.save(_OFFERED, moves) == len(moves):
+    # In one order, whoever else offers the same ones: or two servers would wait for each other.
+    rows = moves if connection.dialect == "sqlite" else sorted(moves, key=_of_job)
+    if connection.save(_OFFERED, rows) == len(moves):
         return set()
     condition, value = among(connection, "id", [move[4] for move in moves])
     last = dict(connection.execute(f"SELECT id, last_event FROM jobs WHERE {condition}", (value,)).fetchall())
@@ -329,6 +382,7 @@ def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
 def due(connection: Connection, now: float, most: int) -> list[JobRow]:
     """Rescheduled jobs whose delay is over."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
+    sql += locked(connection, "UPDATE SKIP LOCKED")
     return [_row(values) for values in connection.execute(sql, (now, most))]
 
 

@@ -39,6 +39,10 @@ class Counting:
         self.last += count
         return first
 
+    def back_to(self, last: int) -> None:
+        """Those above `last` were not given after all."""
+        self.last = last
+
 
 class InBlocks:
     """Ids out of blocks; `take(count)` gives the first of `count` that nobody else has."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store import bulk
-from pilotage.store.connection import Connection
+from pilotage.store.connection import Connection, among, locked
 
 
 @dataclass(slots=True)
@@ -44,11 +44,13 @@ class PilotRow:
     ended: float | None
     leave: str
     reason: str
+    server: str = ""
 
 
 _COLUMNS = (
     "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
-    " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason"
+    " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason,"
+    " server"
 )
 _JOBS = [name.strip() for name in _COLUMNS.split(",")].index("jobs")
 _CHANGEABLE = frozenset(
@@ -66,6 +68,7 @@ _CHANGEABLE = frozenset(
         "ended",
         "leave",
         "reason",
+        "server",
     ]
 )
 
@@ -90,14 +93,16 @@ def insert(
     processors: int,
     memory: int,
     now: float,
+    id_: int | None = None,
 ) -> PilotId:
-    """The intent: stored before anything is started."""
+    """The intent: stored before anything is started. `id_`: one that nobody else has; None: the next one."""
     sql = (
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted) VALUES ((SELECT coalesce(max(known), 0) + 1 FROM (SELECT max(id) AS known FROM pilots"
-        " UNION ALL SELECT id_floor FROM instance) AS given), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        " submitted) VALUES (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM (SELECT max(id) AS known FROM pilots"
+        " UNION ALL SELECT id_floor FROM instance) AS given)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
     )
     values = (
+        id_,
         stamp,
         secret_hash,
         idx,
@@ -113,6 +118,11 @@ def insert(
     return PilotId(connection.execute(sql, values).fetchone()[0])
 
 
+def last_id(connection: Connection) -> int:
+    """The highest id of a pilot; 0: there is none."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM pilots").fetchone()[0])
+
+
 def by_id(connection: Connection, pilot: PilotId) -> PilotRow | None:
     return _one(connection, "id = ?", (pilot,))
 
@@ -121,8 +131,17 @@ def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
     return _one(connection, "token_hash = ?", (token_hash,))
 
 
+def by_tokens(connection: Connection, token_hashes: Sequence[str]) -> list[PilotRow]:
+    """The pilots that have these tokens; no other server answers them before this transaction ends."""
+    condition, value = among(connection, "token_hash", token_hashes)
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + locked(connection, "UPDATE")
+    return [_pilot(row) for row in connection.execute(sql, (value,))]
+
+
 def by_secret(connection: Connection, secret_hash: str, idx: int) -> PilotRow | None:
-    return _one(connection, "secret_hash = ? AND idx = ?", (secret_hash, idx))
+    """Locked as by `by_tokens`."""
+    where = "secret_hash = ? AND idx = ?" + locked(connection, "UPDATE")
+    return _one(connection, where, (secret_hash, idx))
 
 
 def _one(connection: Connection, where: str, values: tuple[Any, ...]) -> PilotRow | None:
@@ -180,8 +199,9 @@ def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
 
 
 def with_lease_before(connection: Connection, now: float) -> list[PilotRow]:
-    """Running pilots whose lease is over."""
+    """Running pilots whose lease is over; not those that a server is just hearing."""
     sql = f"SELECT {_COLUMNS} FROM pilots WHERE ended IS NULL AND lease_until < ?"
+    sql += locked(connection, "UPDATE SKIP LOCKED")
     return [_pilot(row) for row in connection.execute(sql, (now,))]
 
 

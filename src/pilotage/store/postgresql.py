@@ -20,7 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from pilotage.core.errors import InvalidInput, Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
-from pilotage.store.connection import Connection, Lost, Raced, array
+from pilotage.store.connection import Connection, GivenUp, Lost, Raced, array
 
 Session = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
@@ -32,7 +32,8 @@ READERS = 6
 _PLACE = re.compile(r"'[^']*'|\?")
 _GONE = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 """SQLSTATEs, or how they begin, after which a session is of no use."""
-_RACED = ("40001", "40P01")
+_RACED = ("40001", "40P01", "23505")
+"""The last one: another transaction has just made the same row; done again, this one finds it."""
 _BUSY = ("53", "57014", "55P03")
 
 
@@ -50,6 +51,7 @@ class PostgresqlConnection:
         self._session: Session | None = None
         self._transaction = ""
         self._failed: Exception | None = None
+        self._member = ""
 
     @property
     def in_transaction(self) -> bool:
@@ -141,13 +143,29 @@ class PostgresqlConnection:
         cursor = self._cursor()
         try:
             # The name by which the outcome is asked for, should the connection be lost in COMMIT.
-            cursor.execute("BEGIN; SELECT pg_current_xact_id()::text")
+            cursor.execute(f"BEGIN; SELECT pg_current_xact_id()::text{self._need()}")
             cursor.nextset()
             row = cursor.fetchone()
+            stays = not self._member or (cursor.nextset() and cursor.fetchone() is not None)
         except psycopg.Error as error:
             raise self._fault(error) from error
         assert row is not None
         self._transaction = row[0]
+        if not stays:
+            self.rollback()
+            raise GivenUp(
+                "this server was silent for so long that the others have given it up", hint="start it again"
+            )
+
+    def belong_to(self, server: str) -> None:
+        self._member = server
+
+    def _need(self) -> str:
+        """The statement that holds the row of this server until the transaction ends."""
+        if not self._member:
+            return ""
+        name = self._member.replace("'", "''")
+        return f"; SELECT 1 FROM servers WHERE name = '{name}' FOR KEY SHARE"
 
     def commit(self) -> None:
         if self._execute("COMMIT", ()).statusmessage != "COMMIT":

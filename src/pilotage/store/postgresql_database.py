@@ -1,6 +1,7 @@
 """A database of PostgreSQL: opened by a server, upgraded by command, checked, dumped and restored.
 
-One server at a time: it holds a lock of the database for as long as its writing session lasts (`address.only_server`).
+Servers share a lock of the database for as long as their writing sessions last; whoever upgrades or restores it must
+have that lock alone.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import sqlalchemy as sa
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store import dumps, health, upgrade
-from pilotage.store.address import Address, only_server
+from pilotage.store.address import Address, alone, one_of_servers
 from pilotage.store.connection import WriterConnection
 from pilotage.store.instance import Instance
+from pilotage.store.numbers import Counters
 from pilotage.store.postgresql import PostgresqlReaders
 
 
@@ -40,7 +42,7 @@ class PostgresqlDatabase:
     def open(self, backups: Path, stamp: str) -> WriterConnection:
         """Refuses a schema of another version: what is shared is upgraded by command."""
         self.address.check()
-        connection = self.address.open_writer(only_server)
+        connection = self.address.open_writer(one_of_servers)
         try:
             self._check_schema()
         except BaseException:
@@ -48,12 +50,16 @@ class PostgresqlDatabase:
             raise
         return connection
 
+    def counters(self) -> Counters:
+        """Where servers of this database get their ids."""
+        return Counters(self.address.open_writer())
+
     def readers(self) -> PostgresqlReaders:
         return self.address.readers()
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         self.address.check()
-        with closing(self.address.open_writer(only_server)):
+        with closing(self.address.open_writer(alone)):
             engine = self.address.engine()
             try:
                 before = upgrade.current_revision(engine)
@@ -86,7 +92,7 @@ class PostgresqlDatabase:
 
     def restore(self, backup: Path, stamp: str) -> tuple[Instance, str]:
         self.address.check()
-        with closing(self.address.open_writer(only_server)) as connection:
+        with closing(self.address.open_writer(alone)) as connection:
             return dumps.restore(self.address, connection, backup, stamp, self.programs)
 
     def _check_schema(self) -> None:

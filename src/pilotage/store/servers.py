@@ -47,11 +47,22 @@ def alive(connection: Connection, name: str, now: float, policy_version: int) ->
     return connection.execute(sql, (instant(connection, now), policy_version, name)).rowcount == 1
 
 
+def took_policy(connection: Connection, name: str, version: int) -> None:
+    """A server matches by this policy from now on."""
+    connection.execute("UPDATE servers SET policy_version = ? WHERE name = ?", (version, name))
+
+
 def silent(connection: Connection, before: float, but: str) -> list[str]:
     """Servers without a sign of life since `before`, their rows locked; one that is just writing is not among them."""
     sql = "SELECT name FROM servers WHERE alive_at < ? AND name <> ? ORDER BY name"
     found = connection.execute(sql + locked(connection, "UPDATE SKIP LOCKED"), (before, but))
     return [row[0] for row in found]
+
+
+def predecessors(connection: Connection, server: ServerRow) -> list[str]:
+    """Servers that had the address of this one: they have ended, whatever their rows say."""
+    sql = "SELECT name FROM servers WHERE host = ? AND url = ? AND name <> ?"
+    return [row[0] for row in connection.execute(sql, (server.host, server.url, server.name))]
 
 
 def give_up(connection: Connection, name: str) -> None:

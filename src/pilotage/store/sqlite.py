@@ -45,6 +45,9 @@ class SqliteConnection(sqlite3.Connection):
         while rows := cursor.fetchmany(size):
             yield rows
 
+    def belong_to(self, server: str) -> None:
+        """A file has one server."""
+
     def renew(self) -> None:
         """A file is not lost."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store import bulk
-from pilotage.store.connection import Connection
+from pilotage.store.connection import Connection, locked
 
 OPEN, STAGED, CLOSED = "open", "staged", "closed"
 """More rows may come; its rows are being stored, it is not accepted yet; it is whole."""
@@ -86,21 +87,19 @@ def by_key(connection: Connection, owner: str, key: str) -> Submission | None:
     return _submission(row) if row else None
 
 
-def unfinished(connection: Connection) -> list[SubmissionId]:
+def unfinished(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
     """Accepted submissions, open ones too, of which jobs are still to be made."""
     sql = (
         "SELECT DISTINCT c.submission_id FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
-        " WHERE c.made < c.count AND s.state <> 'staged' ORDER BY 1"
+        " WHERE c.made < c.count AND s.state <> 'staged' AND s.touched < ? ORDER BY 1"
     )
-    return [SubmissionId(row[0]) for row in connection.execute(sql)]
+    return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
 
 
-def staged(connection: Connection) -> list[SubmissionId]:
+def staged(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
     """Those that were not accepted."""
-    return [
-        SubmissionId(row[0])
-        for row in connection.execute("SELECT id FROM submissions WHERE state = 'staged'")
-    ]
+    sql = "SELECT id FROM submissions WHERE state = 'staged' AND touched < ?"
+    return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
 
 
 def forget(connection: Connection, submission: SubmissionId) -> None:
@@ -158,7 +157,9 @@ def last_ids(connection: Connection) -> tuple[int, int]:
 
 
 def find_queue(connection: Connection, identity: QueueIdentity) -> QueueId | None:
-    row = connection.execute("SELECT id FROM queues WHERE digest = ?", (identity.digest(),)).fetchone()
+    # Held: no other server forgets it before this transaction ends.
+    sql = "SELECT id FROM queues WHERE digest = ?" + locked(connection, "SHARE")
+    row = connection.execute(sql, (identity.digest(),)).fetchone()
     return QueueId(row[0]) if row else None
 
 

@@ -144,15 +144,22 @@ def memory(connection: Connection) -> tuple[float | None, Memory]:
     return row[0], {(name, part, entity): value for name, part, entity, value in json.loads(row[1])}
 
 
+def found(connection: Connection) -> tuple[float | None, str]:
+    """When the last correction was, and what `save_memory` was given of it; "" if that is not known."""
+    row = connection.execute("SELECT at, found FROM corrections WHERE id = 1").fetchone()
+    return (None, "") if row is None else (row[0], row[1])
+
+
 _SAVE_MEMORY = (
-    "INSERT INTO corrections (id, at, memory) VALUES (1, ?, ?)"
-    " ON CONFLICT (id) DO UPDATE SET at = excluded.at, memory = excluded.memory"
+    "INSERT INTO corrections (id, at, memory, found) VALUES (1, ?, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET at = excluded.at, memory = excluded.memory, found = excluded.found"
 )
 
 
-def save_memory(connection: Connection, at: float, remembered: Memory) -> None:
-    text = json.dumps([[*key, value] for key, value in sorted(remembered.items())])
-    connection.execute(_SAVE_MEMORY, (at, text))
+def save_memory(connection: Connection, at: float, remembered: Memory, text: str = "") -> None:
+    """`text`: the whole correction, for other servers."""
+    memory = json.dumps([[*key, value] for key, value in sorted(remembered.items())])
+    connection.execute(_SAVE_MEMORY, (at, memory, text))
 
 
 class Account(NamedTuple):

@@ -39,11 +39,12 @@ RENEWAL_PAUSE = 0.5
 class Transaction:
     """One open transaction. Its connection is the writer's."""
 
-    __slots__ = ("_touched", "_undo", "connection")
+    __slots__ = ("_last", "_touched", "_undo", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._undo: list[Callable[[], object]] = []
+        self._last: dict[str, Callable[[], object]] = {}
         self._touched: dict[str, dict[Any, Any]] = {}
 
     def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
@@ -57,6 +58,17 @@ class Transaction:
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
         self._undo.append(undo)
+
+    def before_commit(self, kind: str, last: Callable[[], object]) -> bool:
+        """Have `last` carried out after all requests of the transaction, as a part of it; once for each kind.
+
+        Whether it is the first of its kind.
+        """
+        return self._last.setdefault(kind, last) is last
+
+    def finish(self) -> None:
+        for last in self._last.values():
+            last()
 
     def rolled_back(self) -> None:
         while self._undo:
@@ -223,6 +235,7 @@ class Writer:
         try:
             self._begin()
             results = _perform(transaction, group)
+            transaction.finish()
         except Lost as error:
             _refuse(group, error)
             self._take_back(transaction)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
@@ -44,6 +44,19 @@ class Proposal:
         return self.entry.id
 
 
+@dataclass(slots=True)
+class Notes:
+    """What was done to an index since somebody last looked, for the indexes of other servers."""
+
+    gone: list[tuple[QueueId, int, int, int]] = field(default_factory=list)
+    """(queue, UserPriority, job, what its last event was): they wait no longer. Event 0: whatever it was."""
+    back: list[tuple[QueueId, int, int, int]] = field(default_factory=list)
+    """(queue, UserPriority, lowest id, how many): they wait, new or again."""
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.back)
+
+
 @dataclass(frozen=True, slots=True)
 class NoMatch:
     """How many queues with waiting jobs fell at which condition first."""
@@ -63,7 +76,12 @@ class QueueIndex:
         memory_buckets: Sequence[int],
         priorities: Priorities[QueueId],
         rng: Random,
+        shared: bool = False,
     ) -> None:
+        """`shared`: other servers have indexes of the same jobs. What is done to this one is noted, and what is done
+        to those comes by `others`; counts then follow these notes alone, and heads are but what was last read.
+        """
+        self.notes: Notes | None = Notes() if shared else None
         self.entries: dict[QueueId, Entry] = {}
         self.of_owner: dict[str, dict[QueueId, Entry]] = {}
         self._stranded: dict[QueueId, Entry] = {}
@@ -101,6 +119,12 @@ class QueueIndex:
 
         Their ids may be below some that were read: submissions are made in chunks, side by side.
         """
+        if self.notes is not None:
+            self.notes.back.append((queue, user_priority, first, count))
+        self._wait_from(queue, user_priority, first, count)
+
+    def _wait_from(self, queue: QueueId, user_priority: int, first: int, count: int) -> None:
+        """`count` jobs more wait, none of them with an id below `first`."""
         entry = self.entries[queue]
         part = entry.classes.setdefault(user_priority, JobClass())
         entry.count(user_priority, part, count)
@@ -120,6 +144,10 @@ class QueueIndex:
 
     def job_returned(self, queue: QueueId, user_priority: int, head: Head) -> None:
         """A job waits again."""
+        if self.notes is not None:
+            self.notes.back.append((queue, user_priority, head[0], 1))
+            self._wait_from(queue, user_priority, head[0], 1)
+            return
         entry, job = self.entries[queue], head[0]
         part = entry.classes.setdefault(user_priority, JobClass())
         if job <= part.read_to:
@@ -136,6 +164,10 @@ class QueueIndex:
         part = entry.classes.get(user_priority) if entry else None
         if entry is None or part is None:
             return
+        if self.notes is not None:
+            self.notes.gone.append((queue, user_priority, job, 0))
+            self._gone(queue, user_priority, job, 0)
+            return
         if job <= part.read_to:
             place = bisect_left(part.heads, (job,))
             if place == len(part.heads) or part.heads[place][0] != job:
@@ -143,6 +175,39 @@ class QueueIndex:
             del part.heads[place]
         entry.count(user_priority, part, -min(1, part.count))
         self._moved(entry)
+
+    def others(self, notes: Notes) -> None:
+        """Follow what was done to the index of another server; of queues that this one knows."""
+        for queue, user_priority, first, count in notes.back:
+            self._wait_from(queue, user_priority, first, count)
+        for queue, user_priority, job, last_event in notes.gone:
+            self._gone(queue, user_priority, job, last_event)
+
+    def _gone(self, queue: QueueId, user_priority: int, job: int, last_event: int) -> None:
+        entry = self.entries[queue]
+        part = entry.classes.get(user_priority)
+        if part is None:
+            return
+        place = bisect_left(part.heads, (job,))
+        head = part.heads[place] if place < len(part.heads) else (0,)
+        # Of another event: it has come back already, as this server knows and the other did not.
+        if head[0] == job and last_event in (0, head[3]):
+            del part.heads[place]
+        entry.count(user_priority, part, -min(1, part.count))
+        self._moved(entry)
+
+    def lost(self, queue: QueueId, user_priority: int, job: JobId) -> None:
+        """What was proposed is another server's: it counts until that one's note comes.
+
+        What stands behind it is read again: that may be given away as well.
+        """
+        assert self.notes is not None
+        gone = self.notes.gone
+        for place in range(len(gone) - 1, -1, -1):
+            if gone[place][2] == job:
+                del gone[place]
+                break
+        self._wait_from(queue, user_priority, job, 1)
 
     def reset(
         self, queue: QueueId, counts: Mapping[int, int], behind: Mapping[int, int] | None = None
@@ -262,6 +327,8 @@ class QueueIndex:
         head = heads.pop(int(rng.random() * min(FIRST, len(heads))))
         entry.count(weight, part, -1)
         self._moved(entry)
+        if self.notes is not None:
+            self.notes.gone.append((entry.id, weight, head[0], head[3]))
         return Proposal(head, entry, weight)
 
     def _draw_weight(self, entry: Entry, rng: Random) -> int:

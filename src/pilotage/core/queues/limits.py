@@ -77,6 +77,10 @@ class Limiter:
         """The limits that let nothing more start at this place now."""
         return [limit for limit in self.limits if limit.applies_at(site, ce) and not self._open(limit, now)]
 
+    def used_up(self, site: str, ce: str, now: float) -> list[Limit]:
+        """The limits that let nobody start anything at this place now."""
+        return self.closed(site, ce, now)
+
     def hold_up(self, limit: Limit, now: float) -> HoldUp:
         """How far a limit is used, and when it lets the next one start."""
         meter = self._meter(limit)

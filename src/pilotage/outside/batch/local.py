@@ -1,6 +1,7 @@
 """Pilots as processes of this machine. Keeps no state: everything is read back from the processes themselves.
 
-The batch id is `pid:start`, the start in clock ticks since boot, since process ids are used again. A pilot
+The batch id is `pid:start`, the start in clock ticks since boot, since process ids are used again; with `@host` where
+servers of several hosts use one database: of the processes of another host nothing is known. A pilot
 outlives the server that started it; the next server finds it by its batch id.
 """
 
@@ -28,8 +29,12 @@ class Seen(StrEnum):
 class LocalBatch:
     """The adapter of the local CE."""
 
-    def __init__(self, environment: Mapping[str, str], cores: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], cores: Sequence[int] | None = None, host: str = ""
+    ) -> None:
+        """`host`: the name of this one, where there are others."""
         self._environment = dict(environment)
+        self._host = host
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -65,19 +70,25 @@ class LocalBatch:
         except BrokenPipeError:
             pass  # It has ended already; the next status says so.
         self._children[process.pid] = process
-        return f"{process.pid}:{_started(process.pid) or 0}"
+        return f"{process.pid}:{_started(process.pid) or 0}{f'@{self._host}' if self._host else ''}"
 
     def status(self, batch_ids: Iterable[str]) -> dict[str, Seen]:
         """What has become of each."""
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[pid]
-        return {batch_id: Seen.SEEN if self._alive(batch_id) else Seen.ABSENT for batch_id in batch_ids}
+        return {batch_id: self._seen(batch_id) for batch_id in batch_ids}
+
+    def _seen(self, batch_id: str) -> Seen:
+        host = batch_id.partition("@")[2]
+        if host and host != self._host:
+            return Seen.UNKNOWN
+        return Seen.SEEN if self._alive(batch_id) else Seen.ABSENT
 
     def cancel(self, batch_ids: Iterable[str]) -> None:
         """Ask each to give its jobs back and leave."""
         for batch_id in batch_ids:
-            if self._alive(batch_id):
+            if self._seen(batch_id) is Seen.SEEN:
                 try:
                     os.kill(int(batch_id.partition(":")[0]), signal.SIGTERM)
                 except (ProcessLookupError, PermissionError):
@@ -85,14 +96,14 @@ class LocalBatch:
 
     @staticmethod
     def _alive(batch_id: str) -> bool:
-        pid, _, start = batch_id.partition(":")
+        pid, _, start = batch_id.partition("@")[0].partition(":")
         found = _started(int(pid)) if pid.isdigit() else None
         return found is not None and str(found) == start
 
     def _least_used(self, processors: int, neighbours: Iterable[str]) -> set[int]:
         used: Counter[int] = Counter()
         for batch_id in neighbours:
-            if self._alive(batch_id):
+            if self._seen(batch_id) is Seen.SEEN:
                 try:
                     affinity = os.sched_getaffinity(int(batch_id.partition(":")[0]))
                 except ProcessLookupError:

@@ -1,0 +1,90 @@
+"""The limits in force as one of several servers keeps them: what may start is what its blocks have (blocks.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pilotage.core.queues import blocks
+from pilotage.core.queues.blocks import Block, Shared
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.limits import HoldUp, Limit, Limiter
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class SharedLimiter(Limiter):
+    """Blocks change with starts and ends here, and are saved by whoever made those; the rest is read."""
+
+    states: dict[Key, Shared] = field(default_factory=dict)
+    mine: dict[Key, Block] = field(default_factory=dict)
+    others: dict[Key, tuple[Block, ...]] = field(default_factory=dict)
+    wanted: set[Key] = field(default_factory=set)
+    """Limits that have closed a place to a pilot since somebody last looked."""
+    used: set[Key] = field(default_factory=set)
+    """Limits under which something has started since somebody last looked."""
+    kept: dict[Key, float] = field(default_factory=dict)
+    """When something was last borrowed or started under a limit."""
+    changed: set[Key] = field(default_factory=set)
+    """Blocks that are not saved yet."""
+
+    def read(
+        self,
+        states: Mapping[Key, Shared],
+        mine: Mapping[Key, Block],
+        others: Mapping[Key, tuple[Block, ...]],
+    ) -> None:
+        """As the store has it now."""
+        self.states, self.mine, self.others = dict(states), dict(mine), dict(others)
+        self.changed.clear()
+
+    def adopt(self, limits: Iterable[Limit]) -> None:
+        self.limits = tuple(limits)
+
+    def recount(self, held: Iterable[tuple[QueueIdentity, str, str, int]]) -> None:
+        raise AssertionError("shared limits are counted in the store")
+
+    def closed(self, site: str, ce: str, now: float) -> list[Limit]:
+        found = Limiter.closed(self, site, ce, now)
+        self.wanted.update(limit.key for limit in found)
+        return found
+
+    def used_up(self, site: str, ce: str, now: float) -> list[Limit]:
+        here = [limit for limit in self.limits if limit.applies_at(site, ce)]
+        found = [(limit, self.hold_up(limit, now)) for limit in here]
+        return [limit for limit, held in found if held.full or held.wait > 0]
+
+    def hold_up(self, limit: Limit, now: float) -> HoldUp:
+        shared, mine = self.states.get(limit.key), self.mine.get(limit.key, Block())
+        others = self.others.get(limit.key, ())
+        if shared is None:
+            return HoldUp(limit, 0, True, 0.0)
+        having = [mine, *others]
+        running, full = 0, False
+        if limit.running is not None:
+            running = limit.running - shared.free - sum(block.free for block in having)
+            full = running >= limit.running
+        wait = 0.0
+        if limit.delay:
+            filled = blocks.filled(limit, shared, having, now)
+            missing = 1 - filled.starts - sum(block.starts for block in having)
+            wait = max(0.0, missing * limit.delay)
+        return HoldUp(limit, running, full, wait)
+
+    def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
+        for limit in self._concerned(queue, site, ce):
+            self._change(limit, blocks.started(limit, self.mine.get(limit.key, Block()), now))
+            self.used.add(limit.key)
+
+    def ended(self, queue: QueueIdentity, site: str, ce: str) -> None:
+        for limit in self._concerned(queue, site, ce):
+            self._change(limit, blocks.ended(limit, self.mine.get(limit.key, Block())))
+
+    def _change(self, limit: Limit, block: Block) -> None:
+        if block != self.mine.get(limit.key):
+            self.mine[limit.key] = block
+            self.changed.add(limit.key)
+
+    def _open(self, limit: Limit, now: float) -> bool:
+        return blocks.may_start(limit, self.states.get(limit.key), self.mine.get(limit.key, Block()))

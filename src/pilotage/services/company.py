@@ -1,0 +1,58 @@
+"""What servers of one database tell each other, and what each has in mind of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pilotage.core.ids import JobId, QueueId
+from pilotage.store.changes import Snapshot
+
+
+class News(msgspec.Struct, omit_defaults=True):
+    """What one transaction tells the other servers. Queues, jobs and pilots by their ids."""
+
+    gone: list[tuple[QueueId, int, int, int]] = []
+    back: list[tuple[QueueId, int, int, int]] = []
+    """As in `Notes` of the index."""
+    queues: list[QueueId] = []
+    """Their rows have gone."""
+    policy: int = 0
+    """This version is in force."""
+    corrected: bool = False
+    """The share corrections have been drawn up anew."""
+    followed: dict[JobId, float] = {}
+    """Somebody watches the output of these jobs, until then."""
+    moved: float = 0.0
+    """All leases have been moved by so many seconds."""
+
+
+@dataclass(slots=True)
+class Company:
+    """What a server has in mind of the others. Of the writer's thread."""
+
+    server: str
+    """The name of this one."""
+    position: int = 0
+    """Changes of all transactions before this one have been followed."""
+    filled: Snapshot | None = None
+    """What was seen when the index was filled ..."""
+    seen: dict[QueueId, Snapshot] = field(default_factory=dict)
+    """... and when one queue was read again."""
+    uncertain: set[QueueId] = field(default_factory=set)
+    """Queues that were found to have fewer jobs than was thought: they are to be counted."""
+    blocks: set[tuple[str, str, str, str]] = field(default_factory=set)
+    """Keys of the limits of which this server has a block in the store."""
+    telling: News = field(default_factory=News)
+    """What the transaction `telling_in` has to tell."""
+    telling_in: object = None
+    races_lost: int = 0
+    """Jobs that were to be offered and were another server's."""
+    differences: int = 0
+    """Queues that a recount found to have other jobs than was thought."""
+
+    def saw(self, queue: QueueId, xid: int) -> bool:
+        """Whether what memory has of a queue was read after that transaction."""
+        seen = self.seen.get(queue, self.filled)
+        return seen is not None and seen.saw(xid)

@@ -1,0 +1,162 @@
+"""Several servers on one PostgreSQL: work goes on whichever is killed, and nothing is given or taken twice."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pytest
+
+from pilotage.wire.people import Selection
+from tests.faults.audit import audit_postgresql
+from tests.instance import Instance, until
+from tests.postgres import server
+
+pytestmark = pytest.mark.slow
+
+LIMITED = """
+[[limits]]
+site = "here"
+attribute = "group"
+value = "home"
+running = 3
+"""
+
+
+class Pair:
+    """Two servers, each with a home of its own, on one database."""
+
+    def __init__(self, folder: Path, url: str, **policy: object) -> None:
+        self.url = url
+        self.shared = folder / "sandboxes"
+        self.servers = [Instance(folder / name, database_url=url, **policy) for name in ("a", "b")]
+        for one in self.servers:
+            one.home.parent.mkdir()
+        self.first, self.second = self.servers
+
+    def start(self) -> None:
+        assert self.first.cli("db", "upgrade").returncode == 0
+        self.launch(self.first)
+        self.first.apply()
+        secrets = self.second.home / "secrets"
+        secrets.mkdir(parents=True, mode=0o700)
+        self.second.home.chmod(0o700)
+        shutil.copy(self.first.home / "secrets" / "signing.key", secrets / "signing.key")
+        self.launch(self.second)
+
+    def launch(self, one: Instance) -> None:
+        """Pilots that it starts speak to the other one."""
+        other = self.second if one is self.first else self.first
+        one.start(
+            "--sandboxes", str(self.shared), "--pilot-server", f"http://127.0.0.1:{other.port}", "--verbose"
+        )
+
+    def sql(self, text: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url) as session:
+            return session.execute(text.encode()).fetchall()
+
+    def close(self) -> None:
+        for one in self.servers:
+            one.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    database = server().empty()
+    made = Pair(tmp_path, server().tcp(database), lease=20, heartbeat=0.5)
+    yield made
+    made.close()
+    server().drop(database)
+
+
+def test_what_is_given_to_one_server_is_seen_and_done_at_the_other(pair: Pair) -> None:
+    pair.start()
+    here, there = pair.first.client(), pair.second.client()
+    answer = there.submit({"executable": "true"}, values=list(range(20)))
+    selection = Selection(submission=answer.submission)
+    until(lambda: here.counts(selection).final == 20, what="the end of all jobs")
+    assert there.counts(selection).states == {"Done": 20}
+    # A policy applied at one server is in force at the other within a second.
+    there.apply_policy(pair.first.policy.replace("max_reschedules = 3", "max_reschedules = 4"))
+    begin = time.monotonic()
+    versions = "SELECT count(DISTINCT policy_version) FROM servers"
+    until(lambda: pair.sql(versions) == [(1,)], what="the same policy everywhere")
+    assert time.monotonic() - begin < 1.0
+    assert len(pair.sql("SELECT 1 FROM servers")) == 2
+    pair.second.stop_server()
+    assert len(pair.sql("SELECT 1 FROM servers")) == 1
+    assert audit_postgresql(pair.url) == {"Done": 20}
+
+
+def test_servers_killed_at_random_lose_nothing_and_no_limit_is_exceeded(pair: Pair) -> None:
+    pair.start()
+    limited = pair.first.policy + LIMITED
+    pair.first.client().apply_policy(limited.replace("processors = 2", "processors = 6"))
+    rng, jobs = Random(7), 240
+    watch = Watch(pair.url)
+    answer = pair.second.client().submit(
+        {"executable": "sh", "arguments": ["-c", "sleep 0.05; exit $(( %s % 40 == 3 ))"]},
+        values=list(range(jobs)),
+    )
+    selection = Selection(submission=answer.submission)
+    with watch:
+        for part in (30, 80, 130, 180):
+            survivor = pair.servers[rng.randrange(2)]
+            victim = pair.second if survivor is pair.first else pair.first
+            until(
+                lambda part=part, one=survivor: one.client().counts(selection).final >= part,  # type: ignore[misc]
+                within=90,
+                what=f"{part} ended jobs",
+            )
+            victim.kill_server()
+            # Whatever the dead one did is done by the other: also jobs that are submitted now.
+            survivor.client().submit({"executable": "true"}, values=list(range(3)))
+            pair.launch(victim)
+        everything = Selection()
+        until(
+            lambda: pair.first.client().counts(everything).final == jobs + 12,
+            within=110,
+            what="the end of all jobs",
+        )
+    assert 1 <= watch.most <= 3, watch.most
+    found = audit_postgresql(pair.url)
+    assert found == {"Done": jobs + 12 - jobs // 40, "Failed": jobs // 40}
+    assert pair.sql("SELECT count(*) FROM servers") == [(2,)]
+    # Each place of the limit is in one hand again.
+    until(lambda: pair.sql(PLACES) == [(3,)], what="all places free")
+
+
+PLACES = (
+    "SELECT sum(free) FROM (SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks) AS places"
+)
+
+HELD = "SELECT count(*) FROM jobs WHERE state IN ('Matched', 'Running', 'Stalled', 'Completing')"
+
+
+class Watch:
+    """Looks again and again at how many jobs are held, each time as of one instant."""
+
+    def __init__(self, url: str) -> None:
+        self.most = 0
+        self._url = url
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        with psycopg.connect(self._url, autocommit=True) as session:
+            while not self._end.wait(0.02):
+                [held] = session.execute(HELD).fetchone() or (0,)
+                self.most = max(self.most, held)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
