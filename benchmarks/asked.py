@@ -20,7 +20,8 @@ from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import settle_some
 from pilotage.store import instance, jobs
 from pilotage.store.connection import Connection, WriterConnection
-from pilotage.store.events import EventIds
+from pilotage.store.events import last_event
+from pilotage.store.numbers import Counting
 from pilotage.store.writer import Item, Times, Transaction, Writer
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Node, Take
 
@@ -97,7 +98,7 @@ class Site:
         """Claims per second of a loop that does nothing else, on the same store."""
         connection, rng = self.connection, Random(4)
         waiting = _first_of_queues(connection, rng)
-        events, done = EventIds(connection), 0
+        events, done = Counting(last_event(connection)), 0
         begun = time.perf_counter()
         while time.perf_counter() - begun < seconds and done + RAW_BATCH <= len(waiting):
             event = events.next()
