@@ -112,3 +112,12 @@ def test_events_that_the_retention_let_go_are_no_damage(filled: Any, store: Stor
     events.record(filled, Counting(last_event(filled)), at=9.0, kind="x", actor="server", detail="")
     filled.execute("DELETE FROM events WHERE id = 1")
     assert health.findings(store.readers.connection(), head_revision()) == []
+
+
+def test_a_failed_job_that_began_again_for_a_person_is_no_damage(filled: Any, store: Store) -> None:
+    earlier = (
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome, failure)"
+        " VALUES (4, 0, 1, 1, 1, 2, 'applied', 'payload')"
+    )
+    filled.execute(earlier)
+    assert health.findings(store.readers.connection(), head_revision()) == []

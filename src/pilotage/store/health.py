@@ -80,7 +80,9 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "jobs of which two results were applied",
-        "SELECT job_id FROM attempts WHERE outcome = 'applied' GROUP BY job_id HAVING count(*) > 1",
+        # After one that failed, a person may have the job begin again.
+        "SELECT a.job_id FROM attempts a JOIN attempts b ON b.job_id = a.job_id AND b.epoch > a.epoch"
+        " AND b.outcome = 'applied' WHERE a.outcome = 'applied' AND coalesce(a.failure, '') = ''",
     ),
     (
         "rescheduled jobs that never go back to their queue, or others that would",
