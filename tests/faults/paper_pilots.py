@@ -1,0 +1,206 @@
+"""Pilots that run nothing: they ask, and say of jobs whatever they like, over HTTP, as fast as they are answered."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, Finish, Node, Reference, Release, Take
+
+PROCESSORS = 32
+MOST_HELD = 48
+TWICE = 0.1
+"""So often a message comes on two connections at once."""
+
+NODE = Node(hostname="paper", platform="el9", processors=PROCESSORS, memory=0, cpu_left=1e6)
+
+
+class Stopped(Exception):
+    """The test has ended."""
+
+
+@dataclass
+class PaperPilot:
+    """One thread's pilot; when it leaves, the next secret makes another one."""
+
+    port: int
+    secrets: list[str]
+    seed: int
+    stop: threading.Event
+    server_is_up: threading.Event
+    drain: threading.Event
+    """Set: no more nonsense, work until there is nothing left."""
+    met: Counter[str] = field(default_factory=Counter)
+    accepted: list[tuple[int, int]] = field(default_factory=list)
+    """(job, epoch) of the finishes that were answered with "accepted"."""
+    confirmed: list[tuple[int, int]] = field(default_factory=list)
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.seed)
+        self.lines: dict[int, http.client.HTTPConnection] = {}
+        self.empty = 0
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        try:
+            self.enrol()
+            while not self.stop.is_set():
+                if self.drain.is_set():
+                    self.work()
+                else:
+                    self.act()
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            for line in self.lines.values():
+                line.close()
+
+    # --- the wire
+
+    def post(self, path: str, body: dict[str, Any], twice: bool = False) -> tuple[int, dict[str, Any]]:
+        """Send until it is answered, as a pilot does. If `twice`, the answer of the first connection is heard."""
+        text = json.dumps(body)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        while True:
+            lines = [self.line(number) for number in range(1 + twice)]
+            try:
+                for line in lines:
+                    line.request("POST", path, text, headers)
+                answers = [line.getresponse() for line in lines]
+                said = [(answer.status, json.loads(answer.read())) for answer in answers]
+            except (OSError, http.client.HTTPException):
+                self.met["unanswered"] += 1
+                for line in lines:
+                    line.close()
+                while not self.server_is_up.wait(0.5):
+                    if self.stop.is_set():
+                        raise Stopped from None
+                continue
+            if said[0][0] == 503:
+                self.met["overloaded"] += 1
+                if self.stop.wait(0.05):
+                    raise Stopped
+                continue
+            return said[0]
+
+    def line(self, number: int) -> http.client.HTTPConnection:
+        if number not in self.lines:
+            self.lines[number] = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return self.lines[number]
+
+    def enrol(self) -> None:
+        """As the next pilot; the last one has left or was given up."""
+        self.secret = self.secrets.pop()
+        self.number = 1
+        self.come()
+
+    def come(self) -> None:
+        self.token = ""
+        self.offers: dict[int, int] = {}
+        """Epochs of what it was offered and has not ended."""
+        self.holding: dict[int, int] = {}
+        self.past: list[tuple[int, int]] = []
+        nonce = str(self.rng.getrandbits(64))
+        status, answer = self.post(
+            "/v1/pilot/enrol", asdict(EnrolRequest(self.secret, 0, nonce, hostname="paper"))
+        )
+        assert status == 200, answer
+        self.token, self.incarnation = answer["token"], answer["incarnation"]
+
+    def say(self, **parts: Any) -> dict[str, Any] | None:
+        twice = not self.drain.is_set() and self.rng.random() < TWICE
+        self.met["twice"] += twice
+        request = asdict(ExchangeRequest(self.incarnation, **parts))
+        status, answer = self.post("/v1/pilot/exchange", request, twice)
+        if status != 200:
+            # Its token was superseded in a doubled enrolment, or it was given up while silent.
+            self.met[f"refused {status}"] += 1
+            assert status in (401, 403, 409), answer
+            self.enrol()
+            return None
+        if answer.get("take_number"):
+            self.number = max(self.number, answer["take_number"] + 1)
+        for offer in answer.get("offers", ()):
+            self.offers[offer["job"]] = offer["epoch"]
+        self.empty = 0 if answer.get("offers") else self.empty + 1
+        for verdict in answer.get("finishes", ()):
+            self.met[f"finish {verdict['verdict']}"] += 1
+            if verdict["verdict"] == "accepted":
+                self.accepted.append((verdict["job"], verdict["epoch"]))
+        for verdict in answer.get("confirms", ()):
+            self.met[f"confirm {verdict['verdict']}"] += 1
+            if verdict["verdict"] == "accepted":
+                self.confirmed.append((verdict["job"], verdict["epoch"]))
+        for verdict in answer.get("stop", ()):
+            self.met["stopped"] += 1
+            self.offers.pop(verdict["job"], None)
+            self.holding.pop(verdict["job"], None)
+        return answer
+
+    # --- what it does
+
+    def act(self) -> None:
+        """Several things in one message, as likely wrong as right."""
+        rng, parts = self.rng, {}
+        have = len(self.offers) + len(self.holding)
+        if have < MOST_HELD and rng.random() < 0.7:
+            parts["take"] = Take(self.number, rng.choice([1, 16]), NODE, ahead=rng.choice([0, 0, 4]))
+        confirms = self.some(self.offers, 0.6)
+        ended = self.some(self.holding, 0.5) + self.some(self.offers, 0.05)
+        released = self.some(self.holding, 0.03) + self.some(self.offers, 0.05)
+        finishes = [self.finish(job, epoch) for job, epoch in ended]
+        if self.past and rng.random() < 0.3:
+            job, epoch = rng.choice(self.past)
+            finishes.append(self.finish(job, epoch + rng.choice([-1, 0, 0, 1])))
+        if finishes and rng.random() < 0.1:
+            finishes.append(rng.choice(finishes))
+        parts["confirms"] = [Reference(*one) for one in confirms]
+        parts["finishes"] = finishes
+        parts["releases"] = [Release(*one, "load") for one in released]
+        for job, epoch in confirms:
+            self.holding[job] = epoch
+            self.offers.pop(job, None)
+        for job, epoch in (*ended, *released):
+            self.offers.pop(job, None)
+            self.holding.pop(job, None)
+            self.past = [*self.past[-50:], (job, epoch)]
+        if rng.random() < 0.2:
+            parts["holding"] = [Reference(*one) for one in (*self.offers.items(), *self.holding.items())]
+        chance = rng.random()
+        if chance < 0.01 and len(self.secrets) > 1:
+            self.say(**parts, leaving="load")
+            self.enrol()
+            return
+        if chance < 0.015:
+            self.come()  # its batch job was started again
+            self.number = 1
+            return
+        if chance < 0.02:
+            self.stop.wait(2.5)  # silent for longer than its lease
+        self.say(**parts)
+        if self.empty > 3:
+            self.stop.wait(0.02)
+
+    def finish(self, job: int, epoch: int) -> Finish:
+        how = self.rng.choice([{"exit_code": 0}] * 3 + [{"exit_code": 1}, {"failure": "node"}])
+        return Finish(job, epoch, stdout=self.rng.choice([None, "b3V0"]), **how)
+
+    def some(self, of: dict[int, int], part: float) -> list[tuple[int, int]]:
+        return [one for one in of.items() if self.rng.random() < part]
+
+    def work(self) -> None:
+        """All that it has, done and well."""
+        held = [Reference(*one) for one in self.offers.items()]
+        finishes = [Finish(*one, exit_code=0) for one in self.holding.items()]
+        self.holding, self.offers = dict(self.offers), {}
+        self.say(finishes=finishes, confirms=held, take=Take(self.number, 16, NODE))
+        if self.empty > 1:
+            self.stop.wait(0.05)
