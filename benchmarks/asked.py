@@ -61,7 +61,7 @@ class Site:
         Half of those, or a second, go by before it counts: all kinds of offer have been met, and most queues read.
         """
         run = _Run(self, count, most)
-        for token, node in zip(self.tokens, self._nodes(), strict=True):
+        for token, node in zip(self.tokens, self._nodes(count), strict=True):
             run.ask(token_hash(token), 1, node)
         # Behind the first question of every pilot.
         self.writer.call(lambda _: None)
@@ -81,9 +81,9 @@ class Site:
         found.seconds, found.cpu = time.perf_counter() - begun, time.process_time() - cpu
         return found
 
-    def _nodes(self) -> list[Node]:
+    def _nodes(self, ask: int) -> list[Node]:
         rng = Random(3)
-        return [self.shape.node(rng) for _ in self.tokens]
+        return [self.shape.node(rng, ask) for _ in self.tokens]
 
     def _settle(self, stop: threading.Event) -> None:
         """As the server's duty does."""

@@ -127,7 +127,8 @@ def _pilots(connection: Connection, sites: Sequence[str], tokens: Sequence[str])
             ce=CE,
             only_owner=None,
             pilot_type="generic",
-            processors=8,
+            # More than any node has, so that the node's count. To the director of a server all of the CE is in use.
+            processors=1024,
             memory=0,
             # Far ahead: the director of a server gives a pilot without process a minute from then.
             now=time.time() + 86400,

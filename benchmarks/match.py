@@ -65,7 +65,8 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
     rate = round(found.matched / found.seconds, 1)
     notes = {
         "pool": pool_told(asked, store, shape),
-        "asking": f"{asked.clients} pilots in process, {ask} at a time; {found.empty} answers without a job",
+        "asking": f"{asked.clients} pilots in process, {ask} at a time; {len(found.latencies):,} answers,"
+        f" {found.matched / max(1, len(found.latencies)):.1f} jobs in each, {found.empty} without",
         "latency": latency_told(found.latencies),
         "transactions": f"{groups:,}, the longest {times.longest_work * 1000:.1f} ms,"
         f" {times.longest * 1000:.1f} ms with its commit and checkpoint",

@@ -32,7 +32,7 @@ def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape
     ask = asked.ask or 16
     rng = Random(3)
     tokens = [f"token {number}" for number in range(asked.clients * PILOTS)]
-    pilots = [[token, asdict(shape.node(rng))] for token in tokens]
+    pilots = [[token, asdict(shape.node(rng, ask))] for token in tokens]
     filled = fill(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
     begun = time.perf_counter()
     with served(folder, again=True, database=store.url) as client:
@@ -48,12 +48,14 @@ def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape
     seconds = asked.seconds
     rate = round(sum(one["matched"] for one in answers) / seconds, 1)
     share = [f"{one['cpu'] / seconds:.0%}" for one in answers]
+    latencies = [second for one in answers for second in one["latencies"]]
     empty, refused = (sum(one[what] for one in answers) for what in ("empty", "refused"))
     notes = {
         "pool": pool_told(asked, store, shape),
         "asking": f"{asked.clients} connections of {asked.processes} processes, {ask} jobs at a time;"
-        f" {empty} answers without a job, {refused} refused",
-        "latency": latency_told([second for one in answers for second in one["latencies"]]),
+        f" {len(latencies):,} answers, {rate * seconds / max(1, len(latencies)):.1f} jobs in each, {empty} without;"
+        f" {refused} refused",
+        "latency": latency_told(latencies),
         "processor": f"server {used / seconds:.0%}, clients {', '.join(share)}"
         + (f", database {used_by_database / seconds:.0%}" if database else ""),
         "server's memory": f"{most} MB at most",

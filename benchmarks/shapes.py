@@ -18,6 +18,8 @@ GROUPS, OWNERS, SITES, PLATFORMS = 5, 50, 40, ("el8", "el9")
 SIZES, OFTEN = (1, 10, 100, 300, 1000), (25, 25, 25, 15, 10)
 """Jobs of a submission, and how often there are so many."""
 USER_PRIORITIES = (1, 1, 1, 2, 5)
+PROCESSORS = 8
+"""Of a node, for each job that its pilot asks for."""
 LHCB = Path(__file__).resolve().parents[1].parent / "shared" / "traces" / "lhcb-queue-shape-2026-03.json"
 
 
@@ -49,13 +51,13 @@ class Shape:
     def jobs(self) -> int:
         return sum(one.jobs for one in self.submissions)
 
-    def node(self, rng: Random) -> Node:
-        """One that a pilot offers."""
+    def node(self, rng: Random, ask: int = 1) -> Node:
+        """One that a pilot offers which asks for `ask` jobs: it has room for as many."""
         return Node(
             hostname="n",
             platform=rng.choice(self.platforms),
-            processors=8,
-            memory=rng.choice((8000, 16000, 32000)),
+            processors=PROCESSORS * ask,
+            memory=rng.choice((8000, 16000, 32000)) * ask,
             cpu_left=rng.choice(self.cpu_left),
         )
 
