@@ -1,0 +1,170 @@
+"""Pools of several servers on one database: memory follows what the others commit, and a lost draw costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from stores import Store, fill, postgresql_store
+
+from pilotage.core import policy as policies
+from pilotage.core.ids import JobId, QueueId
+from pilotage.services import following
+from pilotage.services.company import Company
+from pilotage.services.pool import Pool, open_pool
+from pilotage.store import changes, instance, servers, submissions
+from pilotage.store.numbers import Counters
+from pilotage.store.servers import ServerRow
+from pilotage.store.writer import Writer
+
+POLICY = """
+[groups.physics]
+[users.alice]
+groups = ["physics"]
+[sites.here]
+"""
+
+
+class One:
+    """A server's pool and writer."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.name, self.store = name, store
+        self.connection, self._counting = store.open_writer(), store.open_writer()
+        self.writer = Writer(self.connection)
+        self.writer.start()
+        self.pool: Pool = self.writer.call(self._open)
+
+    def _open(self, tx: Any) -> Pool:
+        servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
+        company = Company(self.name, position=changes.position(tx.connection))
+        return open_pool(
+            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", company=company,
+            counters=Counters(self._counting),
+        )  # fmt: skip
+
+    @property
+    def company(self) -> Company:
+        assert self.pool.company is not None
+        return self.pool.company
+
+    def follow(self) -> None:
+        found = changes.read(self.store.readers.connection(), self.company.position, self.name)
+        self.writer.call(lambda tx: following.follow(self.pool, tx, found))
+
+    def waiting(self, queue: QueueId) -> dict[int, int]:
+        entry = self.pool.index.entries.get(queue)
+        return {} if entry is None else {w: part.count for w, part in entry.classes.items() if part.count}
+
+    def recount(self) -> int:
+        return self.writer.call(lambda tx: following.recount(self.pool, tx, following.all_queues(self.pool)))
+
+    def make(self, queue: QueueId, count: int, fail: bool = False) -> None:
+        """New jobs of UserPriority 1."""
+
+        def request(tx: Any) -> None:
+            first = JobId(self.pool.job_ids.run(count))
+            row = submissions.by_id(tx.connection, submissions.SubmissionId(1))
+            assert row is not None
+            submissions.insert_jobs(tx.connection, row, first, [None] * count, 1, 0, 1.0)
+            self.pool.jobs_added(tx, queue, 1, first, count)
+            if fail:
+                raise RuntimeError("taken back")
+
+        self.writer.call(request)
+
+    def end(self) -> None:
+        self.writer.stop()
+        self.connection.close()
+        self._counting.close()
+
+
+@pytest.fixture
+def pools(tmp_path: Path) -> Iterator[tuple[One, One, QueueId]]:
+    store = postgresql_store(tmp_path, migrated=True)
+    connection = store.open_writer()
+    queue = fill(connection)
+    instance.save_policy(connection, text=POLICY, now=1.0, by="alice", reason="")
+    made = One(store, "a"), One(store, "b")
+    yield (*made, queue)
+    for one in made:
+        one.end()
+    connection.close()
+    store.readers.close()
+    store.engine.dispose()
+    store.drop()
+
+
+def test_what_one_adds_the_other_counts_once(pools: tuple[One, One, QueueId]) -> None:
+    a, b, queue = pools
+    assert a.waiting(queue) == b.waiting(queue) == {1: 5, 2: 5}
+    a.make(queue, 7)
+    b.make(queue, 3)
+    with pytest.raises(RuntimeError):
+        a.make(queue, 100, fail=True)
+    a.follow()
+    b.follow()
+    b.follow()
+    assert a.waiting(queue) == b.waiting(queue) == {1: 15, 2: 5}
+    assert (a.recount(), b.recount()) == (0, 0)
+
+
+def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]) -> None:
+    a, b, queue = pools
+    a.make(queue, 7)
+    # Read from the store before the row of it is followed.
+    b.writer.call(lambda tx: b.pool.reload_queue(tx, queue))
+    assert b.waiting(queue) == {1: 12, 2: 5}
+    b.follow()
+    assert b.waiting(queue) == {1: 12, 2: 5}
+
+
+def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, QueueId]) -> None:
+    a, b, queue = pools
+    a.make(queue, 7)
+    assert b.recount() == 0
+    b.follow()
+    assert b.waiting(queue) == {1: 12, 2: 5}
+    # One that is really wrong is set right and told.
+    b.pool.index.reset(queue, {1: 3})
+    assert b.recount() == 1
+    assert b.waiting(queue) == {1: 12, 2: 5}
+    assert b.company.differences == 1
+
+
+def test_whoever_fell_behind_the_pruning_counts_everything_anew(pools: tuple[One, One, QueueId]) -> None:
+    a, b, queue = pools
+    a.make(queue, 7)
+    a.writer.call(lambda tx: changes.prune(tx.connection, 1e12))
+    b.follow()
+    assert b.waiting(queue) == {1: 12, 2: 5}
+
+
+def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, QueueId]) -> None:
+    a, b, queue = pools
+
+    def take(one: One) -> int:
+        def request(tx: Any) -> int:
+            one.pool.touch_queue(tx, queue)
+            entry = one.pool.index.entries[queue]
+            proposal = one.pool.index._take(entry, Random(3))
+            assert proposal is not None
+            return int(proposal.head[0])
+
+        return one.writer.call(request)
+
+    job = take(a)
+    assert sum(a.waiting(queue).values()) == 9
+    weight = 1 + job % 2
+    b.writer.call(lambda tx: b.pool.touch_queue(tx, queue))
+    head = next(part for w, part in b.pool.index.entries[queue].classes.items() if w == weight)
+    assert head.count == 5
+    b.pool.index.notes.gone.append((queue, weight, job, 0))  # type: ignore[union-attr]
+    b.pool.index.entries[queue].count(weight, head, -1)  # it proposed the same one ...
+    b.pool.index.lost(queue, weight, JobId(job))  # ... and lost it
+    assert sum(b.waiting(queue).values()) == 10
+    b.follow()
+    assert sum(b.waiting(queue).values()) == 9
