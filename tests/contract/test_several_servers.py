@@ -14,7 +14,7 @@ from pilotage.core.errors import Overloaded, Superseded
 from pilotage.core.queues.blocks import Block, Shared
 from pilotage.store import blocks, changes, duties, servers
 from pilotage.store.changes import Snapshot
-from pilotage.store.connection import WriterConnection
+from pilotage.store.connection import GivenUp, WriterConnection
 from pilotage.store.numbers import Counters, Counting, InBlocks
 from pilotage.store.servers import ServerRow
 
@@ -300,3 +300,19 @@ def test_limits_and_what_servers_have_of_them(connection: Any) -> None:
         blocks.save_blocks(connection, "a", {HERE: Block(1)})
     blocks.forget(connection, [HERE])
     assert blocks.states(connection).keys() == {THERE}
+
+
+def test_a_server_that_was_given_up_carries_out_nothing_more(opened: Open) -> None:
+    own, other = opened(), opened()
+    servers.register(own, server_named("a"))
+    own.belong_to("a")
+    own.begin()
+    duties.begin(own, ["leases"])
+    # In the middle of a transaction it is not given up.
+    assert servers.silent(other, 100.0, "b") == []
+    own.commit()
+    assert servers.silent(other, 100.0, "b") == ["a"]
+    servers.give_up(other, "a")
+    with pytest.raises(GivenUp, match="start it again"):
+        own.begin()
+    assert not own.in_transaction

@@ -88,9 +88,17 @@ def test_what_is_given_to_one_server_is_seen_and_done_at_the_other(pair: Pair) -
     until(lambda: pair.sql(versions) == [(1,)], what="the same policy everywhere")
     assert time.monotonic() - begin < 1.0
     assert len(pair.sql("SELECT 1 FROM servers")) == 2
+    # The pilots speak to the second server; somebody watches at the first.
+    go_on = pair.shared / "go-on"
+    watched = here.submit(
+        {"executable": "sh", "arguments": ["-c", f"echo seen; while [ ! -e {go_on} ]; do sleep 0.05; done"]}
+    ).first
+    until(lambda: here.log(watched).data == b"seen\n", what="the output of a running job at the other server")
+    go_on.touch()
+    pair.first.reaches(watched, "Done")
     pair.second.stop_server()
     assert len(pair.sql("SELECT 1 FROM servers")) == 1
-    assert audit_postgresql(pair.url) == {"Done": 20}
+    assert audit_postgresql(pair.url) == {"Done": 21}
 
 
 def test_servers_killed_at_random_lose_nothing_and_no_limit_is_exceeded(pair: Pair) -> None:

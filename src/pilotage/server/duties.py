@@ -95,6 +95,9 @@ class LeaseDuty:
         holds = self._posts is None or self._posts.holds(self.name)
         await writer.acall(lambda tx: leases.note_stalled(pool, tx, now, orphans=holds))
         pool.followed = {job: until for job, until in pool.followed.items() if until > now}
+        if pool.company is not None:
+            told = pool.company.followed
+            pool.company.followed = {job: until for job, until in told.items() if until > now}
         if lost:
             self._context.wake_director.set()
         if self._posts is None:

@@ -44,6 +44,8 @@ class Company:
     """Queues that were found to have fewer jobs than was thought: they are to be counted."""
     blocks: set[tuple[str, str, str, str]] = field(default_factory=set)
     """Keys of the limits of which this server has a block in the store."""
+    followed: dict[JobId, float] = field(default_factory=dict)
+    """Until when the others have been told that the output of a job is watched here."""
     telling: News = field(default_factory=News)
     """What the transaction `telling_in` has to tell."""
     telling_in: object = None

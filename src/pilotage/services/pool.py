@@ -269,7 +269,11 @@ class Pool:
             tx.on_rollback(self._forget_notes)
         for name, value in news.items():
             before = getattr(company.telling, name)
-            setattr(company.telling, name, [*before, *value] if isinstance(before, list) else value)
+            if isinstance(before, list):
+                value = [*before, *value]
+            elif isinstance(before, dict):
+                value = {**before, **value}
+            setattr(company.telling, name, value)
 
     def _write_news(self, tx: Transaction, company: Company) -> None:
         told, notes = company.telling, self.index.notes

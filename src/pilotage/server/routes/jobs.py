@@ -116,6 +116,17 @@ def output(
     return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
 
 
+def _follow(context: Context, job: JobId) -> None:
+    """Have the pilot of a job send its output, whichever server it speaks to."""
+    pool, until = context.pool, context.clock() + FOLLOWED_FOR
+    # A plain dictionary: the writer's thread reads it, nothing is lost if it reads it late.
+    pool.followed[job] = until
+    company = pool.company
+    if company is not None and until - company.followed.get(job, 0.0) > FOLLOWED_FOR / 2:
+        company.followed[job] = until
+        context.writer.submit(lambda tx: pool.tell(tx, followed={job: until}), lambda result, error: None)
+
+
 @router.get("/jobs/{job}/logs/{stream}")
 def logs(
     job: int,
@@ -129,8 +140,7 @@ def logs(
         raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
     summary, facts = _visible(context, caller, job)
     if facts["pilot_id"] is not None:
-        # A plain dictionary: the writer's thread reads it, nothing is lost if it reads it late.
-        context.pool.followed[JobId(job)] = context.clock() + FOLLOWED_FOR
+        _follow(context, JobId(job))
         data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
     else:
         data = _whole_stream(context, facts, job, stream)[offset : offset + MOST_LOG_BYTES]
