@@ -83,7 +83,7 @@ QUICK = {
     "restart": "--jobs 20000 --queues 200 --runs 1",
     "submit": "--jobs 20000 --runs 1",
     "life": "--jobs 200 --runs 1",
-    "history": "--jobs 20000",
+    "history": "--jobs 60000",
     "shares": "--queues 200 --owners 50 --running 100 --runs 3",
     "why": "--jobs 20000 --queues 200 --answers 20",
 }
