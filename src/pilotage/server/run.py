@@ -64,6 +64,10 @@ log = logging.getLogger(__name__)
 
 DRAIN_POLL = 0.5
 
+SWITCH = 0.0005
+"""Seconds after which a thread at work lets the others have a turn. SQLite's calls ask for Python's lock at every row,
+and each time wait for so long if a duty computes something beside."""
+
 GARBAGE = 20_000
 """So many new objects are looked through at once for those that hold each other and nobody else holds."""
 LEFT_BEHIND = 30.0
@@ -158,6 +162,7 @@ class _Server:
         self._writer.start()
         try:
             context = self._context()
+            sys.setswitchinterval(SWITCH)
             if self._connection.dialect == "sqlite":
                 self._writer.move_to(asyncio.get_running_loop())
             await self._serve(context)
