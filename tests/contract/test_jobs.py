@@ -62,8 +62,9 @@ def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
         (3, 1, JobState.MATCHED, "[3]"),
     ]
     assert [row.id for row in jobs.of_pilot(connection, PilotId(1))] == [1, 2, 3, 4]
-    assert jobs.has_any(connection, PilotId(1))
-    assert not jobs.has_any(connection, PilotId(9))
+    assert jobs.with_any(connection, pilots.live(connection)) == {1, 2}
+    jobs.save_freed(connection, [jobs.Freed(JobState.WAITING, None, 0, 0, "", 9, JobId(5))])
+    assert jobs.with_any(connection, pilots.live(connection)) == {1}
     assert jobs.by_ids(connection, [2, 99]).keys() == {2}
     assert jobs.by_ids(connection, [2])[2].attempt == 1
 

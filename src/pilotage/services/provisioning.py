@@ -92,7 +92,7 @@ class LocalDirector:
         """The widths (processors) of the pilots to start."""
         staying = [pilot for pilot in live if not pilot.leave]
         free = capacity(ce, self.node)[0] - sum(pilot.processors for pilot in live)
-        holding = {pilot.id for pilot in staying if jobs.has_any(tx.connection, pilot.id)}
+        holding = jobs.with_any(tx.connection, staying)
         idle = Counter(pilot.processors for pilot in staying if pilot.id not in holding)
         widths: list[int] = []
         hungry: set[QueueId] = set()

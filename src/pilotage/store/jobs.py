@@ -13,6 +13,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.store.bulk import update
 from pilotage.store.changes import SNAPSHOT, Snapshot
 from pilotage.store.connection import Connection, among, listed, locked
+from pilotage.store.pilots import PilotRow
 
 
 class JobRow(NamedTuple):
@@ -80,9 +81,15 @@ def of_pilot(connection: Connection, pilot: PilotId, *, to_move: bool = True) ->
     return [found[job] for job in sorted(found) if found[job].pilot == pilot]
 
 
-def has_any(connection: Connection, pilot: PilotId) -> bool:
-    """Whether a pilot has any job."""
-    return bool(of_pilot(connection, pilot, to_move=False))
+def with_any(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
+    """Which of these pilots have any job."""
+    offered = [job for pilot in live for job in pilot.jobs]
+    found: set[PilotId] = set()
+    for begin in range(0, len(offered), AT_ONCE):
+        condition, value = among(connection, "id", offered[begin : begin + AT_ONCE])
+        sql = f"SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND {condition}"
+        found.update(PilotId(row[0]) for row in connection.execute(sql, (value,)))
+    return found
 
 
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
