@@ -16,19 +16,32 @@ from pilotage.wire.shares import ShareRow, ShareSlice, ShareTable
 STRANDED = "not in the policy: its jobs stay, and do not start"
 
 
-def share_table(pool: Pool, entitled: Sequence[Entitled], as_of: float | None) -> ShareTable:
-    """Every group of the policy, and every owner with waiting jobs or use; and whoever waits without being in it.
+@dataclass(frozen=True, slots=True)
+class Entitlements:
+    """What the share table is made of, all of one moment."""
 
-    `entitled` are the entities with waiting jobs that the policy knows.
-    """
-    policy = pool.policy
-    stranded = [entry for entry in list(pool.index.entries.values()) if entry.waiting and not entry.admitted]
-    table = _Table(policy, pool.corrections, [*entitled, *_without_share(stranded)])
+    policy: Policy
+    corrections: Corrections
+    corrected_at: float | None
+    entitled: list[Entitled]
+    """The entities with waiting jobs that the policy knows, then those that it does not."""
+
+
+def entitlements(pool: Pool) -> Entitlements:
+    """As of now. In the writer's turn."""
+    stranded = [entry for entry in pool.index.entries.values() if entry.waiting and not entry.admitted]
+    entitled = [*pool.index.priorities.table(), *_without_share(stranded)]
+    return Entitlements(pool.policy, pool.corrections, pool.corrected_at, entitled)
+
+
+def share_table(found: Entitlements, as_of: float | None) -> ShareTable:
+    """Every group of the policy, and every owner with waiting jobs or use; and whoever waits without being in it."""
+    table = _Table(found.policy, found.corrections, found.entitled)
     return ShareTable(
-        rule=policy.matching.rule,
-        correctors=list(policy.correction.correctors),
+        rule=found.policy.matching.rule,
+        correctors=list(found.policy.correction.correctors),
         as_of=as_of,
-        corrected_at=pool.corrected_at,
+        corrected_at=found.corrected_at,
         rows=list(table.rows()),
     )
 

@@ -15,7 +15,7 @@ from pilotage.cli.shares import _as_csv
 from pilotage.core import policy as policies
 from pilotage.services import accounting, fairness, sharing
 from pilotage.services.governing import apply_policy
-from pilotage.services.share_table import STRANDED, share_table
+from pilotage.services.share_table import STRANDED, entitlements, share_table
 from pilotage.services.sharing import UseBook
 from pilotage.store import use
 from pilotage.wire.shares import ShareRow
@@ -68,7 +68,7 @@ class Shares:
         return {entity: round(average * span, 6) for entity, average in found.items()}
 
     def row(self, group: str, owner: str = "") -> ShareRow:
-        table = share_table(self.bench.pool, self.bench.pool.index.priorities.table(), self.book.as_of)
+        table = share_table(entitlements(self.bench.pool), self.book.as_of)
         return next(row for row in table.rows if (row.group, row.owner) == (group, owner))
 
 

@@ -11,7 +11,7 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
 from pilotage.services.accounting import accounts
 from pilotage.services.fairness import fairness_report, period
-from pilotage.services.share_table import share_table
+from pilotage.services.share_table import entitlements, share_table
 from pilotage.wire import shares
 
 router = APIRouter(prefix="/v1", tags=["shares"])
@@ -22,9 +22,8 @@ async def share_list(
     context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> shares.ShareTable:
     """Entitled, used and corrected, of every group and owner; the same for all who ask."""
-    pool = context.pool
-    entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
-    return await asyncio.to_thread(share_table, pool, entitled, context.book.as_of)
+    found = await context.writer.acall(lambda _: entitlements(context.pool))
+    return await asyncio.to_thread(share_table, found, context.book.as_of)
 
 
 @router.get("/fairness")
