@@ -30,6 +30,7 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
     limiter, company = shared_limiter(pool), pool.company
     if limiter is None or company is None or not limiter.limits:
         return
+    pool.save_blocks(tx)
     states = rows.states(tx.connection, lock=True)
     now = instant(tx.connection, now)
     everybody = rows.blocks(tx.connection)
@@ -99,6 +100,7 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
     limiter, company = shared_limiter(pool), pool.company
     if limiter is None or company is None:
         return 0
+    pool.save_blocks(tx)
     states = rows.states(tx.connection, lock=True)
     meant = {limit.key: limit for limit in limiter.limits}
     rows.forget(tx.connection, states.keys() - meant.keys())
@@ -121,6 +123,7 @@ def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
     limiter = shared_limiter(pool)
     if limiter is None or not limiter.limits:
         return []
+    pool.save_blocks(tx)
     states = rows.states(tx.connection, lock=True)
     known = [limit for limit in limiter.limits if limit.running is not None and limit.key in states]
     return _count(pool, tx, known, states, now)

@@ -302,12 +302,13 @@ class Pool:
     def _touch_limits(self, tx: Transaction) -> None:
         tx.touch("limits", "", tx, lambda _: self.recount_limits(tx))
         if self.company is not None:
-            tx.before_commit("limits", lambda: self._save_blocks(tx))
+            tx.before_commit("limits", lambda: self.save_blocks(tx))
 
-    def _save_blocks(self, tx: Transaction) -> None:
+    def save_blocks(self, tx: Transaction) -> None:
+        """Write down what starts and ends have done to this server's blocks: before the store is asked for them."""
         limiter, company = self.limiter, self.company
-        assert isinstance(limiter, SharedLimiter)
-        assert company is not None
+        if not isinstance(limiter, SharedLimiter) or company is None:
+            return
         # Of a limit that no server has counted yet this one has no block.
         known = {key: limiter.mine[key] for key in limiter.changed if key in company.blocks}
         limiter.changed.clear()
@@ -509,6 +510,7 @@ def match_anew(pool: Pool, tx: Transaction) -> None:
 
 
 def _adopt_limits(pool: Pool, tx: Transaction) -> None:
+    pool.save_blocks(tx)
     pool.limiter.adopt(pool.policy.limit_list())
     if pool.company is not None:
         block_rows.begin(tx.connection, pool.company.server, [limit.key for limit in pool.limiter.limits])

@@ -110,12 +110,12 @@ def buried(shared: Shared, gone: Block) -> Shared:
 
 
 def may_start(limit: Limit, shared: Shared | None, mine: Block) -> bool:
-    """Whether a server may start one job now. Nobody may while the limit is not established, or while the policy
-    has fewer places than are used: who then has one gives it back.
+    """Whether a server may start one job now. Nobody may while the limit is not established as the policy has it,
+    or while the policy has fewer places than are used: who then has one gives it back.
     """
     if shared is None:
         return False
-    if limit.running is not None and (mine.free <= 0 or shared.free < 0 or shared.running is None):
+    if limit.running is not None and (mine.free <= 0 or shared.free < 0 or shared.running != limit.running):
         return False
     return not limit.delay or mine.starts > 0
 
