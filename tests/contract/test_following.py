@@ -11,11 +11,11 @@ import pytest
 from stores import Store, fill, postgresql_store
 
 from pilotage.core import policy as policies
-from pilotage.core.ids import JobId, QueueId
-from pilotage.services import following
+from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.services import following, governing, limits
 from pilotage.services.company import Company
 from pilotage.services.pool import Pool, open_pool
-from pilotage.store import changes, instance, servers, submissions
+from pilotage.store import changes, instance, pilots, servers, submissions
 from pilotage.store.numbers import Counters
 from pilotage.store.servers import ServerRow
 from pilotage.store.writer import Writer
@@ -168,3 +168,36 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     assert sum(b.waiting(queue).values()) == 10
     b.follow()
     assert sum(b.waiting(queue).values()) == 9
+
+
+def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of_a_start(
+    pools: tuple[One, One, QueueId],
+) -> None:
+    a, _, queue = pools
+    a.writer.call(lambda tx: limited(a.pool, tx, 3))
+    [limit] = a.pool.limiter.limits
+    identity = a.pool.identities[queue]
+    place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
+    assert place is not None
+    # It takes until everybody matches by the policy, and until the places are borrowed.
+    a.writer.call(lambda tx: [limits.establish(a.pool, tx, 1.0), a.pool.recount_limits(tx)])
+    assert a.pool.limiter.closed(place.site, place.ce, 1.0) == [limit]
+    a.writer.call(lambda tx: limits.tend(a.pool, tx, 1.0))
+    started = 0
+    while not a.pool.limiter.closed(place.site, place.ce, 1.0):
+
+        def request(tx: Any) -> None:
+            a.pool.started(tx, identity, place, 1.0)
+            limits.tend(a.pool, tx, 1.0)
+
+        a.writer.call(request)
+        started += 1
+        assert started <= 3
+    assert started >= 1
+
+
+def limited(pool: Pool, tx: Any, most: int) -> None:
+    """A policy with a running limit is in force, at every server."""
+    text = POLICY + f'[[limits]]\nattribute = "owner"\nvalue = "alice"\nrunning = {most}\n'
+    governing.apply_policy(pool, tx, policies.parse(text), text, by="alice", reason="", now=1.0)
+    tx.connection.execute("UPDATE servers SET policy_version = ?", (pool.policy_version,))
