@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pilotage.core.policy import Policy
 from pilotage.core.queues.candidates import Kind
-from pilotage.core.queues.fit import Identity, Offer
+from pilotage.core.queues.fit import Identity, Offer, left_over
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.limits import Limit
@@ -34,9 +34,8 @@ class Rest(NamedTuple):
     only_owner: str | None
 
     def without(self, taken: QueueIdentity) -> Rest:
-        """As `fit.shrink`: what is left after a job of this queue."""
-        memory = max(1, self.memory - taken.memory) if self.memory else 0
-        return Rest(self.processors - taken.processors, memory, taken.owner)
+        """What is left after a job of this queue."""
+        return Rest(*left_over(self.processors, self.memory, taken), taken.owner)
 
     def bound_to(self, owner: str) -> Rest:
         return Rest(self.processors, self.memory, owner)

@@ -37,12 +37,10 @@ def draw_class(classes: Sequence[tuple[float, int]], rule: Rule, rng: Random) ->
     """
     if len(classes) == 1:
         return 0
-    best, winner, random, document = math.inf, -1, rng.random, rule == "document"
+    best, winner = math.inf, -1
     for place, (weight, count) in enumerate(classes):
         if weight > 0:
-            # As `smallest_of`, which tells why.
-            log = math.log1p(-random())
-            value = -math.expm1(log / count) / weight if document else -log / (count * weight)
+            value = smallest_of(count, weight, rule, rng)
             if value < best:
                 best, winner = value, place
     if winner >= 0:

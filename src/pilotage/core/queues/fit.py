@@ -124,12 +124,15 @@ def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
     return None
 
 
+def left_over(processors: int, memory: int, taken: QueueIdentity) -> tuple[int, int]:
+    """The processors and MB (0: not known) of an offer that a job of this queue leaves."""
+    return processors - taken.processors, max(1, memory - taken.memory) if memory else 0
+
+
 def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
     """What is left of an offer after a job of this queue."""
-    memory = max(1, offer.memory - taken.memory) if offer.memory else 0
-    return replace(
-        offer, processors=offer.processors - taken.processors, memory=memory, only_owner=taken.owner
-    )
+    processors, memory = left_over(offer.processors, offer.memory, taken)
+    return replace(offer, processors=processors, memory=memory, only_owner=taken.owner)
 
 
 def beside(queue: QueueIdentity, offer: Offer) -> int:
