@@ -1,9 +1,9 @@
-"""Which queues fit which kind of offer, and the draws among them, made many at a time.
+"""Which queues fit which kind of offer, and the draws among them.
 
 Two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count by
-the bucket that they reach. The queues of a kind are found once (screen.py) and kept in arrays; the winners of its next
-draws are drawn ahead (race.py). A draw gives the next of them, if it still waits. Queues that have begun to wait since
-then run against it, and so do those that must be looked at by themselves.
+the bucket that they reach. The queues of a kind are found once (screen.py) and kept in arrays, with a field of those
+that wait (race.py), from which draws are made until the priorities are others. Queues that have begun to wait since
+then run against the winner, and so do those that must be looked at by themselves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from pilotage.core.queues.entry import Entity, Entry, Standing, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.race import after, race
+from pilotage.core.queues.race import Field, after
 from pilotage.core.queues.screen import FITS, ORDER, OTHERS, SIZES, Screen, Slots
 
 KINDS = 1024
@@ -34,11 +35,8 @@ BOUND_KINDS = 16384
 PLACES = 1024
 """The same for what kinds have in common that differ in their sizes only."""
 
-FIRST_BATCH, LARGEST_BATCH = 1, 256
-"""So many draws are made ahead for a kind that is new, and for one that is asked for much."""
-
 LATE = 16
-"""When so many queues have begun to wait since the last draws were made ahead, they are made anew."""
+"""When so many queues have begun to wait since the field of a kind was made, it is made anew."""
 
 MOST_ARRIVALS = 10_000
 
@@ -73,37 +71,36 @@ class Kind:
     seen: int = 0
     """So many queues of its place have been asked."""
     members: Slots = field(default_factory=lambda: _NO_SLOTS)
-    """Of those, the plain ones that take part in the draws that are made ahead."""
+    """Of those, the plain ones that waited when the field was made."""
     weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
     """Their priorities then."""
-    void: bool = True
-    """The members are not to be drawn from again before they are looked up anew."""
+    runners: Field | None = None
+    """They run in it; None: there are none, or they are to be looked up anew."""
     cpu_time: int = 0
     """Under the document's rule: their bucket, the highest there is."""
-    drawn: list[tuple[int, float]] = field(default_factory=list)
-    """The winners of the next draws and their times, the next one last."""
     late: list[Entry] = field(default_factory=list)
     """Plain queues that have begun to wait since then."""
     special: list[Entry] = field(default_factory=list)
     """Queues that must be looked at by themselves."""
     version: int = -1
-    """Of the priorities that the draws were made with."""
+    """Of the priorities that the field was made with."""
     forgotten: bool = False
     """It is not kept up to date any more: ask for it anew."""
     arrivals: int = 0
-    batch: int = FIRST_BATCH
 
 
 class Candidates:
     """All queues with waiting jobs, and the kinds of offer seen lately."""
 
     def __init__(
-        self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: np.random.Generator
+        self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: Random
     ) -> None:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
         self._rule: Rule = rule
-        self._rng = rng
+        self._chance = Random(rng.getrandbits(128))
+        # The same for arrays of numbers.
+        self._numbers = np.random.Generator(np.random.PCG64(rng.getrandbits(128)))
         self._standing: NDArray[np.int8] = np.zeros(256, dtype=np.int8)
         self._priority: NDArray[np.float64] = np.zeros(256)
         self._cpu_time: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
@@ -179,7 +176,7 @@ class Candidates:
         self._priority[entry.slot] = entry.priority
 
     def settled(self) -> None:
-        """Draws that were made ahead with earlier priorities are void."""
+        """Fields that were made with earlier priorities are void."""
         self._version += 1
         # Nobody looks back beyond a version.
         self._arrivals.clear()
@@ -276,38 +273,32 @@ class Candidates:
 
     def _draw_plain(self, kind: Kind) -> tuple[Entry, float] | None:
         """A plain queue and its time."""
-        while True:
-            if not kind.drawn:
-                kind.batch = min(LARGEST_BATCH, kind.batch * 2)
-                if kind.void:
-                    self._prepare(kind)
-                else:
-                    self._draw_ahead(kind)
-                if not kind.drawn:
-                    return None
-            slot, time = kind.drawn.pop()
-            entry = self._entries[slot]
+        while kind.runners is not None:
+            place, time = kind.runners.run(self._chance, self._numbers)
+            entry = self._entries[kind.members[place]]
             if entry is None or entry.standing is not _PLAIN:
-                left = kind.members[self._standing[kind.members] == _PLAIN]
-                if not len(left):
-                    kind.drawn, kind.void = [], True
+                left = self._standing[kind.members] == _PLAIN
+                if not left.any():
+                    self._prepare(kind)
                     continue
-                place, time = after(self._priority[left], self._rule, self._rng, time)
-                entry = self._entries[left[place]]
+                self._stand(kind, kind.members[left], kind.weights[left])
+                place, time = after(kind.weights, self._rule, self._numbers, time)
+                entry = self._entries[kind.members[place]]
                 assert entry is not None
             late = [one for one in kind.late if one.standing is _PLAIN] if kind.late else ()
             return self._against(entry, time, late, len(kind.members)) if late else (entry, time)
+        return None
 
     def _against(
         self, winner: Entry, time: float, others: Sequence[Entry], behind: int
     ) -> tuple[Entry, float]:
         """Who wins when `winner`, at its time out of so many, runs against `others` too (not empty)."""
         weights = np.array([entry.priority for entry in others])
-        place, best = after(weights, self._rule, self._rng, 0.0)
+        place, best = after(weights, self._rule, self._numbers, 0.0)
         if best < time:
             return others[place], best
         # Nobody has a priority: everyone is equally likely.
-        if math.isinf(time) and self._rng.random() * (behind + len(others)) >= behind:
+        if math.isinf(time) and self._chance.random() * (behind + len(others)) >= behind:
             return others[place], time
         return winner, time
 
@@ -344,14 +335,11 @@ class Candidates:
         return False
 
     def _prepare(self, kind: Kind) -> None:
-        """Make the next draws ahead, with the queues and priorities of now."""
-        if kind.version != self._version and len(kind.drawn) * 2 > kind.batch:
-            kind.batch = max(FIRST_BATCH, kind.batch // 2)
+        """Make the field, of the queues and with the priorities of now."""
         self._look_on(kind)
         kind.version, kind.arrivals = self._version, len(self._arrivals)
-        kind.late, kind.drawn, kind.void = [], [], False
         standing = self._standing[kind.slots]
-        kind.special = []
+        kind.late, kind.special, kind.cpu_time = [], [], 0
         if self._specials:
             special = kind.slots[standing == _SPECIAL].tolist()
             kind.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
@@ -360,24 +348,14 @@ class Candidates:
             buckets = self._cpu_time[members]
             kind.cpu_time = int(buckets.max())
             members = members[buckets == kind.cpu_time]
-        kind.members = members
-        kind.weights = self._priority[members]
-        if not len(members):
-            kind.cpu_time, kind.void = 0, True
-            return
-        self._draw_ahead(kind)
+        self._stand(kind, members, self._priority[members])
 
-    def _draw_ahead(self, kind: Kind) -> None:
-        """Make the next draws among the members; whoever has ceased to wait is found out when it wins."""
-        if kind.batch == 1:
-            place, time = after(kind.weights, self._rule, self._rng, 0.0)
-            kind.drawn = [(int(kind.members[place]), time)]
-            return
-        places, times = race(kind.weights, self._rule, self._rng, kind.batch)
-        kind.drawn = list(zip(kind.members[places].tolist(), times.tolist(), strict=True))
+    def _stand(self, kind: Kind, members: Slots, weights: NDArray[np.float64]) -> None:
+        kind.members, kind.weights = members, weights
+        kind.runners = Field(weights, self._rule) if len(members) else None
 
     def _welcome(self, kind: Kind) -> None:
-        """Take up the queues that have begun to wait since the draws were made."""
+        """Take up the queues that have begun to wait since the field was made."""
         new = self._arrivals[kind.arrivals :]
         kind.arrivals = len(self._arrivals)
         self._look_on(kind)
@@ -385,7 +363,7 @@ class Candidates:
             self._prepare(kind)
 
     def _disturbs(self, kind: Kind, entry: Entry) -> bool:
-        """Whether the draws that were made are wrong now that `entry` waits; if not, it is taken up beside them."""
+        """Whether the field is wrong now that `entry` waits; if not, it is taken up beside it."""
         place = int(kind.slots.searchsorted(entry.slot))
         if place == len(kind.slots) or kind.slots[place] != entry.slot:
             return False
@@ -425,7 +403,7 @@ class Candidates:
 
 def _forget(kind: Kind) -> None:
     """Whoever still has it must not keep its arrays."""
-    kind.forgotten, kind.void, kind.seen, kind.drawn = True, True, 0, []
+    kind.forgotten, kind.runners, kind.seen, kind.version = True, None, 0, -1
     kind.slots = kind.members = _NO_SLOTS
     kind.weights = _NO_WEIGHTS
 

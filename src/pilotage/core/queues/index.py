@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-import numpy as np
-
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates, Kind
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
@@ -91,9 +89,7 @@ class QueueIndex:
         """Queues of whose waiting jobs the priorities have not been told yet."""
         self._heads = heads
         self.rule = rule
-        # Draws are made many at a time: by a generator of arrays, which begins by chance as well.
-        numbers = np.random.Generator(np.random.PCG64(rng.getrandbits(128)))
-        self._candidates = Candidates(cpu_buckets, memory_buckets, rule, numbers)
+        self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
 
     @property
     def priorities(self) -> Priorities[QueueId]:

@@ -1,108 +1,142 @@
-"""Draws among many by weight, made in numbers (RULES 3): the runners' times, the smallest of which wins.
+"""Draws among many by weight (RULES 3), at a cost that does not grow with their number.
 
 document: a runner of weight w arrives at `rand() / w`. proportional: at `-ln(rand()) / w`. A runner of weight 0
 never arrives; if all are such, each is equally likely. Since a draw is the smallest of independent times, the winner
 of a part of the field goes on against the others by its time, and a winner who may not be taken leaves a race among
 the others that goes on from there (`after`): both are exact.
 
-The document's times are drawn in bulk by thinning (Lewis and Shedler, 1979). A runner that has not arrived by x
-arrives there at the rate w / (1 - w·x), which below half of the smallest end 1/w is at most 2w. So candidates come
-at the rate of twice all weights, each by its weight, and is taken with the chance 1 / (2 (1 - w·x)), which is at least
-a half. The few heaviest, whose ends are the short ones, run by themselves. Where nobody of the others has arrived by
-that half, which is rare as soon as there are many, they run on one by one.
+The document's times are drawn by thinning (Lewis and Shedler, 1979). A runner that has not arrived by x arrives there
+at the rate w / (1 - w·x), which up to a part f of the smallest end 1/w is at most w / (1 - f). So candidates come at
+the rate of all weights divided by 1 - f, each by its weight, and one is taken with the chance (1 - f) / (1 - w·x). The
+heaviest, whose ends are the short ones, run by themselves where too few of the others arrive before their end. Where
+nobody of the others has arrived by that part f, which is rare, they run on one by one.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pilotage.core.queues.draws import Rule
 
-FEW = 32
-"""So many of the heaviest run by themselves under the document's rule."""
+FEW = 8
+"""At most so many of the heaviest run by themselves under the document's rule."""
+
+ENOUGH = 6.0
+"""So many arrivals are expected of those that run together, before they run on one by one."""
+
+MOST = 0.5
+"""Of the smallest end: the largest part up to which they run together."""
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 
-def race(weights: Floats, rule: Rule, rng: np.random.Generator, count: int) -> tuple[Places, Floats]:
-    """The winners of `count` draws among all, by their place in `weights` (not empty), and their times.
+class Field:
+    """Runners whose weights stay as they are, for any number of draws."""
 
-    The time is infinite where no weight is positive.
-    """
-    positive = np.flatnonzero(weights > 0)
-    if not len(positive):
-        return rng.integers(len(weights), size=count), np.full(count, np.inf)
-    if len(positive) == len(weights):
-        return _race(weights, rule, rng, count)
-    places, times = _race(weights[positive], rule, rng, count)
-    return positive[places], times
+    __slots__ = ("_alone", "_bounds", "_light", "_limit", "_part", "_places", "_rule", "_total", "_weights")
+
+    def __init__(self, weights: Floats, rule: Rule) -> None:
+        """`weights` must not be empty, and not be changed."""
+        self._rule: Rule = rule
+        self._weights = weights
+        positive = np.flatnonzero(weights > 0)
+        self._places: Sequence[int] | None = None
+        """Those of the ones that run together; None: all run so."""
+        self._alone: list[tuple[int, float]] = []
+        light = weights
+        if len(positive) < len(weights):
+            light, self._places = weights[positive], memoryview(positive)
+        if rule == "document" and len(light):
+            light = self._set_apart(light)
+        bounds = light.cumsum()
+        self._light = memoryview(light)
+        self._bounds = memoryview(bounds)
+        self._total, self._part, self._limit = 0.0, 0.0, 0.0
+        if len(light):
+            self._total, heaviest = float(bounds[-1]), float(light.max())
+            self._part = min(MOST, ENOUGH * heaviest / self._total)
+            self._limit = self._part / heaviest
+
+    def _set_apart(self, weights: Floats) -> Floats:
+        """Have as few as may be of the heaviest run by themselves; the others."""
+        if weights.sum() * MOST >= ENOUGH * weights.max():
+            return weights
+        count = len(weights)
+        ordered = weights.argsort() if count <= FEW else np.argpartition(weights, count - FEW - 1)
+        if count > FEW:
+            ordered[-FEW:] = ordered[-FEW:][weights[ordered[-FEW:]].argsort()]
+        total, alone = float(weights.sum()), 0
+        while alone < min(FEW, count):
+            heaviest = float(weights[ordered[count - 1 - alone]])
+            if alone and total * MOST >= ENOUGH * heaviest:
+                break
+            total, alone = total - heaviest, alone + 1
+        places = self._places
+        self._alone = [
+            (int(one) if places is None else places[one], float(weights[one]))
+            for one in ordered[count - alone :]
+        ]
+        others = np.sort(ordered[: count - alone])
+        self._places = memoryview(others if places is None else np.asarray(places)[others])
+        return weights[others]
+
+    def run(self, chance: Random, numbers: np.random.Generator) -> tuple[int, float]:
+        """The winner of one draw, by its place in the weights, and its time: infinite where no weight is positive.
+
+        `numbers` is asked only where all must run one by one.
+        """
+        if self._rule == "proportional":
+            return self._run_proportional(chance)
+        winner, time, random = -1, math.inf, chance.random
+        for place, weight in self._alone:
+            at = random() / weight
+            if at < time or winner < 0:
+                winner, time = place, at
+        total = self._total
+        if not total:
+            return (winner, time) if winner >= 0 else (chance.randrange(len(self._weights)), math.inf)
+        light, bounds, limit, sure = self._light, self._bounds, self._limit, 1.0 - self._part
+        at, end, last, mean = 0.0, min(limit, time), len(light) - 1, sure / total
+        while True:
+            at -= math.log(1.0 - random()) * mean
+            if at >= end:
+                break
+            place = min(bisect_right(bounds, random() * total), last)
+            if random() * (1.0 - light[place] * at) < sure:
+                return (place if self._places is None else self._places[place]), at
+        if time <= limit:
+            return winner, time
+        # Nobody has arrived by then.
+        place, at = after(np.asarray(light), "document", numbers, limit)
+        if at < time or winner < 0:
+            return (place if self._places is None else self._places[place]), at
+        return winner, time
+
+    def _run_proportional(self, chance: Random) -> tuple[int, float]:
+        total = self._total
+        if not total:
+            return chance.randrange(len(self._weights)), math.inf
+        place = min(bisect_right(self._bounds, chance.random() * total), len(self._bounds) - 1)
+        at = -math.log(1.0 - chance.random()) / total
+        return (place if self._places is None else self._places[place]), at
 
 
-def after(weights: Floats, rule: Rule, rng: np.random.Generator, begun: float) -> tuple[int, float]:
+def after(weights: Floats, rule: Rule, numbers: np.random.Generator, begun: float) -> tuple[int, float]:
     """The winner of one draw among runners none of whom has arrived by `begun`, and its time."""
     if math.isinf(begun) or not (weights > 0).any():
-        return int(rng.integers(len(weights))), math.inf
+        return int(numbers.integers(len(weights))), math.inf
     with np.errstate(divide="ignore"):
         if rule == "proportional":
-            times = begun + rng.standard_exponential(len(weights)) / weights
+            times = begun + numbers.standard_exponential(len(weights)) / weights
         else:
             low = np.minimum(weights * begun, 1.0)
-            times = (low + rng.random(len(weights)) * (1.0 - low)) / weights
+            times = (low + numbers.random(len(weights)) * (1.0 - low)) / weights
     times[weights <= 0] = np.inf
     place = int(times.argmin())
     return place, float(times[place])
-
-
-def _race(weights: Floats, rule: Rule, rng: np.random.Generator, count: int) -> tuple[Places, Floats]:
-    """As `race`, all weights positive."""
-    if rule == "proportional":
-        bounds = weights.cumsum()
-        places = bounds.searchsorted(rng.random(count) * bounds[-1], side="right")
-        return np.minimum(places, len(weights) - 1), rng.standard_exponential(count) / bounds[-1]
-    if len(weights) <= FEW:
-        return _one_by_one(weights, rng, count)
-    heavy = np.argpartition(weights, len(weights) - FEW)
-    light, heavy = heavy[:-FEW], heavy[-FEW:]
-    places, times = _one_by_one(weights[heavy], rng, count)
-    places = heavy[places]
-    others = weights[light]
-    limit = 0.5 / others.max()
-    first, at = _thinned(others, limit, times, rng)
-    came = first >= 0
-    places[came], times[came] = light[first[came]], at[came]
-    # Nobody of the light ones has arrived by `limit`, nor any of the heavy ones.
-    for draw in np.flatnonzero(~came & (times > limit)):
-        place, time = after(others, rule, rng, limit)
-        if time < times[draw]:
-            places[draw], times[draw] = light[place], time
-    return places, times
-
-
-def _one_by_one(weights: Floats, rng: np.random.Generator, count: int) -> tuple[Places, Floats]:
-    times = rng.random((count, len(weights))) / weights
-    places = times.argmin(axis=1)
-    return places, times[np.arange(count), places]
-
-
-def _thinned(weights: Floats, limit: float, until: Floats, rng: np.random.Generator) -> tuple[Places, Floats]:
-    """Of each draw: who arrives first before `limit` and before `until`, and when; -1 where nobody does."""
-    count = len(until)
-    bounds = weights.cumsum()
-    total = bounds[-1]
-    ends = np.minimum(until, limit)
-    winners, at = np.full(count, -1, dtype=np.int64), np.zeros(count)
-    running = np.arange(count)
-    while len(running):
-        at[running] += rng.standard_exponential(len(running)) / (2.0 * total)
-        running = running[at[running] < ends[running]]
-        here = at[running]
-        places = bounds.searchsorted(rng.random(len(running)) * total, side="right")
-        places = np.minimum(places, len(weights) - 1)
-        taken = rng.random(len(running)) * 2.0 * (1.0 - weights[places] * here) < 1.0
-        winners[running[taken]] = places[taken]
-        running = running[~taken]
-    return winners, at

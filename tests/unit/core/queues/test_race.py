@@ -1,8 +1,10 @@
-"""Draws made many at a time give each what the plain rule gives it."""
+"""Draws among many give each what the plain rule gives it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from pilotage.core.queues import race as module
 from pilotage.core.queues.draws import RULES, Rule
-from pilotage.core.queues.race import after, race
+from pilotage.core.queues.race import Field, after
 from pilotage.core.queues.standing import chance
 
 DRAWS = 40_000
@@ -33,6 +35,13 @@ def generator(name: str) -> np.random.Generator:
     return np.random.default_rng(list(name.encode()))
 
 
+def runs(weights: Sequence[float], rule: Rule, name: str, count: int) -> tuple[list[int], list[float]]:
+    """The winners and times of so many draws."""
+    race, chance, numbers = Field(np.array(weights), rule), Random(name), generator(name)
+    places, times = zip(*(race.run(chance, numbers) for _ in range(count)), strict=True)
+    return list(places), list(times)
+
+
 def expected_of(weights: list[float], rule: Rule) -> dict[object, float]:
     return {place: chance(w, weights[:place] + weights[place + 1 :], rule) for place, w in enumerate(weights)}
 
@@ -51,17 +60,18 @@ def assert_by_rule(found: Counter[int], expected: dict[object, float], draws: in
     assert_shares(counts, {key: share / shares.total() for key, share in shares.items()})
 
 
-@pytest.mark.parametrize("few", [1, 32])
+@pytest.mark.parametrize(("few", "enough"), [(module.FEW, module.ENOUGH), (1, 0.5), (40, 100.0)])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_the_chances_are_those_of_the_rule(
-    name: str, rule: Rule, few: int, monkeypatch: pytest.MonkeyPatch
+    name: str, rule: Rule, few: int, enough: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With 1 hardly anybody runs by himself, so that the light ones' ways are walked even where there are few.
+    # With 1 hardly anybody runs by himself, and they often run on one by one; with 40 most of them do.
     monkeypatch.setattr(module, "FEW", few)
+    monkeypatch.setattr(module, "ENOUGH", enough)
     weights = WEIGHTS[name]
-    places, times = race(np.array(weights), rule, generator(f"{name} {rule}"), DRAWS)
-    assert_by_rule(Counter(places.tolist()), expected_of(weights, rule), DRAWS)
+    places, times = runs(weights, rule, f"{name} {rule}", DRAWS)
+    assert_by_rule(Counter(places), expected_of(weights, rule), DRAWS)
     assert np.isinf(times).all() == (not any(weights))
 
 
@@ -72,7 +82,7 @@ def test_the_times_are_those_of_the_smallest(name: str, rule: Rule) -> None:
     rng, weights = generator(name), np.array(WEIGHTS[name])
     uniform = rng.random((DRAWS, len(weights)))
     plain = (uniform if rule == "document" else -np.log1p(-uniform)) / weights
-    _, times = race(weights, rule, rng, DRAWS)
+    _, times = runs(WEIGHTS[name], rule, name, DRAWS)
     low, high = np.sort(plain.min(axis=1)), np.sort(times)
     # Kolmogorov and Smirnov: the largest distance between the two distributions, once in 10^5 tests.
     together = np.concatenate([low, high])
@@ -90,7 +100,7 @@ def test_a_winner_who_may_not_be_taken_leaves_the_race_to_the_others(rule: Rule,
     array = np.array(weights)
     left = np.delete(np.arange(len(weights)), gone)
     found: Counter[int] = Counter()
-    for place, time in zip(*race(array, rule, rng, draws), strict=True):
+    for place, time in zip(*runs(weights, rule, f"{rule} {gone}", draws), strict=True):
         if place == gone:
             place = left[after(array[left], rule, rng, time)[0]]
         found[int(place)] += 1
@@ -104,7 +114,7 @@ def test_who_comes_later_runs_against_the_winner(rule: Rule) -> None:
     weights, late = [3.0, 1.0, 2.5, 0.5], [4.0, 0.2]
     rng, draws = generator(rule), 10_000
     found: Counter[int] = Counter()
-    for place, time in zip(*race(np.array(weights), rule, rng, draws), strict=True):
+    for place, time in zip(*runs(weights, rule, rule, draws), strict=True):
         other, its = after(np.array(late), rule, rng, 0.0)
         found[int(place) if time < its else len(weights) + other] += 1
     assert_by_rule(found, expected_of(weights + late, rule), draws)
@@ -113,7 +123,6 @@ def test_who_comes_later_runs_against_the_winner(rule: Rule) -> None:
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=60), st.sampled_from(RULES), st.integers(1, 9))
 def test_whoever_wins_has_a_weight_if_anybody_has(weights: list[float], rule: Rule, count: int) -> None:
     with np.errstate(over="ignore"):
-        places, times = race(np.array(weights), rule, np.random.default_rng(1), count)
-    assert len(places) == len(times) == count
+        places, _ = runs(weights, rule, "any", count)
     for place in places:
         assert weights[place] > 0 or not any(weights)
