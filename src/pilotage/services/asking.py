@@ -15,6 +15,7 @@ from pilotage.core.queues.candidates import Kind
 from pilotage.core.queues.fit import Identity, Offer, left_over
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.kinds import Kind as Noted
 from pilotage.core.queues.limits import Limit
 from pilotage.store.pilots import PilotRow
 from pilotage.wire.pilot import Node
@@ -41,6 +42,17 @@ class Rest(NamedTuple):
         return Rest(self.processors, self.memory, owner)
 
 
+class Asked:
+    """One kind of offer of one pilot."""
+
+    __slots__ = ("kind", "noted")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.noted: Noted[tuple[PilotRow, Node]] | None = None
+        """As the book of kinds has it."""
+
+
 @dataclass(slots=True)
 class Asking:
     """What is the same about the offers of one pilot."""
@@ -48,7 +60,7 @@ class Asking:
     policy: Policy
     node: Node
     base: Offer
-    _kinds: dict[tuple[int, int, int, str | None, tuple[Limit, ...]], Kind] = field(default_factory=dict)
+    _asked: dict[tuple[int, int, int, str | None, tuple[Limit, ...]], Asked] = field(default_factory=dict)
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""
@@ -75,15 +87,16 @@ class Asking:
             only_owner=rest.only_owner,
         )
 
-    def kind(self, index: QueueIndex, rest: Rest, closed: tuple[Limit, ...]) -> Kind:
+    def asked(self, index: QueueIndex, rest: Rest, closed: tuple[Limit, ...]) -> Asked:
         """The kind of offer that the rest is while these limits let nothing start."""
-        key = (*index.sizes(self.node.cpu_left, rest.memory), rest.processors, rest.only_owner, closed)
-        kind = self._kinds.get(key)
-        if kind is None or kind.forgotten:
-            if len(self._kinds) >= KINDS:
-                self._kinds.clear()
-            kind = self._kinds[key] = index.kind(self.offer(rest), closed)
-        return kind
+        processors, memory, only_owner = rest
+        key = (*index.sizes(self.node.cpu_left, memory), processors, only_owner, closed)
+        asked = self._asked.get(key)
+        if asked is None or asked.kind.forgotten:
+            if len(self._asked) >= KINDS:
+                self._asked.clear()
+            asked = self._asked[key] = Asked(index.kind(self.offer(rest), closed))
+        return asked
 
 
 class AskingPilots:

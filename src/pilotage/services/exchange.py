@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -31,7 +30,8 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Refer
 
 UNKNOWN = "unknown"
 
-_FAILED = PilotState.FAILED
+# Looked up once: an attribute of an enumeration is dear where every message asks for it.
+_FAILED, _RUNNING = PilotState.FAILED, PilotState.RUNNING
 
 
 def token_hash(token: str) -> str:
@@ -79,11 +79,11 @@ def exchange_many(
     asking: list[_Conversation | PilotageError] = []
     for hashed, request in messages:
         try:
-            asking.append(_Conversation(pool, tx, _admit(pool, tx, hashed, request), now, request, moves))
+            asking.append(_Conversation(pool, tx, _admit(pool, tx, hashed, request), request, moves))
         except PilotageError as error:
             asking.append(error)
     conversations = [one for one in asking if isinstance(one, _Conversation)]
-    moves.load(job for one in conversations for job in one.named())
+    moves.load(job for one in conversations if one.names_jobs for job in one.named())
     for one in conversations:
         one.proceed()
     moves.write()
@@ -124,18 +124,20 @@ def phase_of(state: JobState) -> Phase:
     return Phase.FINAL if state in FINAL else Phase.FREE
 
 
-@dataclass(slots=True)
 class _Conversation:
     """One request of one pilot."""
 
-    pool: Pool
-    tx: Transaction
-    pilot: PilotRow
-    now: float
-    request: ExchangeRequest
-    moves: Moves
-    response: ExchangeResponse = field(default_factory=lambda: ExchangeResponse(incarnation=0))
-    match: Match | None = None
+    __slots__ = ("match", "moves", "names_jobs", "now", "pilot", "pool", "request", "response", "tells", "tx")
+
+    def __init__(
+        self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, moves: Moves
+    ) -> None:
+        self.pool, self.tx, self.pilot, self.request, self.moves = pool, tx, pilot, request, moves
+        self.now = moves.now
+        self.response = ExchangeResponse(incarnation=pool.incarnation)
+        self.match: Match | None = None
+        self.tells = bool(request.finishes or request.releases or request.confirms)
+        self.names_jobs = self.tells or bool(request.holding)
 
     def named(self) -> Iterator[int]:
         """The jobs that it speaks of."""
@@ -146,23 +148,21 @@ class _Conversation:
 
     def proceed(self) -> None:
         """Do what the pilot says and asks; what it is offered is not certain before that is written."""
-        pool, pilot, request, moves, response = self.pool, self.pilot, self.request, self.moves, self.response
-        moves.pilot = pilot.id
+        pool, pilot, request, response = self.pool, self.pilot, self.request, self.response
+        self.moves.pilot = pilot.id
         ce = pool.policy.ces.get(pilot.ce)
-        self._heard(ce.lease if ce else 3600.0)
-        if request.finishes or request.releases or request.confirms:
+        response.lease, response.heartbeat = (ce.lease, ce.heartbeat) if ce else (3600.0, 30.0)
+        self._heard(response.lease)
+        if self.tells:
             self._about_jobs()
-        gone = pilot.state in PILOT_FINAL
+        gone = pilot.state is not _RUNNING and pilot.state in PILOT_FINAL
         if request.take is not None and not request.leaving and not gone:
-            self.match = Match(pool, self.tx, pilot, request.take, moves)
+            self.match = Match(pool, self.tx, pilot, request.take, self.moves)
             self.match.run()
         if request.holding:
             response.stop = self._to_stop(request.holding)
         if request.leaving and not gone:
             self._leaves(request.leaving)
-        response.incarnation = pool.incarnation
-        response.lease = ce.lease if ce else 3600.0
-        response.heartbeat = ce.heartbeat if ce else 30.0
         response.leave = "cancel" if gone else pilot.leave or ("drain" if pool.draining else "")
         if pool.followed:
             response.follow = self._followed(request)

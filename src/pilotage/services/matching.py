@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.pilots.ads import offer_ad
-from pilotage.core.queues.candidates import Kind
 from pilotage.core.queues.entry import Head
-from pilotage.core.queues.fit import Offer, RequirementsHold
+from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.services.asking import Asking, Rest
+from pilotage.services.asking import Asked, Asking, Rest
 from pilotage.services.moves import Moves
 from pilotage.services.payloads import payload
 from pilotage.services.pool import Pool
@@ -51,22 +50,25 @@ class Requirements:
         return held
 
 
-@dataclass(slots=True, eq=False)
 class Match:
     """The answer to one take. A take that finds nothing writes nothing."""
 
-    pool: Pool
-    tx: Transaction
-    pilot: PilotRow
-    take: Take
-    moves: Moves
-    _given: list[tuple[Head, int, QueueId, int]] = field(default_factory=list)
-    """Jobs (values of `Waiting`), their epochs, the queues that they come from, and their UserPriority."""
-    _no_match: dict[str, int] = field(default_factory=dict)
-    _asking: Asking | None = None
-    _noted: bool = False
-    _answered: bool = False
-    """This take has its answer on record, whatever has become of the jobs in it."""
+    __slots__ = (
+        *("_answered", "_asking", "_given", "_no_match", "_noted", "_requirements", "_rest"),
+        *("moves", "pilot", "pool", "take", "tx"),
+    )
+
+    def __init__(self, pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: Moves) -> None:
+        self.pool, self.tx, self.pilot, self.take, self.moves = pool, tx, pilot, take, moves
+        self._given: list[tuple[Head, int, QueueId, int]] = []
+        """Jobs (values of `Waiting`), their epochs, the queues that they come from, and their UserPriority."""
+        self._no_match: dict[str, int] = {}
+        self._noted = False
+        self._answered = False
+        """This take has its answer on record, whatever has become of the jobs in it."""
+        self._asking: Asking
+        self._rest: Rest
+        self._requirements: Requirements | None
 
     def run(self) -> None:
         """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
@@ -77,17 +79,17 @@ class Match:
         if take.number < pilot.take_number or pilot.leave or pool.draining:
             return
         asking = self._asking = pool.asking.of(pool.policy, pilot, take.node)
-        kept = len(self._given)
-        first, left = self._draw_all(asking, asking.whole(pilot))
-        if first is not None:
-            pool.touch_pilot(self.tx, pilot)
+        before = len(self._given)
+        owner, left = self._draw_all(asking.whole(pilot))
+        if owner is not None:
+            self.moves.touch_pilot(pilot)
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
-                pilot.only_owner = first.owner
-            self.moves.taken(pilot, take.number, [head[0] for head, *_ in self._given[kept:]])
+                pilot.only_owner = owner
+            self.moves.taken(pilot, take.number, [given[0][0] for given in self._given[before:]])
             self._answered = True
         elif not self._given:
-            self._no_match = self._explain(asking, left)
+            self._no_match = self._explain(left)
 
     def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
         """Take back jobs that somebody else has, once all is written; whether any was ours."""
@@ -127,67 +129,71 @@ class Match:
             for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
         ]
 
-    def _draw_all(self, asking: Asking, whole: Rest) -> tuple[QueueIdentity | None, Rest]:
-        """Give as many jobs as are asked for and are there: the queue of the first one, and what asked last."""
-        count = min(self.take.count, MOST) - len(self._given)
-        ahead = min(self.take.ahead, count)
-        first, rest = None, whole
+    def _draw_all(self, whole: Rest) -> tuple[str | None, Rest]:
+        """Give as many jobs as are asked for and are there: the owner of the first one, and what asked last."""
+        most = min(self.take.count, MOST)
+        count = most - len(self._given)
+        # Those asked for ahead need not fit beside the others.
+        beside = count - self.take.ahead
+        owner, rest = None, whole
         for _, _, queue, _ in self._given:
             rest = rest.without(self.pool.queue_identity(self.tx, queue))
-        for place in range(count):
-            # Those asked for ahead need not fit beside the others.
-            alone = place >= count - ahead
-            asked = whole if alone else rest
-            given = self._give(asking, asked) if asked.processors > 0 else None
+        place = 0
+        while place < count:
+            asked = rest if place < beside else whole
+            given = self._give(asked) if asked.processors > 0 else None
+            place += 1
             if given is None:
-                if alone or not ahead:
+                if place > beside:
                     break
+                place = max(place, beside)
                 continue
-            rest = rest.without(given)
-            if first is None:
-                first = given
-                whole = whole.bound_to(given.owner)
-        return first, whole
+            if owner is None:
+                owner = given.owner
+                whole = whole.bound_to(owner)
+            if place < beside:
+                rest = rest.without(given)
+        return owner, whole
 
-    def _give(self, asking: Asking, rest: Rest) -> QueueIdentity | None:
+    def _give(self, rest: Rest) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
-        pool, now, pilot = self.pool, self.moves.now, self.pilot
-        closed = tuple(pool.limiter.closed(pilot.site, pilot.ce, now)) if pool.limiter.limits else ()
-        kind = asking.kind(pool.index, rest, closed)
-        proposal = pool.index.propose_of(kind, self._holds(asking, rest), pool.rng)
+        pool, pilot, moves = self.pool, self.pilot, self.moves
+        limiter = pool.limiter
+        closed = tuple(limiter.closed(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
+        self._rest, self._requirements = rest, None
+        asked = self._asking.asked(pool.index, rest, closed)
+        proposal = pool.index.propose_of(asked.kind, self._holds, pool.rng)
         if not self._noted:
-            self._note(asking, rest, kind, proposal is not None)
+            self._note(asked, rest, proposal is not None)
         if proposal is None:
             return None
-        entry, head = proposal.entry, proposal.head
-        pool.touch_queue(self.tx, entry.id)
-        epoch = self.moves.offer(head, entry, pilot, self.take.number)
-        self._given.append((head, epoch, entry.id, proposal.user_priority))
+        head, entry, user_priority = proposal
+        moves.touch_queue(entry.id)
+        epoch = moves.offer(head, entry, pilot, self.take.number)
+        self._given.append((head, epoch, entry.id, user_priority))
         return entry.identity
 
-    def _holds(self, asking: Asking, rest: Rest) -> RequirementsHold:
-        """Whether Requirements are true for this offer, which is made up only if somebody asks."""
-        made: Requirements | None = None
+    def _holds(self, text: str) -> bool:
+        """Whether Requirements are true for what asks now; its ad is made up only if somebody asks."""
+        if self._requirements is None:
+            offer = self._asking.offer(self._rest)
+            self._requirements = Requirements(self.pool, offer, self.take.node, self.moves.now)
+        return self._requirements(text)
 
-        def holds(text: str) -> bool:
-            nonlocal made
-            if made is None:
-                made = Requirements(self.pool, asking.offer(rest), self.take.node, self.moves.now)
-            return made(text)
-
-        return holds
-
-    def _note(self, asking: Asking, rest: Rest, kind: Kind, given: bool) -> None:
+    def _note(self, asked: Asked, rest: Rest, given: bool) -> None:
         """Remember that such an offer was made."""
         self._noted = True
-        pool, pilot, key = self.pool, self.pilot, kind.offer
-        origin = (pilot, self.take.node)
-        pool.kinds.note(key, lambda: asking.offer(rest), origin, pilot.id, given, self.moves.now)
-        self.tx.touch("kinds", self, (key, given), pool.took_back)
+        noted, now = asked.noted, self.moves.now
+        if noted is None or not noted.fresh(now):
+            origin = (self.pilot, self.take.node)
+            offer = self._asking.offer(rest)
+            noted = asked.noted = self.pool.kinds.renewed(asked.kind.offer, offer, origin, now)
+        noted.note(self.pilot.id, given, now)
+        self.moves.noted.append((noted, given))
 
-    def _explain(self, asking: Asking, rest: Rest) -> dict[str, int]:
-        pool, now = self.pool, self.moves.now
-        offer = asking.offer(rest)
-        closed = pool.limiter.closed(offer.site, offer.ce, now)
-        found = pool.index.explain(offer, self._holds(asking, rest), closed)
+    def _explain(self, rest: Rest) -> dict[str, int]:
+        self._rest, self._requirements = rest, None
+        offer = self._asking.offer(rest)
+        closed = self.pool.limiter.closed(offer.site, offer.ce, self.moves.now)
+        found = self.pool.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in found.fallen.items()}

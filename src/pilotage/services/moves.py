@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from pilotage.core.handover import THE_PAYLOADS_OWN
-from pilotage.core.ids import JobId, PilotId
+from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.core.queues.entry import Entry, Head
+from pilotage.core.queues.kinds import Kind as Noted
 from pilotage.services.pool import Pool
 from pilotage.store import attempts, jobs, pilots
 from pilotage.store.events import EventBatch
@@ -33,6 +34,7 @@ def counted(job: JobRow, failure: str) -> JobRow:
 
 _WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
 JOB_STATES.check(JobState.WAITING, JobState.MATCHED)
+_encode = msgspec.json.encode
 
 
 @dataclass(slots=True)
@@ -49,6 +51,12 @@ class Moves:
     """Jobs that were looked at, as they are now."""
     lost: set[tuple[PilotId, JobId]] = field(default_factory=set)
     """Of the jobs that were offered to somebody: those that no longer waited. Nothing was done to them."""
+    noted: list[tuple[Noted[Any], bool]] = field(default_factory=list)
+    """Kinds of offer that takes were noted of, and whether they were given jobs."""
+    _queues: set[QueueId] = field(default_factory=set)
+    """Those that are read again if the transaction fails."""
+    _pilots: dict[PilotId, PilotRow] = field(default_factory=dict)
+    """Likewise."""
     _moved_since: set[JobId] = field(default_factory=set)
     """Jobs with a move that is not written yet."""
     _offered_since: set[int] = field(default_factory=set)
@@ -65,7 +73,27 @@ class Moves:
     _closed: list[attempts.Closed] = field(default_factory=list)
     _cut: list[attempts.Cut] = field(default_factory=list)
     _results: list[attempts.Result] = field(default_factory=list)
-    _taken: list[pilots.Taken] = field(default_factory=list)
+    _taken: list[tuple[Any, ...]] = field(default_factory=list)
+    """Values of `pilots.Taken`."""
+
+    def __post_init__(self) -> None:
+        self.tx.on_rollback(self._not_noted)
+
+    def _not_noted(self) -> None:
+        for noted, given in self.noted:
+            noted.take_back(given)
+
+    def touch_queue(self, queue: QueueId) -> None:
+        """As `Pool.touch_queue`."""
+        if queue not in self._queues:
+            self._queues.add(queue)
+            self.pool.touch_queue(self.tx, queue)
+
+    def touch_pilot(self, pilot: PilotRow) -> None:
+        """As `Pool.touch_pilot`."""
+        if self._pilots.get(pilot.id) is not pilot:
+            self._pilots[pilot.id] = pilot
+            self.pool.touch_pilot(self.tx, pilot)
 
     # --- the rows
 
@@ -127,13 +155,12 @@ class Moves:
 
         Whether it was given is known when it is written: see `lost`.
         """
-        job, epoch, last_event = head[0], int(head[2]), head[3]
+        job, epoch, last_event = head[0], int(head[2]) + 1, head[3]
         if job in self._moved_since:
             self.write()
         self._moved_since.add(job)
         if self.rows.pop(job, None) is not None:
             self._offered_since.add(job)
-        epoch += 1
         event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
         self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
         if self.pool.limiter.limits:
@@ -145,8 +172,7 @@ class Moves:
         pilot.take_number = number
         pilot.jobs.extend(given)
         self.pool.unconfirmed.setdefault(pilot.id, self.now)
-        text = msgspec.json.encode(pilot.jobs).decode()
-        self._taken.append(pilots.Taken(number, pilot.only_owner, self.now, text, pilot.id))
+        self._taken.append((number, pilot.only_owner, self.now, _encode(pilot.jobs).decode(), pilot.id))
 
     def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
         """Matched → Running."""
@@ -270,17 +296,17 @@ class Moves:
         """The job leaves what it was in: a queue, or a pilot."""
         if job.state is JobState.WAITING:
             if self.pool.counts(job.id):
-                self.pool.touch_queue(self.tx, job.queue)
+                self.touch_queue(job.queue)
                 self.pool.index.job_gone(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
             if job.id in place.jobs:
-                self.pool.touch_pilot(self.tx, place)
+                self.touch_pilot(place)
                 place.jobs = [one for one in place.jobs if one != job.id]
             self.pool.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:
         if not self.pool.counts(job.id):
             return
-        self.pool.touch_queue(self.tx, job.queue)
+        self.touch_queue(job.queue)
         head = Waiting(job.id, job.submission, job.epoch, job.last_event, job.parameters)
         self.pool.index.job_returned(job.queue, job.user_priority, head)

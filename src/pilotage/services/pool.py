@@ -21,7 +21,6 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.entry import Entry, Head
-from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Notes, QueueIndex
 from pilotage.core.queues.kinds import KindBook
@@ -325,11 +324,6 @@ class Pool:
         self.limiter.recount(
             (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
         )
-
-    def took_back(self, touched: dict[object, tuple[Offer, bool]]) -> None:
-        """Takes that were noted did not happen."""
-        for key, given in touched.values():
-            self.kinds.take_back(key, given)
 
     def remember_pilot(self, pilot: PilotRow) -> None:
         if pilot.token_hash is not None:

@@ -190,7 +190,8 @@ _TAKEN = bulk.update(
 )
 
 
-def save_taken(connection: Connection, takes: Sequence[Taken]) -> None:
+def save_taken(connection: Connection, takes: Sequence[tuple[Any, ...]]) -> None:
+    """`takes`: values of `Taken`."""
     connection.save(_TAKEN, takes)
 
 

@@ -185,9 +185,15 @@ class Candidates:
 
     def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
         """What queues can tell of these sizes of an offer."""
+        buckets = self._cpu_buckets
+        place = bisect_right(buckets, cpu_time)
+        cpu = buckets[place - 1] if place else 0
+        if not memory:
+            return cpu, 0
+        buckets = self._memory_buckets
+        place = bisect_right(buckets, memory)
         # 1 stands for "known, and below every bucket"; 0 for "not known".
-        known = (_floor(self._memory_buckets, memory) or 1) if memory else 0
-        return _floor(self._cpu_buckets, cpu_time), known
+        return cpu, (buckets[place - 1] if place else 0) or 1
 
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
@@ -406,8 +412,3 @@ def _forget(kind: Kind) -> None:
     kind.forgotten, kind.runners, kind.seen, kind.version = True, None, 0, -1
     kind.slots = kind.members = _NO_SLOTS
     kind.weights = _NO_WEIGHTS
-
-
-def _floor(buckets: Sequence[int], value: float) -> int:
-    place = bisect_right(buckets, value)
-    return buckets[place - 1] if place else 0

@@ -11,11 +11,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates, Kind
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
-from pilotage.core.queues.entry import Entry, Head, JobClass, refusal, taking_part
+from pilotage.core.queues.entry import Entry, Head, JobClass, Standing, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
@@ -23,12 +24,13 @@ from pilotage.core.shares.priorities import Priorities
 FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128
 """So many heads are read from the store at once, of a queue that is drawn for the first time and of a busy one."""
 
+_PLAIN = Standing.PLAIN
+
 Heads = Callable[[QueueId, int, int, int], Sequence[Head]]
 """(queue, UserPriority, after this id, at most n) → waiting jobs, by rising id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     head: Head
     entry: Entry
     user_priority: int
@@ -312,25 +314,27 @@ class QueueIndex:
         return self._candidates.kind_of(offer)
 
     def _take(self, entry: Entry, rng: Random) -> Proposal | None:
-        weight = self._draw_weight(entry, rng)
-        part = entry.classes[weight]
-        if len(part.heads) < FIRST and len(part.heads) < part.count:
-            self._read_heads(entry, weight, part)
+        classes = entry.classes
+        weight = next(iter(classes)) if len(classes) == 1 else self._draw_weight(entry, rng)
+        part = classes[weight]
         heads = part.heads
+        if len(heads) < FIRST and len(heads) < part.count:
+            self._read_heads(entry, weight, part)
         if not heads:
             self._moved(entry)
             return None
         head = heads.pop(int(rng.random() * min(FIRST, len(heads))))
         entry.count(weight, part, -1)
-        self._moved(entry)
+        if entry.standing is _PLAIN and entry.weight:
+            self._changed.add(entry)
+        else:
+            self._moved(entry)
         if self.notes is not None:
             self.notes.gone.append((entry.id, weight, head[0], head[3]))
         return Proposal(head, entry, weight)
 
     def _draw_weight(self, entry: Entry, rng: Random) -> int:
         """The UserPriority of the job that is given."""
-        if len(entry.classes) == 1:
-            return next(iter(entry.classes))
         weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
         return weights[draw_class(weights, self.rule, rng)][0]
 

@@ -21,6 +21,9 @@ KINDS = 512
 PILOTS = 64
 """So many pilots of a kind are remembered: slots counted from them are at least so many."""
 
+FRESH = 1.0
+"""Seconds for which one offer stands for all of its kind."""
+
 RECENT = 86400.0
 """Seconds after which a kind no longer counts."""
 
@@ -42,6 +45,28 @@ class Kind(Generic[Origin]):
     """When `offer` was made."""
     pilots: OrderedDict[int, float] = field(default_factory=OrderedDict)
     """Who made it, and when last; the latest at the end."""
+    forgotten: bool = False
+    """The book knows it no longer."""
+
+    def fresh(self, now: float) -> bool:
+        """Whether it is in the book with an offer of just now."""
+        return not self.forgotten and 0 <= now - self.renewed < FRESH
+
+    def note(self, pilot: int, given: bool, now: float) -> None:
+        """A pilot made an offer of this kind, and was given jobs or not."""
+        self.last = now
+        self.takes += 1
+        self.given += given
+        pilots = self.pilots
+        pilots[pilot] = now
+        pilots.move_to_end(pilot)
+        if len(pilots) > PILOTS:
+            pilots.popitem(last=False)
+
+    def take_back(self, given: bool) -> None:
+        """What was noted did not happen."""
+        self.takes -= 1
+        self.given -= given
 
 
 class KindBook(Generic[Origin]):
@@ -53,42 +78,23 @@ class KindBook(Generic[Origin]):
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def note(
-        self, key: Offer, offer: Callable[[], Offer], origin: Origin, pilot: int, given: bool, now: float
-    ) -> None:
-        """A pilot made `offer`, which is of the kind `key`, and was given jobs or not.
-
-        Of the offers of one second the first one stands for all.
-        """
+    def renewed(self, key: Offer, offer: Offer, origin: Origin, now: float) -> Kind[Origin]:
+        """The kind `key`, for which `offer` stands from now on."""
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(offer(), origin, now, now)
+            kind = self._kinds[key] = Kind(offer, origin, now, now)
             if len(self._kinds) > KINDS:
-                self._kinds.popitem(last=False)
-        elif now != kind.last:
-            self._kinds.move_to_end(key)
-            if not 0 <= now - kind.renewed < 1.0:
-                kind.offer, kind.origin, kind.renewed = offer(), origin, now
-            kind.last = now
-        kind.takes += 1
-        kind.given += given
-        kind.pilots[pilot] = now
-        kind.pilots.move_to_end(pilot)
-        if len(kind.pilots) > PILOTS:
-            kind.pilots.popitem(last=False)
-
-    def take_back(self, key: Offer, given: bool) -> None:
-        """What was noted of a kind did not happen."""
-        kind = self._kinds.get(key)
-        if kind is not None:
-            kind.takes -= 1
-            kind.given -= given
+                self._kinds.popitem(last=False)[1].forgotten = True
+        self._kinds.move_to_end(key)
+        kind.offer, kind.origin, kind.renewed = offer, origin, now
+        return kind
 
     def recent(self, now: float) -> list[Kind[Origin]]:
         """Copies of the kinds of the last day, the most used first; older ones are forgotten."""
         for key, kind in list(self._kinds.items()):
             # A clock that stepped back makes nothing old.
             if now - kind.last > RECENT or kind.takes <= 0:
+                kind.forgotten = True
                 del self._kinds[key]
         copies = [replace(kind, pilots=OrderedDict(kind.pilots)) for kind in self._kinds.values()]
         return sorted(copies, key=lambda kind: -kind.takes)
@@ -101,6 +107,7 @@ class KindBook(Generic[Origin]):
             key = key_of(kind.offer)
             same = self._kinds.pop(key, None)
             if same is not None:
+                same.forgotten = True
                 kind.takes, kind.given = kind.takes + same.takes, kind.given + same.given
                 kind.first = min(kind.first, same.first)
                 kind.pilots = OrderedDict(sorted({**same.pilots, **kind.pilots}.items(), key=lambda p: p[1]))

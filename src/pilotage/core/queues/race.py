@@ -51,12 +51,12 @@ class Field:
         self._alone: list[tuple[int, float]] = []
         light = weights
         if len(positive) < len(weights):
-            light, self._places = weights[positive], memoryview(positive)
+            light, self._places = weights[positive], positive.data
         if rule == "document" and len(light):
             light = self._set_apart(light)
         bounds = light.cumsum()
-        self._light = memoryview(light)
-        self._bounds = memoryview(bounds)
+        self._light = light.data
+        self._bounds = bounds.data
         self._total, self._part, self._limit = 0.0, 0.0, 0.0
         if len(light):
             self._total, heaviest = float(bounds[-1]), float(light.max())
@@ -83,7 +83,7 @@ class Field:
             for one in ordered[count - alone :]
         ]
         others = np.sort(ordered[: count - alone])
-        self._places = memoryview(others if places is None else np.asarray(places)[others])
+        self._places = (others if places is None else np.asarray(places)[others]).data
         return weights[others]
 
     def run(self, chance: Random, numbers: np.random.Generator) -> tuple[int, float]:
