@@ -98,8 +98,8 @@ class Candidates:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
         self._rule: Rule = rule
-        self._chance = Random(rng.getrandbits(128))
-        # The same for arrays of numbers.
+        self._chance = rng
+        # For arrays of numbers; begins by chance as well.
         self._numbers = np.random.Generator(np.random.PCG64(rng.getrandbits(128)))
         self._standing: NDArray[np.int8] = np.zeros(256, dtype=np.int8)
         self._priority: NDArray[np.float64] = np.zeros(256)
