@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -15,6 +16,7 @@ import msgspec
 from benchmarks.filled import Store
 from benchmarks.shapes import Shape
 from pilotage.core import policy as policies
+from pilotage.server import garbage
 from pilotage.services.exchange import Message, exchange_many, token_hash
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import settle_some
@@ -177,10 +179,12 @@ def opened(store: Store, shape: Shape, tokens: Sequence[str]) -> Generator[Site]
     try:
         begun = time.perf_counter()
         pool = writer.call(_pool)
+        garbage.keep_what_is_there()
         yield Site(connection, writer, pool, shape, tokens, time.perf_counter() - begun)
     finally:
         writer.stop()
         connection.close()
+        gc.unfreeze()
 
 
 def _pool(tx: Transaction) -> Pool:

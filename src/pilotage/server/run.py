@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import random
@@ -25,6 +24,7 @@ from pilotage.core.errors import Conflict
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server import garbage
 from pilotage.server.app import build
 from pilotage.server.bulk import Bulk
 from pilotage.server.company import FOLLOWS, LIMITS, WATCHES, CompanyDuty, DatabaseClock, bury, join
@@ -67,9 +67,6 @@ DRAIN_POLL = 0.5
 SWITCH = 0.0005
 """Seconds after which a thread at work lets the others have a turn. SQLite's calls ask for Python's lock at every row,
 and each time wait for so long if a duty computes something beside."""
-
-GARBAGE = 20_000
-"""So many new objects are looked through at once for those that hold each other and nobody else holds."""
 LEFT_BEHIND = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
@@ -285,10 +282,7 @@ class _Server:
 
     async def _with_all_counted(self, context: Context, posts: Posts | None) -> None:
         await fill_index(context)
-        # What was read stays: looking through it for cycles again and again took a twelfth of the time of a match.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GARBAGE, 20, 50)
+        garbage.keep_what_is_there()
         if posts is None:
             await finish_submissions(context)
         await asyncio.gather(*self._duties(context, posts))
