@@ -26,8 +26,16 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     assert [pilot.id for pilot in pilots.with_lease_before(connection, 110.0)] == []
     assert pilots.last_takes(connection) == [(1, 60.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
-    pilots.update(connection, PilotId(1), ended=5.0)
+    assert pilots.heard(connection) == [
+        (1, "ce here", "Running", ""),
+        (2, "ce there", "Submitted", ""),
+    ]
+    [watched] = pilots.watched(connection, "ce there")
+    assert (watched.id, watched.batch_id) == (2, "")
+    pilots.update(connection, PilotId(1), ended=5.0, batch_id="5:6")
     assert [pilot.id for pilot in pilots.live(connection)] == [2]
+    assert [pilot.id for pilot in pilots.heard(connection)] == [2]
+    assert pilots.watched(connection, "ce") == []
     assert pilots.with_lease_before(connection, 1000.0) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -17,8 +17,10 @@ from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.exchange import Message, exchange_many
 from pilotage.services.pool import Pool
 from pilotage.services.sharing import UseBook
-from pilotage.store.connection import Readers
+from pilotage.store.connection import Connection, Readers
 from pilotage.store.writer import Handler, Transaction, Writer
+
+Answer = TypeVar("Answer")
 
 _bearer = HTTPBearer(auto_error=False)
 
@@ -48,6 +50,8 @@ class Context:
     """Answers messages of pilots."""
     bulk: Bulk
     """Through which all submissions are written."""
+    in_loop: bool = False
+    """Whether transactions are carried out in the event loop's thread: no other thread may be busy for long then."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be a need for pilots, or for fewer."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
@@ -66,6 +70,16 @@ class Context:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange
+
+    async def glance(self, ask: Callable[[Connection], Answer]) -> Answer:
+        """Put a short question to the store.
+
+        Where the writer works in the loop's thread, so does this: a thread beside would have to be given Python's lock
+        for each row, and take it from the writer as often.
+        """
+        if self.in_loop:
+            return ask(self.readers.connection())
+        return await asyncio.to_thread(lambda: ask(self.readers.connection()))
 
 
 def context_of(request: Request) -> Context:

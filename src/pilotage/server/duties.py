@@ -21,8 +21,8 @@ from pilotage.services.making import Making
 from pilotage.services.pool import fill_some
 from pilotage.services.provisioning import LocalDirector, Ordered
 from pilotage.store import pilots, submissions, use
-from pilotage.store.connection import GivenUp
-from pilotage.store.pilots import PilotRow
+from pilotage.store.connection import Connection, GivenUp
+from pilotage.store.pilots import Watched
 from pilotage.store.writer import Transaction
 
 log = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ class LocalCeDuty:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await self._watch()
         ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock()))
-        live = await asyncio.to_thread(self._live_pilots)
+        live = await self._context.glance(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
         for one in ordered:
             batch_id = await asyncio.to_thread(self._start, one, neighbours)
@@ -233,17 +233,18 @@ class LocalCeDuty:
 
     async def cancel_all(self) -> None:
         """Ask every pilot to give its jobs back and leave."""
-        live = await asyncio.to_thread(self._live_pilots)
+        live = await self._context.glance(self._live_pilots)
         await asyncio.to_thread(self._batch.cancel, [pilot.batch_id for pilot in live if pilot.batch_id])
 
     def anybody(self) -> bool:
         """Whether a pilot of this CE still runs."""
-        ids = [pilot.batch_id for pilot in self._live_pilots() if pilot.batch_id]
+        live = self._live_pilots(self._context.readers.connection())
+        ids = [pilot.batch_id for pilot in live if pilot.batch_id]
         return Seen.SEEN in self._batch.status(ids).values()
 
     async def _watch(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        live = await asyncio.to_thread(self._live_pilots)
+        live = await self._context.glance(self._live_pilots)
         seen = await asyncio.to_thread(self._batch.status, [pilot.batch_id for pilot in live])
         for pilot in live:
             if seen[pilot.batch_id] is not Seen.ABSENT or not self._settled(pilot):
@@ -253,12 +254,12 @@ class LocalCeDuty:
                 lambda tx, pilot=pilot, words=words: self._director.gone(pool, tx, pilot, words, clock())  # type: ignore[misc]
             )
 
-    def _settled(self, pilot: PilotRow) -> bool:
+    def _settled(self, pilot: Watched) -> bool:
         """An intent without batch id is given time: its start may be under way, or its server died before it."""
         return bool(pilot.batch_id) or self._context.clock() - pilot.submitted > 60.0
 
-    def _live_pilots(self) -> list[PilotRow]:
-        return pilots.live(self._context.readers.connection(), self._director.ce)
+    def _live_pilots(self, connection: Connection) -> list[Watched]:
+        return pilots.watched(connection, self._director.ce)
 
     def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
         order = PilotOrder(
@@ -275,7 +276,7 @@ class LocalCeDuty:
     def _log_of(self, stamp: str) -> Path:
         return self._logs / f"{stamp}.log"
 
-    def _last_words(self, pilot: PilotRow) -> str:
+    def _last_words(self, pilot: Watched) -> str:
         try:
             text = self._log_of(pilot.stamp).read_text(errors="replace").strip()
         except FileNotFoundError:

@@ -20,7 +20,6 @@ import uvicorn
 import uvloop
 
 from pilotage.core import policy as policies
-from pilotage.core.errors import Conflict
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
@@ -46,6 +45,7 @@ from pilotage.server.duties import (
     forget_unaccepted,
 )
 from pilotage.server.home import Home, HomeLock
+from pilotage.server.listening import handles, listen
 from pilotage.server.posts import RENEWED, FencedWriter, Posts
 from pilotage.server.retention import RetentionDuty
 from pilotage.server.tokens import Issuer, fingerprint, signing_key, write_private
@@ -126,22 +126,12 @@ def _listen(settings: Settings) -> socket.socket:
     port = settings.port
     if not port and known is not None:
         port = int(known.url.rpartition(":")[2])
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Inherited by its connections: head and body of an answer are two writes, and must not wait for each other.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((settings.host, port))
-    except OSError as error:
-        listener.close()
-        hint = "choose another with --port"
-        if not settings.port:
-            hint += "; pilots of the last server then no longer find this one, and their jobs start again elsewhere"
-        raise Conflict(
-            f"port {port} of {settings.host} cannot be used: {error.strerror}", hint=hint
-        ) from None
-    listener.listen(1024)
-    return listener
+    hint = "choose another with --port"
+    if not settings.port:
+        hint += (
+            "; pilots of the last server then no longer find this one, and their jobs start again elsewhere"
+        )
+    return listen(settings.host, port, hint)
 
 
 class _Server:
@@ -198,6 +188,7 @@ class _Server:
             url=url,
             pilot_url=settings.pilot_server or url,
             book=UseBook(pool.policy.accounting.history),
+            in_loop=on_file,
             bulk=Bulk(self._writer, Pace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)),
             capacity=lambda name: capacity(pool.policy.ces[name], settings.node),
         )
@@ -248,6 +239,9 @@ class _Server:
             build(context),
             log_level="warning",
             access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
             lifespan="off",
             timeout_graceful_shutdown=5,
             limit_concurrency=None,
@@ -268,7 +262,7 @@ class _Server:
             await forget_unaccepted(context)
         else:
             await posts.begin()
-        serving = asyncio.create_task(server.serve(sockets=[self._listener]))
+        serving = asyncio.create_task(server.serve(sockets=handles(self._listener)))
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         self._settings.home.write_facts(context.url)

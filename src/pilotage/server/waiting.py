@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from pilotage.core.queues.entry import Entry
 from pilotage.server.context import Context
 from pilotage.services import reasons, why
 from pilotage.store.waiting import ReasonRow
 
+TURN = 0.002
+"""Seconds of looking in one turn of the loop."""
+
+PART = 0.1
+"""At most this part of the loop's time."""
+
 
 async def snapshot(context: Context, now: float) -> why.Snapshot:
-    """What `why` looks at, for use in a thread that is neither the loop's nor the writer's."""
+    """What `why` looks at, for use in a thread that is not the writer's, or in the loop's."""
     pool, writer = context.pool, context.writer
 
     def turn(ask: Callable[[], Sequence[Entry] | None]) -> Sequence[Entry] | None:
@@ -47,8 +54,22 @@ class ReasonDuty:
             return
         now = clock()
         found = await snapshot(self._context, now)
-        rows: list[ReasonRow] = await asyncio.to_thread(
-            lambda: self._looker.look(found, self._context.readers.connection(), now)
-        )
-        for part in reasons.chunks(rows):
+        for part in reasons.chunks(await self._look(found, now)):
             await writer.acall(lambda tx, part=part: reasons.write(pool, tx, part))  # type: ignore[misc]
+
+    async def _look(self, found: why.Snapshot, now: float) -> list[ReasonRow]:
+        """Half a second and more of questions to the predicate: beside the loop, or in short turns of it."""
+        readers, looker = self._context.readers, self._looker
+        if not self._context.in_loop:
+            return await asyncio.to_thread(lambda: looker.look(found, readers.connection(), now))
+        rows: list[ReasonRow] = []
+        begun = perf_counter()
+        for changed in looker.steps(found, readers.connection(), now):
+            rows += changed
+            worked = perf_counter() - begun
+            if worked >= TURN:
+                if self._context.stop.is_set():
+                    break
+                await asyncio.sleep(worked / PART - worked)
+                begun = perf_counter()
+        return rows

@@ -12,7 +12,7 @@ from pilotage.store import instance, jobs, pilots, servers, use
 from pilotage.store.connection import GivenUp, instant
 from pilotage.store.events import record
 from pilotage.store.jobs import JobRow
-from pilotage.store.pilots import PilotRow
+from pilotage.store.pilots import Heard, PilotRow
 from pilotage.store.writer import Transaction
 
 ALIVE_PERIOD = 5.0
@@ -127,9 +127,9 @@ def requeue_due(pool: Pool, tx: Transaction, now: float) -> int:
     return len(due)
 
 
-def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[PilotRow]:
+def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[Heard]:
     """The pilots that speak to this server; with `orphans` also those whose server is not there any more."""
-    live, company = pilots.live(tx.connection), pool.company
+    live, company = pilots.heard(tx.connection), pool.company
     if company is None:
         return live
     others = {one.name for one in servers.live(tx.connection)} - {company.server}
@@ -153,7 +153,7 @@ def note_stalled(pool: Pool, tx: Transaction, now: float, *, orphans: bool = Tru
     """
     marked = 0
     for pilot in _listened_to(pool, tx, orphans=orphans):
-        if pilot.state is not PilotState.RUNNING or pilot.id in pool.stalled:
+        if pilot.state != PilotState.RUNNING or pilot.id in pool.stalled:
             continue
         ce = pool.policy.ces.get(pilot.ce)
         patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)

@@ -22,7 +22,7 @@ from pilotage.services.offers import capacity, possible_offer
 from pilotage.services.pool import DirectorNote, Pool
 from pilotage.store import jobs, pilots
 from pilotage.store.events import record
-from pilotage.store.pilots import PilotRow
+from pilotage.store.pilots import PilotRow, Watched
 from pilotage.store.writer import Transaction
 from pilotage.wire.pilot import Node
 
@@ -157,7 +157,9 @@ class LocalDirector:
             changes["state"] = PilotState.WAITING
         pilots.update(tx.connection, pilot.id, **changes)
 
-    def gone(self, pool: Pool, tx: Transaction, pilot: PilotRow, last_words: str, now: float) -> None:
+    def gone(
+        self, pool: Pool, tx: Transaction, pilot: PilotRow | Watched, last_words: str, now: float
+    ) -> None:
         """The batch system has no such process any more, and a complete listing says so."""
         current = pilots.by_id(tx.connection, pilot.id)
         if current is None or current.ended is not None:

@@ -43,17 +43,21 @@ class Looker:
     """The queue after which the last look had to stop; 0: it came round."""
 
     def look(self, found: Snapshot, connection: Connection, now: float) -> list[ReasonRow]:
-        """What has changed since the last look. Not in the writer's thread."""
-        rows, asked = [], found.survey.asked
+        """What has changed since the last look."""
+        return [row for rows in self.steps(found, connection, now) for row in rows]
+
+    def steps(self, found: Snapshot, connection: Connection, now: float) -> Iterator[Sequence[ReasonRow]]:
+        """The same, queue by queue: each step takes some milliseconds at most."""
+        asked = found.survey.asked
         begin, self.stopped_at = self.stopped_at, QueueId(0)
         done = begin
         for entry in _round(found.survey.entries, begin):
             if found.survey.asked - asked > ASKED:
                 self.stopped_at = done
                 break
-            rows += _changed(found, connection, entry, now)
+            yield _changed(found, connection, entry, now)
             done = entry.id
-        return rows + list(_emptied(found, now))
+        yield list(_emptied(found, now))
 
 
 def _round(entries: Sequence[Entry], begin: QueueId) -> Iterator[Entry]:

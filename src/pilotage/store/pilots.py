@@ -52,7 +52,7 @@ _COLUMNS = (
     " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason,"
     " server"
 )
-_JOBS = [name.strip() for name in _COLUMNS.split(",")].index("jobs")
+_JOBS, _STATE = ([name.strip() for name in _COLUMNS.split(",")].index(name) for name in ("jobs", "state"))
 _CHANGEABLE = frozenset(
     [
         "nonce",
@@ -73,9 +73,12 @@ _CHANGEABLE = frozenset(
 )
 
 
+_STATES = {str(state): state for state in PilotState}
+
+
 def _pilot(row: tuple[Any, ...]) -> PilotRow:
     pilot = PilotRow(*row)
-    pilot.state = PilotState(pilot.state)
+    pilot.state = _STATES[row[_STATE]]
     pilot.jobs = json.loads(row[_JOBS])
     return pilot
 
@@ -153,6 +156,38 @@ def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
     """Pilots that have not ended."""
     where, values = ("ended IS NULL", ()) if ce is None else ("ended IS NULL AND ce = ?", (ce,))
     return [_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)]
+
+
+class Heard(NamedTuple):
+    """What is asked of every live pilot each second, or so."""
+
+    id: PilotId
+    ce: str
+    state: str
+    server: str
+
+
+def heard(connection: Connection) -> list[Heard]:
+    """The live pilots of all CEs."""
+    return [
+        Heard(*row)
+        for row in connection.execute("SELECT id, ce, state, server FROM pilots WHERE ended IS NULL")
+    ]
+
+
+class Watched(NamedTuple):
+    """What its batch system is asked about."""
+
+    id: PilotId
+    stamp: str
+    batch_id: str
+    submitted: float
+
+
+def watched(connection: Connection, ce: str) -> list[Watched]:
+    """The live pilots of a CE."""
+    sql = "SELECT id, stamp, batch_id, submitted FROM pilots WHERE ended IS NULL AND ce = ?"
+    return [Watched(*row) for row in connection.execute(sql, (ce,))]
 
 
 def live_counts(connection: Connection) -> list[tuple[str, str, int]]:

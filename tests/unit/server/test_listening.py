@@ -1,0 +1,49 @@
+"""New connections are taken quickly, also by a loop whose turns are long."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import uvloop
+
+from pilotage.core.errors import Conflict
+from pilotage.server.listening import ACCEPTED, BACKLOG, handles, listen
+
+
+class _Counted(asyncio.Protocol):
+    def __init__(self, made: list[int]) -> None:
+        made.append(1)
+
+
+async def _turns_for(connections: int) -> int:
+    """Turns of the loop until so many connections, which all wait, are accepted."""
+    loop, made = asyncio.get_running_loop(), list[int]()
+    listener = listen("127.0.0.1", 0, "")
+    address = listener.getsockname()
+    servers = [
+        await loop.create_server(lambda: _Counted(made), sock=one, backlog=BACKLOG)
+        for one in handles(listener)
+    ]
+    clients = [socket.create_connection(address) for _ in range(connections)]
+    turns = 0
+    while len(made) < connections:
+        await asyncio.sleep(0)
+        turns += 1
+    for client in clients:
+        client.close()
+    for server in servers:
+        server.close()
+    return turns
+
+
+def test_connections_that_come_at_once_are_accepted_in_few_turns() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(_turns_for(8 * ACCEPTED)) <= 2 * 8
+
+
+def test_a_port_in_use_is_told_with_what_to_do() -> None:
+    with listen("127.0.0.1", 0, "") as taken, pytest.raises(Conflict, match="cannot be used") as told:
+        listen("127.0.0.1", taken.getsockname()[1], "choose another")
+    assert told.value.hint == "choose another"
