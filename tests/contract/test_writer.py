@@ -18,7 +18,7 @@ from stores import DEADLINE, Gate, Store, note, noted
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.sqlite import integrity
-from pilotage.store.writer import GROUP, Transaction, Writer
+from pilotage.store.writer import Transaction, Writer
 
 
 def test_an_answer_comes_after_the_commit_that_holds_it(writer: Writer, store: Store) -> None:
@@ -111,14 +111,14 @@ def test_a_writer_that_stops_does_what_waits_and_refuses_the_rest(connection: An
     writer = Writer(connection)
     writer.start()
     gate = Gate(writer)
-    for number in range(GROUP + 5):
+    for number in range(connection.group + 5):
         writer.submit(note(number), lambda result, error: None)
     stopping = threading.Thread(target=writer.stop)
     stopping.start()
     gate.opened.set()
     stopping.join(DEADLINE)
     assert not stopping.is_alive()
-    assert noted(connection) == list(range(GROUP + 5))
+    assert noted(connection) == list(range(connection.group + 5))
     with pytest.raises(Overloaded):
         writer.call(note(1000))
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from pilotage.core.errors import Superseded
 from pilotage.store import duties
-from pilotage.store.writer import Reply, Request, Transaction, Writer
+from pilotage.store.replies import Reply
+from pilotage.store.writer import Request, Transaction, Writer
 
 log = logging.getLogger(__name__)
 

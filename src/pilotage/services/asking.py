@@ -60,7 +60,7 @@ class Asking:
     policy: Policy
     node: Node
     base: Offer
-    _asked: dict[tuple[int, int, int, str | None, tuple[Limit, ...]], Asked] = field(default_factory=dict)
+    _asked: dict[tuple[tuple[int, int], int, str | None, tuple[Limit, ...]], Asked] = field(default_factory=dict)
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""
@@ -90,7 +90,7 @@ class Asking:
     def asked(self, index: QueueIndex, rest: Rest, closed: tuple[Limit, ...]) -> Asked:
         """The kind of offer that the rest is while these limits let nothing start."""
         processors, memory, only_owner = rest
-        key = (*index.sizes(self.node.cpu_left, memory), processors, only_owner, closed)
+        key = (index.sizes(self.node.cpu_left, memory), processors, only_owner, closed)
         asked = self._asked.get(key)
         if asked is None or asked.kind.forgotten:
             if len(self._asked) >= KINDS:

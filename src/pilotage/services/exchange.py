@@ -88,6 +88,7 @@ def exchange_many(
         one.proceed()
     moves.write()
     _replace_lost(moves, conversations)
+    pool.index.read_ahead()
     return [one if isinstance(one, PilotageError) else one.answer() for one in asking]
 
 

@@ -86,7 +86,8 @@ class Match:
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
                 pilot.only_owner = owner
-            self.moves.taken(pilot, take.number, [given[0][0] for given in self._given[before:]])
+            given = self._given[before:] if before else self._given
+            self.moves.taken(pilot, take.number, [one[0][0] for one in given])
             self._answered = True
         elif not self._given:
             self._no_match = self._explain(left)
@@ -150,7 +151,8 @@ class Match:
                 continue
             if owner is None:
                 owner = given.owner
-                whole = whole.bound_to(owner)
+                if place < count:
+                    whole = whole.bound_to(owner)
             if place < beside:
                 rest = rest.without(given)
         return owner, whole

@@ -7,7 +7,7 @@ that they say differently are here (`among`) and in `bulk`; nothing else asks fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pilotage.core.errors import Overloaded
@@ -73,6 +73,13 @@ class Connection(Protocol):
 
 class WriterConnection(Connection, Protocol):
     """The connection that writes. It can be lost, and be made again."""
+
+    group: int
+    """At most so many requests share a commit."""
+    commits_beside: bool
+    """Whether a COMMIT may be carried out by another thread, since it is nothing but waiting."""
+    first: Callable[[], None] | None
+    """Called before each statement while it is set; used only where `commits_beside`."""
 
     def belong_to(self, server: str) -> None:
         """From now on carry out a transaction only while this server has its row: others raise `GivenUp`."""

@@ -44,6 +44,9 @@ class PostgresqlConnection:
     """
 
     dialect: Literal["postgresql"] = "postgresql"
+    group = 128
+    commits_beside = False
+    first: Callable[[], None] | None = None
 
     def __init__(self, connect: Callable[[], Session], *, reads_only: bool = False) -> None:
         self._connect = connect

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,16 +20,27 @@ WAL_PAGES = 500
 
 
 class SqliteConnection(sqlite3.Connection):
-    """Python's own connection with the verbs of `store.connection.WriterConnection`; opened without a mode of its own.
-
-    `execute`, `executemany`, `commit` and `rollback` are inherited: nothing is between a hot statement and its driver.
-    """
+    """Python's own connection with the verbs of `store.connection.WriterConnection`; without a mode of its own."""
 
     dialect: Literal["sqlite"] = "sqlite"
     begins = "BEGIN IMMEDIATE"
+    group = 32
+    """While one group waits for the disk the next one is decided: larger ones would only make longer pauses."""
+    commits_beside = True
+    first: Callable[[], None] | None = None
 
     def begin(self) -> None:
         self.execute(self.begins)
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        if self.first is not None:
+            self.first()
+        return super().execute(sql, values)
+
+    def executemany(self, sql: str, rows: Iterable[Any], /) -> sqlite3.Cursor:
+        if self.first is not None:
+            self.first()
+        return super().executemany(sql, rows)
 
     def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
         given = rows if isinstance(rows, Sequence) else list(rows)

@@ -4,6 +4,10 @@ A request is a function of a `Transaction`. If one of a group fails, the group i
 it is carried out again by itself, so that only the one that is wrong gets the error. What a request changes in
 memory it must be able to take back: `Transaction.on_rollback`.
 
+COMMIT is waiting for a disk: where the connection allows it (SQLite) it is carried out in a thread of its own while the
+next group is decided. The first statement of that group waits for its end, so on the connection everything happens in
+order. If the COMMIT fails, what memory knows of both groups is taken back, the later one first.
+
 A connection can be lost (PostgreSQL). Before COMMIT is sent nothing of the group was done: it is answered
 `Overloaded` at once. In COMMIT the outcome is not known, and memory can follow only one of the two: the writer makes
 the connection again and asks the database how that very transaction ended; until it knows, it answers nobody of the
@@ -22,12 +26,12 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
+from pilotage.store.committing import Commit, Committer
 from pilotage.store.connection import Connection, Lost, Raced, WriterConnection
+from pilotage.store.replies import LoopReply, Reply, answer, into, refuse
 
 Result = TypeVar("Result")
 
-GROUP = 128
-"""At most so many requests share a commit."""
 RACES = 3
 """So often a transaction is carried out again that lost against others."""
 SLOW = 0.005
@@ -95,8 +99,23 @@ class Item:
         return answer
 
 
-Reply = Callable[[Any, BaseException | None], None]
 _Asked = tuple[Request, Reply]
+_Group = list[_Asked]
+
+
+class _Uncommitted(Exception):
+    """The group before was not committed after all."""
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A group whose COMMIT is carried out beside."""
+
+    group: _Group
+    transaction: Transaction
+    results: list[Any]
+    worked: float
+    commit: Commit
 
 
 @dataclass(slots=True)
@@ -138,6 +157,8 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
         self._turn_comes = False
+        self._committer: Committer | None = None
+        self._under_way: _UnderWay | None = None
         self.groups = 0
         self.requests = 0
         self.replays = 0
@@ -145,6 +166,7 @@ class Writer:
         self.times = Times()
 
     def start(self) -> None:
+        self._commit_beside()
         self._thread.start()
 
     def stop(self) -> None:
@@ -152,15 +174,32 @@ class Writer:
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        if self._loop is None:
+        if self._loop is None and self._thread.ident is not None:
             self._thread.join()
         while self._requests:
             self._carry_out(self._next_group())
+        self._settle_alone()
+        if self._committer is not None:
+            self._committer.stop()
+            self._committer = None
 
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """From now on carry out requests in the thread of `loop`, which calls this."""
         self.stop()
         self._loop, self._loop_thread, self._stopping = loop, threading.get_ident(), False
+        self._commit_beside()
+
+    def _commit_beside(self) -> None:
+        if self._connection.commits_beside:
+            self._committer = Committer(self._connection, self._commit_is_over)
+
+    def _commit_is_over(self) -> None:
+        """In the committer's thread."""
+        with self._wake:
+            if self._loop is None:
+                self._wake.notify()
+            else:
+                self._ask_for_a_turn(self._loop)
 
     def submit(self, request: Request, reply: Reply) -> None:
         """Have `request` carried out; `reply` is called in the writer's thread after the commit.
@@ -192,72 +231,146 @@ class Writer:
         group = self._next_group()
         if group:
             self._carry_out(group)
+        elif self._under_way is not None and self._under_way.commit.over:
+            self._settle_alone()
         with self._wake:
             self._turn_comes = False
             if self._requests and self._loop is not None:
                 self._ask_for_a_turn(self._loop)
 
-    def _next_group(self) -> list[_Asked]:
+    def _next_group(self) -> _Group:
         with self._wake:
-            count = min(GROUP, len(self._requests))
+            count = min(self._connection.group, len(self._requests))
             return [self._requests.popleft() for _ in range(count)]
 
     def call(self, request: Callable[[Transaction], Result]) -> Result:
         """Carry out `request` and wait for its commit."""
         future: Future[Result] = Future()
-        self.submit(request, _into(future))
+        self.submit(request, into(future))
         while self._loop is not None and threading.get_ident() == self._loop_thread and not future.done():
-            self._carry_out(self._next_group())
+            group = self._next_group()
+            if group:
+                self._carry_out(group)
+            else:
+                self._settle_alone()
         return future.result()
 
     async def acall(self, request: Callable[[Transaction], Result]) -> Result:
         """As `call`, for the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self.submit(request, _LoopReply(loop, future))
+        self.submit(request, LoopReply(loop, future))
         return await future
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not self._requests and not self._stopping:
-                    self._wake.wait()
-                if not self._requests:
-                    return
-            self._carry_out(self._next_group())
+                self._wake.wait_for(
+                    lambda: (
+                        self._requests or self._stopping or (self._under_way and self._under_way.commit.over)
+                    )
+                )
+                stop = self._stopping and not self._requests
+            if stop:
+                return
+            group = self._next_group()
+            if group:
+                self._carry_out(group)
+            else:
+                self._settle_alone()
 
-    def _carry_out(self, group: list[_Asked], races: int = 0) -> None:
+    def _carry_out(self, group: _Group, races: int = 0) -> None:
         if not races:
             self.groups += 1
             self.requests += len(group)
         transaction = Transaction(self._connection)
         begun = perf_counter()
         try:
-            self._begin()
-            results = _perform(transaction, group)
-            transaction.finish()
+            results = self._work(transaction, group)
+        except _Uncommitted:
+            self._connection.rollback()
+            self._take_back(transaction)
+            self._not_committed()
+            self._carry_out(group)
+            return
         except Lost as error:
-            _refuse(group, error)
+            refuse(_replies(group), error)
             self._take_back(transaction)
             return
         except BaseException as error:
             self._failed(transaction, group, error, races)
             return
-        worked = perf_counter()
+        worked = perf_counter() - begun
+        if self._committer is not None and len(group) > 1:
+            commit = self._committer.begin()
+            self._under_way = _UnderWay(group, transaction, results, worked, commit)
+        else:
+            self._commit(group, transaction, results, worked, races)
+
+    def _work(self, transaction: Transaction, group: _Group) -> list[Any]:
+        try:
+            if self._under_way is None:
+                self._begin()
+            else:
+                self._connection.first = self._follow
+            results = _perform(transaction, group)
+            transaction.finish()
+            return results
+        finally:
+            # Where no statement was made the group before is still under way.
+            self._settle()
+            self._connection.first = None
+
+    def _follow(self) -> None:
+        """Before the first statement of a group whose forerunner's COMMIT was under way."""
+        self._settle()
+        self._connection.first = None
+        self._begin()
+
+    def _commit(
+        self, group: _Group, transaction: Transaction, results: list[Any], worked: float, races: int
+    ) -> None:
+        begun = perf_counter()
         try:
             self._connection.commit()
         except Lost as error:
             committed = self._outcome()
             if not committed:
-                _refuse(group, error)
+                refuse(_replies(group), error)
                 if committed is False:
                     self._take_back(transaction)
                 return
         except BaseException as error:
             self._failed(transaction, group, error, races)
             return
-        self.times.took(worked - begun, perf_counter() - worked)
-        _answer(group, results, self._loop)
+        self.times.took(worked, perf_counter() - begun)
+        answer(_replies(group), results, self._loop)
+
+    def _settle(self) -> None:
+        """Wait for the COMMIT that is under way, and answer its group."""
+        before = self._under_way
+        if before is None:
+            return
+        before.commit.wait()
+        if before.commit.error is not None:
+            raise _Uncommitted
+        self._under_way = None
+        self.times.took(before.worked, before.commit.seconds)
+        answer(_replies(before.group), before.results, self._loop)
+
+    def _settle_alone(self) -> None:
+        """As `_settle`, where no other group has been begun."""
+        try:
+            self._settle()
+        except _Uncommitted:
+            self._not_committed()
+
+    def _not_committed(self) -> None:
+        """The COMMIT beside has failed, and nobody relies on it any more."""
+        before, self._under_way, self._connection.first = self._under_way, None, None
+        assert before is not None
+        assert before.commit.error is not None
+        self._failed(before.transaction, before.group, before.commit.error, 0)
 
     def _begin(self) -> None:
         try:
@@ -267,9 +380,7 @@ class Writer:
             self._connection.renew()
             self._connection.begin()
 
-    def _failed(
-        self, transaction: Transaction, group: list[_Asked], error: BaseException, races: int
-    ) -> None:
+    def _failed(self, transaction: Transaction, group: _Group, error: BaseException, races: int) -> None:
         """Take a group back; carry it out again if that can help, else each request of it by itself."""
         self._connection.rollback()
         try:
@@ -280,7 +391,7 @@ class Writer:
             self.races += 1
             self._carry_out(group, races + 1)
         elif len(group) == 1:
-            _refuse(group, self._connection.told(error))
+            refuse(_replies(group), self._connection.told(error))
         else:
             self.replays += 1
             for alone in group:
@@ -318,7 +429,7 @@ class Writer:
                 with self._wake:
                     waiting = list(self._requests)
                     self._requests.clear()
-                _refuse(waiting, error)
+                refuse(_replies(waiting), error)
                 if self._pause():
                     return False
             else:
@@ -330,20 +441,7 @@ class Writer:
             return self._wake.wait_for(lambda: self._stopping, RENEWAL_PAUSE)
 
 
-class _LoopReply:
-    """A reply for an event loop: those of one group wake their loop once."""
-
-    __slots__ = ("future", "loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
-        self.loop = loop
-        self.future = future
-
-    def __call__(self, result: Any, error: BaseException | None) -> None:
-        _wake_loop(self.loop, _settle, self.future, result, error)
-
-
-def _perform(transaction: Transaction, group: list[_Asked]) -> list[Any]:
+def _perform(transaction: Transaction, group: _Group) -> list[Any]:
     """The answers of a group, in order."""
     results: list[Any] = []
     place = 0
@@ -365,55 +463,5 @@ def _perform(transaction: Transaction, group: list[_Asked]) -> list[Any]:
     return results
 
 
-def _answer(group: list[_Asked], results: list[Any], here: asyncio.AbstractEventLoop | None = None) -> None:
-    """Have everybody told. `here` is the event loop of this thread."""
-    deliveries: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-    for (_, reply), result in zip(group, results, strict=True):
-        if isinstance(reply, _LoopReply):
-            deliveries.setdefault(reply.loop, []).append((reply.future, result))
-        elif isinstance(result, BaseException):
-            reply(None, result)
-        else:
-            reply(result, None)
-    for loop, answers in deliveries.items():
-        if loop is here:
-            _deliver(answers)
-        else:
-            _wake_loop(loop, _deliver, answers)
-
-
-def _refuse(group: list[_Asked], error: BaseException) -> None:
-    for _, reply in group:
-        reply(None, error)
-
-
-def _wake_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(callback, *arguments)
-
-
-def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-def _deliver(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, result in answers:
-        if isinstance(result, BaseException):
-            _settle(future, None, result)
-        else:
-            _settle(future, result, None)
-
-
-def _into(future: Future[Any]) -> Reply:
-    def reply(result: Any, error: BaseException | None) -> None:
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    return reply
+def _replies(group: _Group) -> list[Reply]:
+    return [reply for _, reply in group]

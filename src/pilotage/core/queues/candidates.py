@@ -76,6 +76,8 @@ class Kind:
     """Their priorities then."""
     runners: Field | None = None
     """They run in it; None: there are none, or they are to be looked up anew."""
+    ahead: tuple[int, float] | None = None
+    """The winner of the next draw in it, by its place, and its time."""
     cpu_time: int = 0
     """Under the document's rule: their bucket, the highest there is."""
     late: list[Entry] = field(default_factory=list)
@@ -184,7 +186,7 @@ class Candidates:
     # --- kinds of offer
 
     def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
-        """What queues can tell of these sizes of an offer."""
+        """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
         buckets = self._cpu_buckets
         place = bisect_right(buckets, cpu_time)
         cpu = buckets[place - 1] if place else 0
@@ -275,12 +277,22 @@ class Candidates:
         if kind.special:
             return self._draw_with_special(kind, holds)
         found = self._draw_plain(kind)
-        return found[0] if found else None
+        return None if found is None else found[0]
+
+    def look_ahead(self, kind: Kind) -> Entry | None:
+        """The queue that the next draw is likely to give; None: not known."""
+        if kind.runners is None:
+            return None
+        if kind.ahead is None:
+            kind.ahead = kind.runners.run(self._chance, self._numbers)
+        slot: int = kind.members[kind.ahead[0]]
+        return self._entries[slot]
 
     def _draw_plain(self, kind: Kind) -> tuple[Entry, float] | None:
         """A plain queue and its time."""
         while kind.runners is not None:
-            place, time = kind.runners.run(self._chance, self._numbers)
+            place, time = kind.ahead or kind.runners.run(self._chance, self._numbers)
+            kind.ahead = None
             entry = self._entries[kind.members[place]]
             if entry is None or entry.standing is not _PLAIN:
                 left = self._standing[kind.members] == _PLAIN
@@ -291,8 +303,11 @@ class Candidates:
                 place, time = after(kind.weights, self._rule, self._numbers, time)
                 entry = self._entries[kind.members[place]]
                 assert entry is not None
-            late = [one for one in kind.late if one.standing is _PLAIN] if kind.late else ()
-            return self._against(entry, time, late, len(kind.members)) if late else (entry, time)
+            if kind.late:
+                late = [one for one in kind.late if one.standing is _PLAIN]
+                if late:
+                    return self._against(entry, time, late, len(kind.members))
+            return entry, time
         return None
 
     def _against(
@@ -359,6 +374,7 @@ class Candidates:
     def _stand(self, kind: Kind, members: Slots, weights: NDArray[np.float64]) -> None:
         kind.members, kind.weights = members, weights
         kind.runners = Field(weights, self._rule) if len(members) else None
+        kind.ahead = None
 
     def _welcome(self, kind: Kind) -> None:
         """Take up the queues that have begun to wait since the field was made."""
@@ -409,6 +425,6 @@ class Candidates:
 
 def _forget(kind: Kind) -> None:
     """Whoever still has it must not keep its arrays."""
-    kind.forgotten, kind.runners, kind.seen, kind.version = True, None, 0, -1
+    kind.forgotten, kind.runners, kind.ahead, kind.seen, kind.version = True, None, None, 0, -1
     kind.slots = kind.members = _NO_SLOTS
     kind.weights = _NO_WEIGHTS

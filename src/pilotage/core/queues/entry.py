@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from pilotage.core.ids import QueueId
+from pilotage.core.queues.draws import FIRST
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
@@ -43,6 +44,12 @@ class JobClass:
     """All waiting jobs up to this id are in `heads` or were proposed."""
     prefetch: int = 0
     """So many heads were read the last time."""
+
+    @property
+    def short(self) -> bool:
+        """Whether heads are to be read before one of them is drawn."""
+        known = len(self.heads)
+        return known < FIRST and known < self.count
 
 
 @dataclass(slots=True, eq=False)

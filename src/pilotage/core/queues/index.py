@@ -8,6 +8,7 @@ the first of those (*heads*), which it has the store fill up. Which queue is dra
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -25,6 +26,9 @@ FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128
 """So many heads are read from the store at once, of a queue that is drawn for the first time and of a busy one."""
 
 _PLAIN = Standing.PLAIN
+
+MOST_FOLLOWING = 256
+"""For so many draws the next one is looked at."""
 
 Heads = Callable[[QueueId, int, int, int], Sequence[Head]]
 """(queue, UserPriority, after this id, at most n) → waiting jobs, by rising id."""
@@ -89,9 +93,12 @@ class QueueIndex:
         self._priorities = priorities
         self._changed: set[Entry] = set()
         """Queues of whose waiting jobs the priorities have not been told yet."""
+        self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
+        self.sizes = self._candidates.sizes
+        self._following: deque[Kind] = deque(maxlen=MOST_FOLLOWING)
+        """Those of the last draws: they are likely to be asked for again."""
         self._heads = heads
         self.rule = rule
-        self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
 
     @property
     def priorities(self) -> Priorities[QueueId]:
@@ -229,6 +236,7 @@ class QueueIndex:
         """Forget all queues."""
         for queue in list(self.entries):
             self.remove(queue)
+        self._following.clear()
         self._candidates.clear()
 
     def settle(self) -> Iterator[None]:
@@ -276,10 +284,6 @@ class QueueIndex:
         """The kind of `offer` while these limits let nothing start; good until it is `forgotten`."""
         return self._candidates.of(self._candidates.kind_of(offer), closed)
 
-    def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
-        """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
-        return self._candidates.sizes(cpu_time, memory)
-
     def propose_of(self, kind: Kind, holds: RequirementsHold, rng: Random) -> Proposal | None:
         """As `propose`; `holds` is asked only where the kind has queues with Requirements."""
         while True:
@@ -288,7 +292,18 @@ class QueueIndex:
                 return None
             proposal = self._take(entry, rng)
             if proposal is not None:
+                self._following.append(kind)
                 return proposal
+
+    def read_ahead(self) -> None:
+        """Read the heads that the next draws are likely to take: now, so that they need not wait for them."""
+        for kind in self._following:
+            entry = self._candidates.look_ahead(kind)
+            if entry is not None:
+                for weight, part in entry.classes.items():
+                    if len(part.heads) < FIRST and part.short:
+                        self._read_heads(entry, weight, part)
+        self._following.clear()
 
     def explain(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> NoMatch:
         """Why `offer` finds nothing, by the same conditions as the match."""
@@ -318,13 +333,16 @@ class QueueIndex:
         weight = next(iter(classes)) if len(classes) == 1 else self._draw_weight(entry, rng)
         part = classes[weight]
         heads = part.heads
-        if len(heads) < FIRST and len(heads) < part.count:
+        if part.short:
             self._read_heads(entry, weight, part)
         if not heads:
             self._moved(entry)
             return None
-        head = heads.pop(int(rng.random() * min(FIRST, len(heads))))
-        entry.count(weight, part, -1)
+        known = len(heads)
+        head = heads.pop(int(rng.random() * (known if known < FIRST else FIRST)))
+        part.count -= 1
+        entry.waiting -= 1
+        entry.weight -= weight
         if entry.standing is _PLAIN and entry.weight:
             self._changed.add(entry)
         else:

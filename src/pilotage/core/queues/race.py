@@ -35,11 +35,13 @@ MOST = 0.5
 
 Floats = NDArray[np.float64]
 
+_log = math.log
+
 
 class Field:
     """Runners whose weights stay as they are, for any number of draws."""
 
-    __slots__ = ("_alone", "_bounds", "_light", "_limit", "_part", "_places", "_rule", "_total", "_weights")
+    __slots__ = ("_alone", "_bounds", "_light", "_limit", "_places", "_rule", "_sure", "_total", "_weights")
 
     def __init__(self, weights: Floats, rule: Rule) -> None:
         """`weights` must not be empty, and not be changed."""
@@ -56,12 +58,12 @@ class Field:
             light = self._set_apart(light)
         bounds = light.cumsum()
         self._light = light.data
-        self._bounds = bounds.data
-        self._total, self._part, self._limit = 0.0, 0.0, 0.0
+        self._bounds = bounds[:-1].data
+        self._total, self._sure, self._limit = 0.0, 1.0, 0.0
         if len(light):
             self._total, heaviest = float(bounds[-1]), float(light.max())
-            self._part = min(MOST, ENOUGH * heaviest / self._total)
-            self._limit = self._part / heaviest
+            part = min(MOST, ENOUGH * heaviest / self._total)
+            self._sure, self._limit = 1.0 - part, part / heaviest
 
     def _set_apart(self, weights: Floats) -> Floats:
         """Have as few as may be of the heaviest run by themselves; the others."""
@@ -101,13 +103,14 @@ class Field:
         total = self._total
         if not total:
             return (winner, time) if winner >= 0 else (chance.randrange(len(self._weights)), math.inf)
-        light, bounds, limit, sure = self._light, self._bounds, self._limit, 1.0 - self._part
-        at, end, last, mean = 0.0, min(limit, time), len(light) - 1, sure / total
+        light, bounds, limit, sure = self._light, self._bounds, self._limit, self._sure
+        at, end, mean = 0.0, limit if limit < time else time, sure / total
         while True:
-            at -= math.log(1.0 - random()) * mean
+            at -= _log(1.0 - random()) * mean
             if at >= end:
                 break
-            place = min(bisect_right(bounds, random() * total), last)
+            # The last bound is left out: a number that is rounded up to it finds the last place.
+            place = bisect_right(bounds, random() * total)
             if random() * (1.0 - light[place] * at) < sure:
                 return (place if self._places is None else self._places[place]), at
         if time <= limit:
@@ -122,8 +125,8 @@ class Field:
         total = self._total
         if not total:
             return chance.randrange(len(self._weights)), math.inf
-        place = min(bisect_right(self._bounds, chance.random() * total), len(self._bounds) - 1)
-        at = -math.log(1.0 - chance.random()) / total
+        place = bisect_right(self._bounds, chance.random() * total)
+        at = -_log(1.0 - chance.random()) / total
         return (place if self._places is None else self._places[place]), at
 
 

@@ -1,0 +1,83 @@
+"""How those who have asked the writer for something are told what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+Reply = Callable[[Any, BaseException | None], None]
+"""Called with the answer and None, or with None and the error."""
+
+
+class LoopReply:
+    """A reply for an event loop: those of one group wake their loop once."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        self.loop = loop
+        self.future = future
+
+    def __call__(self, result: Any, error: BaseException | None) -> None:
+        _wake_loop(self.loop, _settle, self.future, result, error)
+
+
+def into(future: Future[Any]) -> Reply:
+    """A reply for a thread that waits for `future`."""
+
+    def reply(result: Any, error: BaseException | None) -> None:
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    return reply
+
+
+def answer(
+    replies: Sequence[Reply], results: Sequence[Any], here: asyncio.AbstractEventLoop | None = None
+) -> None:
+    """Have everybody told; a result that is an error is one. `here` is the event loop of this thread."""
+    deliveries: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for reply, result in zip(replies, results, strict=True):
+        if isinstance(reply, LoopReply):
+            deliveries.setdefault(reply.loop, []).append((reply.future, result))
+        elif isinstance(result, BaseException):
+            reply(None, result)
+        else:
+            reply(result, None)
+    for loop, answers in deliveries.items():
+        if loop is here:
+            _deliver(answers)
+        else:
+            _wake_loop(loop, _deliver, answers)
+
+
+def refuse(replies: Sequence[Reply], error: BaseException) -> None:
+    """Give everybody this error."""
+    for reply in replies:
+        reply(None, error)
+
+
+def _wake_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _deliver(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in answers:
+        if isinstance(result, BaseException):
+            _settle(future, None, result)
+        else:
+            _settle(future, result, None)
