@@ -23,7 +23,7 @@ class Bulk:
 
     def __init__(self, writer: Writer, pace: Pace) -> None:
         self._writer = writer
-        self._pace = pace
+        self.pace = pace
         self._one = asyncio.Lock()
         self._under_way = 0
 
@@ -45,6 +45,6 @@ class Bulk:
 
     async def make(self, pool: Pool, making: Making) -> None:
         """Make all jobs, as many in a transaction as its time allows."""
-        making.pace = self._pace
+        making.pace = self.pace
         while not await self.write(lambda tx: making.step(pool, tx)):
             pass

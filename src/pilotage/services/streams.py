@@ -12,7 +12,7 @@ from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parametric import numbered, varying_inputs
-from pilotage.services.making import Rows
+from pilotage.services.making import Pace, Rows, make_at_once
 from pilotage.services.pool import Pool
 from pilotage.services.submission import (
     Prepared,
@@ -65,9 +65,12 @@ def of_owner(known: rows.Submission | None, id_: int, owner: str) -> rows.Submis
 
 
 def accept_chunk(
-    pool: Pool, tx: Transaction, owner: str, id_: int, number: int, given: Rows, now: float
+    pool: Pool, tx: Transaction, owner: str, id_: int, number: int, given: Rows, now: float, pace: Pace
 ) -> Chunk:
-    """Store the rows of the next chunk, or find that they are stored."""
+    """Store the rows of the next chunk, or find that they are stored.
+
+    If `pace` allows that, their jobs are made here too: then the rows need not be kept until they are.
+    """
     submission = of_owner(rows.by_id(tx.connection, SubmissionId(id_)), id_, owner)
     known = chunk_rows.by_number(tx.connection, submission.id, number)
     if known is not None:
@@ -86,6 +89,9 @@ def accept_chunk(
         pool.take_back_ids(tx)
         first = JobId(pool.job_ids.run(given.count))
     chunk = Chunk(submission.id, number, given.digest, first, given.count, 0, now)
+    if pace.allows(given.count):
+        make_at_once(pool, tx, chunk, given, pace)
+        chunk = replace(chunk, made=chunk.count)
     chunk_rows.insert(tx.connection, chunk, given.text)
     first_of_all = submission.first_job if submission.count else first
     grown = replace(submission, first_job=first_of_all, count=submission.count + given.count, touched=now)

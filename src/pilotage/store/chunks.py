@@ -27,9 +27,14 @@ _COLUMNS = "submission_id, number, digest, first_job, count, made, accepted"
 
 
 def insert(connection: Connection, chunk: Chunk, rows: str) -> None:
-    """Accept a chunk. `rows` is the JSON list of its parameter rows; "[]": its jobs have no parameters."""
+    """Accept a chunk. `rows` is the JSON list of its parameter rows; "[]": its jobs have no parameters.
+
+    They are not kept of a chunk all of whose jobs are made.
+    """
     sql = f"INSERT INTO submission_chunks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     connection.execute(sql, astuple(chunk))
+    if chunk.made == chunk.count:
+        return
     sql = "INSERT INTO pending_rows (submission_id, number, rows) VALUES (?, ?, ?)"
     connection.execute(sql, (chunk.submission, chunk.number, rows))
 

@@ -21,6 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from pilotage.core.errors import InvalidInput, Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
 from pilotage.store.connection import Connection, GivenUp, Lost, Raced, array
+from pilotage.store.copying import REPLACEMENT, block
 
 Session = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
@@ -121,8 +122,7 @@ class PostgresqlConnection:
         cursor = self._cursor()
         try:
             with cursor.copy(sql) as copy:
-                for row in rows:
-                    copy.write_row([_without_nul(value) for value in row] if _has_nul(row) else row)
+                copy.write(block(rows))
         except psycopg.Error as error:
             raise self._fault(error) from error
         return cursor.rowcount
@@ -391,4 +391,4 @@ def _has_nul(values: Iterable[Any]) -> bool:
 
 def _without_nul(value: Any) -> Any:
     """PostgreSQL has no NUL in text: what a payload wrote is kept but for that."""
-    return value.replace("\0", "�") if isinstance(value, str) else value
+    return value.replace("\0", REPLACEMENT) if isinstance(value, str) else value

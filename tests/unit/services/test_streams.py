@@ -23,6 +23,13 @@ from pilotage.store import chunks, submissions
 from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
 
 
+def at_most(jobs: int) -> Pace:
+    """One that has a transaction make so many jobs."""
+    pace = Pace()
+    pace.size = jobs
+    return pace
+
+
 def rows_of(*values: Any) -> Rows:
     return Rows(tuple(encoded([[value] for value in values])), len(values))
 
@@ -40,9 +47,15 @@ class Stream:
         bench = self.bench
         return bench.do(lambda tx: open_submission(bench.pool, tx, self.prepared, bench.now))
 
-    def accept(self, number: int, *values: Any, owner: str = "alice") -> chunks.Chunk:
+    def accept(
+        self, number: int, *values: Any, owner: str = "alice", at_once: Pace | None = None
+    ) -> chunks.Chunk:
+        """`at_once`: what it allows to be made in the same transaction; otherwise nothing."""
+        return self.bench.do(lambda tx: self.accepting(tx, number, values, owner, at_once or at_most(0)))
+
+    def accepting(self, tx: Any, number: int, values: Sequence[Any], owner: str, pace: Pace) -> chunks.Chunk:
         bench, given = self.bench, rows_of(*values)
-        return bench.do(lambda tx: accept_chunk(bench.pool, tx, owner, self.id, number, given, bench.now))
+        return accept_chunk(bench.pool, tx, owner, self.id, number, given, bench.now, pace)
 
     def send(self, number: int, *values: Any) -> chunks.Chunk:
         """Accepted and made."""
@@ -158,6 +171,33 @@ def test_an_accepted_chunk_is_whole_after_a_crash(
     stream.send(2, 7)
     stream.close(8)
     assert [value for _, value in stream.parameters()] == list(range(8))
+    bench.check()
+
+
+def test_a_chunk_that_is_small_enough_is_made_in_the_transaction_that_accepts_it(bench: Bench) -> None:
+    stream = Stream(bench)
+    chunk = stream.accept(0, "a", "b", at_once=at_most(2))
+    assert (chunk.made, chunk.count) == (2, 2)
+    assert bench.connection.execute("SELECT count(*) FROM pending_rows").fetchone()[0] == 0
+    assert submissions.unfinished(bench.connection) == []
+    assert stream.accept(1, "c", "d", "e", at_once=at_most(2)).made == 0
+    assert [value for _, value in stream.parameters()] == ["a", "b"]
+    stream.make(Making(stream.id))
+    again = stream.accept(0, "a", "b", at_once=at_most(2))
+    assert (again.made, again.first_job) == (2, chunk.first_job)
+    bench.crash(lambda tx: stream.accepting(tx, 2, ["f"], "alice", at_most(2)))
+    assert [value for _, value in stream.parameters()] == ["a", "b", "c", "d", "e"]
+    assert stream.accept(2, "f", at_once=at_most(2)).made == 1
+    assert stream.close(6)[0].count == 6
+    bench.check()
+
+
+def test_a_chunk_that_was_accepted_in_part_is_gone_on_with_however_fast_it_goes_now(bench: Bench) -> None:
+    stream = Stream(bench)
+    stream.accept(0, "a", "b", "c")
+    assert stream.accept(0, "a", "b", "c", at_once=at_most(9)).made == 0
+    stream.make(Making(stream.id, 0, rows=rows_of("a", "b", "c")))
+    assert [value for _, value in stream.parameters()] == ["a", "b", "c"]
     bench.check()
 
 

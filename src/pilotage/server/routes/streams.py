@@ -131,8 +131,11 @@ async def chunk(
     with bulk.place():
         body = await request.body()
         given = await asyncio.to_thread(_rows, context, caller, id_, number, body)
-        found = await bulk.write(lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock()))
-        await bulk.make(pool, Making(found.submission, number, rows=given))
+        found = await bulk.write(
+            lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock(), bulk.pace)
+        )
+        if found.made < found.count:
+            await bulk.make(pool, Making(found.submission, number, rows=given))
     context.wake_director.set()
     return ChunkResponse(number, found.first_job, found.count)
 
