@@ -23,7 +23,9 @@ from pilotage.store.writer import Transaction
 log = logging.getLogger(__name__)
 
 FOLLOWS = 0.2
-"""Seconds between two looks at what the others have done."""
+"""Seconds between two looks at what the others have done, if nothing is heard of them."""
+SOONEST = 0.05
+"""Seconds between two looks at least, and while there is something each time."""
 RECOUNTS = 300.0
 """Seconds between two full counts."""
 SILENT = 30.0
@@ -61,7 +63,7 @@ def join(
         _refuse(others[0], key=theirs[0] != in_common[0])
     instance.have_in_common(tx.connection, *in_common)
     servers.register(tx.connection, server)
-    return Company(name, position=changes.position(tx.connection))
+    return Company(name, position=changes.position(tx.connection), clock=time.monotonic)
 
 
 def _refuse(other: ServerRow, *, key: bool) -> None:
@@ -105,13 +107,30 @@ class CompanyDuty:
         self._posts = posts
         self._clock = clock
         self._recounted = self._pruned = self._checked = time.monotonic()
+        self._looked = 0.0
+        self._busy = False
+        self.wake = asyncio.Event()
+        """Set when another server has written."""
+
+    def heard(self, server: str) -> None:
+        """A server has written; "": some may have."""
+        if server != self._company.server:
+            self.wake.set()
+
+    def until_next_look(self) -> float:
+        """Seconds. Where there was something there may be more, of which no hint was given."""
+        return SOONEST if self._busy else FOLLOWS
 
     async def follow(self) -> None:
-        """Take up what the others have committed."""
+        """Take up what the others have committed. However often it is woken, it looks so often only."""
+        await asyncio.sleep(max(0.0, self._looked + SOONEST - time.monotonic()))
+        self._looked = time.monotonic()
+        self.wake.clear()
         context, company = self._context, self._company
         found = await asyncio.to_thread(
             lambda: changes.read(context.readers.connection(), company.position, company.server)
         )
+        self._busy = bool(found.changes) or found.more
         if not found.registered:
             raise GivenUp("the other servers have given this one up", hint="start it again")
         if found.changes or found.pruned or company.uncertain:

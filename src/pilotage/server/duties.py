@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from pathlib import Path
 
@@ -66,6 +66,19 @@ async def _pause(context: Context, seconds: float, wake: asyncio.Event | None) -
         wait.cancel()
     if wake is not None:
         wake.clear()
+
+
+async def until_stopped(context: Context, work: Coroutine[None, None, None]) -> None:
+    """Have something go on until the server stops, which does not depend on it."""
+    task, stop = asyncio.create_task(work), asyncio.create_task(context.stop.wait())
+    try:
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
+        task.cancel()
+        [ended] = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(ended, Exception):
+            log.error("%s failed", work, exc_info=ended)
 
 
 class LeaseDuty:

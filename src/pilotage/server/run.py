@@ -43,6 +43,7 @@ from pilotage.server.duties import (
     fill_index,
     finish_submissions,
     forget_unaccepted,
+    until_stopped,
 )
 from pilotage.server.home import Home, HomeLock
 from pilotage.server.listening import handles, listen
@@ -141,6 +142,7 @@ class _Server:
         self._listener = listener
         self._readers = settings.home.database.readers()
         self._counters = settings.home.database.counters()
+        self._hints = settings.home.database.hints()
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         self._local: LocalCesDuty | None = None
@@ -316,7 +318,6 @@ class _Server:
         duty, ledger = CompanyDuty(context, company, posts, clock), LedgerDuty(context, posts)
         cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (RENEWED, posts.renew),
-            (FOLLOWS, duty.follow),
             (FOLLOWS, duty.tend_limits),
             (WATCHES, duty.set_clock),
             (WATCHES, duty.recount),
@@ -325,7 +326,11 @@ class _Server:
             (LEFT_BEHIND, lambda: posts.carry_out("submissions", duty.finish_submissions)),
             (LEDGER_PERIOD, ledger.cycle),
         ]
-        return [every(context, lambda period=period: period, cycle) for period, cycle in cycles]  # type: ignore[misc]
+        running = [every(context, lambda period=period: period, cycle) for period, cycle in cycles]  # type: ignore[misc]
+        running.append(every(context, duty.until_next_look, duty.follow, duty.wake))
+        if self._hints is not None:
+            running.append(until_stopped(context, self._hints.listen(duty.heard)))
+        return running
 
     def _local_ce(self, context: Context, name: str) -> LocalCeDuty:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,6 +27,10 @@ class News(msgspec.Struct, omit_defaults=True):
     """Somebody watches the output of these jobs, until then."""
     moved: float = 0.0
     """All leases have been moved by so many seconds."""
+
+
+HINTS = 0.05
+"""Seconds between two notifications by one server: in its commit each has a lock of the whole database server."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,16 @@ class Company:
     """Jobs that were to be offered and were another server's."""
     differences: int = 0
     """Queues that a recount found to have other jobs than was thought."""
+    clock: Callable[[], float] | None = None
+    """Seconds that only pass, for hints; without it none are given."""
+    hinted: float = float("-inf")
+
+    def hints_now(self) -> bool:
+        """Whether the transaction that tells something gives a hint of it. Not each: the others go on for a while."""
+        if self.clock is None or (now := self.clock()) - self.hinted < HINTS:
+            return False
+        self.hinted = now
+        return True
 
     def saw(self, queue: QueueId, xid: int) -> bool:
         """Whether what memory has of a queue was read after that transaction."""

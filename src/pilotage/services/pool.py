@@ -280,7 +280,8 @@ class Pool:
             told.gone, told.back = notes.gone, notes.back
             self._forget_notes()
         if told != News():
-            changes.write(tx.connection, company.server, msgspec.json.encode(told).decode())
+            text = msgspec.json.encode(told).decode()
+            changes.write(tx.connection, company.server, text, hint=company.hints_now())
 
     def _forget_notes(self) -> None:
         if self.index.notes is not None:

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pilotage.core.errors import Conflict, InvalidInput, Unreachable
 from pilotage.store.connection import Lost
+from pilotage.store.hints import ListeningSession
 from pilotage.store.postgresql import PostgresqlConnection, PostgresqlReaders, Session, adapt, one_line
 
 OLDEST = 14
@@ -98,6 +99,13 @@ class Address:
         session.prepared_max = 500
         adapt(session)
         return session
+
+    async def listening(self) -> ListeningSession:
+        """A session in autocommit mode that an event loop waits for. Raises `Lost` where none can be had now."""
+        try:
+            return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise Lost(f"the database {self.shown} cannot be reached: {one_line(str(error))}") from None
 
     def engine(self) -> sa.Engine:
         """For migrations only: everything else goes through the writer and the readers."""

@@ -2,8 +2,8 @@
 
 A row carries the id of its transaction. A follower reads the rows up to the first transaction that may still be open
 (`pg_snapshot_xmin`), so that none can appear behind its back; by plain sequence numbers the row of a transaction that
-began early and commits late would never be seen. It looks five times a second: there is no NOTIFY, which would have
-every commit of the whole database server wait for one lock.
+began early and commits late would never be seen. It looks again and again, and sooner when a NOTIFY (`store.hints`)
+comes; not every row has one, as commits that notify wait for one lock of the whole database server.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from pilotage.store.connection import Connection
 
 PRUNED = "changes pruned"
 """The counter that says up to which transaction rows have been deleted."""
+
+CHANNEL = "pilotage_changes"
+"""Of NOTIFY; each database has its own of a name."""
 
 MOST = 5_000
 """Rows read at once."""
@@ -37,15 +40,28 @@ class Following:
     position: int
     """From which transaction on it reads the next time."""
     changes: tuple[Change, ...]
+    more: bool = False
+    """Others have written what cannot be read before a transaction ends that is still open."""
 
 
-def write(connection: Connection, server: str, payload: str, at: float | None = None) -> None:
-    """Tell the others, when this transaction is committed; `at` is now, by the clock of the database."""
-    connection.execute(
-        "INSERT INTO changes (xid, at, server, payload) VALUES (pg_current_xact_id()::text::bigint,"
-        " coalesce(?::float8, extract(epoch FROM now())::float8), ?, ?)",
-        (at, server, payload),
-    )
+_WRITE = (
+    "INSERT INTO changes (xid, at, server, payload) VALUES (pg_current_xact_id()::text::bigint,"
+    " coalesce(?::float8, extract(epoch FROM now())::float8), ?, ?)"
+)
+_WRITE_AND_NOTIFY = f"WITH written AS ({_WRITE}) SELECT pg_notify('{CHANNEL}', ?)"
+
+
+def write(
+    connection: Connection, server: str, payload: str, at: float | None = None, *, hint: bool = False
+) -> None:
+    """Tell the others, when this transaction is committed; `at` is now, by the clock of the database.
+
+    With a `hint` they look at once.
+    """
+    if hint:
+        connection.execute(_WRITE_AND_NOTIFY, (at, server, payload, server))
+    else:
+        connection.execute(_WRITE, (at, server, payload))
 
 
 def position(connection: Connection) -> int:
@@ -58,8 +74,9 @@ def position(connection: Connection) -> int:
 _READ = (
     "WITH now AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS upto,"
     " EXISTS (SELECT 1 FROM servers WHERE name = ?) AS registered,"
-    " coalesce((SELECT last FROM counters WHERE name = ?), 0) AS pruned)"
-    " SELECT now.upto, now.registered, now.pruned, c.xid, c.server, c.payload FROM now LEFT JOIN"
+    " coalesce((SELECT last FROM counters WHERE name = ?), 0) AS pruned, EXISTS (SELECT 1 FROM changes"
+    " WHERE server <> ? AND xid >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint) AS more)"
+    " SELECT now.upto, now.registered, now.pruned, now.more, c.xid, c.server, c.payload FROM now LEFT JOIN"
     " (SELECT id, xid, server, payload FROM changes WHERE xid >= ? AND xid < (SELECT upto FROM now) AND server <> ?"
     " ORDER BY xid, id LIMIT ?) c ON true ORDER BY c.xid, c.id"
 )
@@ -67,16 +84,17 @@ _READ = (
 
 def read(connection: Connection, since: int, me: str, most: int = MOST) -> Following:
     """The rows of others from transaction `since` on, as far as all transactions before them have ended."""
-    rows = connection.execute(_READ, (me, PRUNED, since, me, most)).fetchall()
-    upto, registered, pruned = rows[0][:3]
-    changes = tuple(Change(*row[3:]) for row in rows if row[3] is not None)
+    rows = connection.execute(_READ, (me, PRUNED, me, since, me, most)).fetchall()
+    upto, registered, pruned, more = rows[0][:4]
+    changes = tuple(Change(*row[4:]) for row in rows if row[4] is not None)
     if len(changes) == most:
         # Whole transactions only: one may have several rows.
         last = changes[-1].xid
         if changes[0].xid == last:
             return read(connection, since, me, most * 2)
         changes, upto = tuple(change for change in changes if change.xid < last), last
-    return Following(bool(registered), pruned >= since, max(since, upto), changes)
+        more = True
+    return Following(bool(registered), pruned >= since, max(since, upto), changes, bool(more))
 
 
 def since(connection: Connection, position: int, me: str) -> list[Change]:

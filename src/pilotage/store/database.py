@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.store import copies, health, upgrade
@@ -12,6 +12,9 @@ from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.instance import Instance
 from pilotage.store.numbers import Counters
 from pilotage.store.sqlite import SqliteReaders, integrity
+
+if TYPE_CHECKING:
+    from pilotage.store.hints import Hints
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -37,6 +40,10 @@ class Database(Protocol):
 
     def counters(self) -> Counters | None:
         """Where servers that share the database get their ids; None: it has one server at a time."""
+        ...
+
+    def hints(self) -> Hints | None:
+        """How a server hears of the others; None: there are none."""
         ...
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
@@ -77,6 +84,9 @@ class SqliteDatabase:
         return SqliteReaders(self.path)
 
     def counters(self) -> None:
+        return None
+
+    def hints(self) -> None:
         return None
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:

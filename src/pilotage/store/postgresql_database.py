@@ -17,6 +17,7 @@ from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store import dumps, health, upgrade
 from pilotage.store.address import Address, alone, one_of_servers
 from pilotage.store.connection import WriterConnection
+from pilotage.store.hints import PostgresqlHints
 from pilotage.store.instance import Instance
 from pilotage.store.numbers import Counters
 from pilotage.store.postgresql import PostgresqlReaders
@@ -56,6 +57,9 @@ class PostgresqlDatabase:
 
     def readers(self) -> PostgresqlReaders:
         return self.address.readers()
+
+    def hints(self) -> PostgresqlHints:
+        return PostgresqlHints(self.address.listening)
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         self.address.check()
