@@ -16,7 +16,7 @@ import msgspec
 from benchmarks.filled import Store
 from benchmarks.shapes import Shape
 from pilotage.core import policy as policies
-from pilotage.server import garbage
+from pilotage.server import interpreter
 from pilotage.services.exchange import Message, exchange_many, token_hash
 from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import settle_some
@@ -179,7 +179,8 @@ def opened(store: Store, shape: Shape, tokens: Sequence[str]) -> Generator[Site]
     try:
         begun = time.perf_counter()
         pool = writer.call(_pool)
-        garbage.keep_what_is_there()
+        interpreter.take_short_turns()
+        interpreter.keep_what_is_there()
         yield Site(connection, writer, pool, shape, tokens, time.perf_counter() - begun)
     finally:
         writer.stop()

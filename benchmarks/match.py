@@ -32,7 +32,7 @@ def store_options(parser: argparse.ArgumentParser) -> None:
 
 def options(parser: argparse.ArgumentParser) -> None:
     store_options(parser)
-    parser.add_argument("--clients", type=int, default=256, help="pilots that ask at the same time")
+    parser.add_argument("--clients", type=int, default=64, help="pilots that ask at the same time")
     parser.add_argument("--http", action="store_true", help="ask a server over HTTP, from other processes")
     parser.add_argument("--ask", type=int, help="jobs asked for in one call: 1; 16 with --http")
     parser.add_argument("--processes", type=int, default=2, help="of clients, with --http")

@@ -23,7 +23,7 @@ JOBS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 QUEUES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 PART = 0.4
 """Of the waiting jobs at most so many are matched, so that there are about as many at the end."""
-CLIENTS = 256
+CLIENTS = 64
 
 
 def options(parser: argparse.ArgumentParser) -> None:

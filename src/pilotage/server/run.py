@@ -23,7 +23,7 @@ from pilotage.core import policy as policies
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server import garbage
+from pilotage.server import interpreter
 from pilotage.server.app import build
 from pilotage.server.bulk import Bulk
 from pilotage.server.company import FOLLOWS, LIMITS, WATCHES, CompanyDuty, DatabaseClock, bury, join
@@ -65,9 +65,6 @@ log = logging.getLogger(__name__)
 
 DRAIN_POLL = 0.5
 
-SWITCH = 0.0005
-"""Seconds after which a thread at work lets the others have a turn. SQLite's calls ask for Python's lock at every row,
-and each time wait for so long if a duty computes something beside."""
 LEFT_BEHIND = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
@@ -151,7 +148,7 @@ class _Server:
         self._writer.start()
         try:
             context = self._context()
-            sys.setswitchinterval(SWITCH)
+            interpreter.take_short_turns()
             if self._connection.dialect == "sqlite":
                 self._writer.move_to(asyncio.get_running_loop())
             await self._serve(context)
@@ -278,7 +275,7 @@ class _Server:
 
     async def _with_all_counted(self, context: Context, posts: Posts | None) -> None:
         await fill_index(context)
-        garbage.keep_what_is_there()
+        interpreter.keep_what_is_there()
         if posts is None:
             await finish_submissions(context)
         await asyncio.gather(*self._duties(context, posts))

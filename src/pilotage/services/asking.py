@@ -60,7 +60,9 @@ class Asking:
     policy: Policy
     node: Node
     base: Offer
-    _asked: dict[tuple[tuple[int, int], int, str | None, tuple[Limit, ...]], Asked] = field(default_factory=dict)
+    _asked: dict[tuple[tuple[int, int], int, str | None, tuple[Limit, ...]], Asked] = field(
+        default_factory=dict
+    )
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""

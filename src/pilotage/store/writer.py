@@ -318,8 +318,8 @@ class Writer:
             return results
         finally:
             # Where no statement was made the group before is still under way.
-            self._settle()
             self._connection.first = None
+            self._settle()
 
     def _follow(self) -> None:
         """Before the first statement of a group whose forerunner's COMMIT was under way."""
@@ -367,7 +367,7 @@ class Writer:
 
     def _not_committed(self) -> None:
         """The COMMIT beside has failed, and nobody relies on it any more."""
-        before, self._under_way, self._connection.first = self._under_way, None, None
+        before, self._under_way = self._under_way, None
         assert before is not None
         assert before.commit.error is not None
         self._failed(before.transaction, before.group, before.commit.error, 0)
