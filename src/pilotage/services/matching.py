@@ -170,7 +170,6 @@ class Match:
         if proposal is None:
             return None
         head, entry, user_priority = proposal
-        moves.touch_queue(entry.id)
         epoch = moves.offer(head, entry, pilot, self.take.number)
         self._given.append((head, epoch, entry.id, user_priority))
         return entry.identity

@@ -53,9 +53,9 @@ class Moves:
     """Of the jobs that were offered to somebody: those that no longer waited. Nothing was done to them."""
     noted: list[tuple[Noted[Any], bool]] = field(default_factory=list)
     """Kinds of offer that takes were noted of, and whether they were given jobs."""
-    _queues: set[QueueId] = field(default_factory=set)
+    _queues: dict[QueueId, Transaction] = field(init=False)
     """Those that are read again if the transaction fails."""
-    _pilots: dict[PilotId, PilotRow] = field(default_factory=dict)
+    _pilots: dict[str | None, PilotRow] = field(init=False)
     """Likewise."""
     _moved_since: set[JobId] = field(default_factory=set)
     """Jobs with a move that is not written yet."""
@@ -78,22 +78,15 @@ class Moves:
 
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
+        self._queues, self._pilots = self.pool.touched(self.tx)
 
     def _not_noted(self) -> None:
         for noted, given in self.noted:
             noted.take_back(given)
 
-    def touch_queue(self, queue: QueueId) -> None:
-        """As `Pool.touch_queue`."""
-        if queue not in self._queues:
-            self._queues.add(queue)
-            self.pool.touch_queue(self.tx, queue)
-
     def touch_pilot(self, pilot: PilotRow) -> None:
         """As `Pool.touch_pilot`."""
-        if self._pilots.get(pilot.id) is not pilot:
-            self._pilots[pilot.id] = pilot
-            self.pool.touch_pilot(self.tx, pilot)
+        self._pilots[pilot.token_hash] = pilot
 
     # --- the rows
 
@@ -159,6 +152,7 @@ class Moves:
         if job in self._moved_since:
             self.write()
         self._moved_since.add(job)
+        self._queues[entry.id] = self.tx
         if self.rows.pop(job, None) is not None:
             self._offered_since.add(job)
         event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
@@ -296,7 +290,7 @@ class Moves:
         """The job leaves what it was in: a queue, or a pilot."""
         if job.state is JobState.WAITING:
             if self.pool.counts(job.id):
-                self.touch_queue(job.queue)
+                self.pool.touch_queue(self.tx, job.queue)
                 self.pool.index.job_gone(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
             if job.id in place.jobs:
@@ -307,6 +301,6 @@ class Moves:
     def _returned(self, job: JobRow) -> None:
         if not self.pool.counts(job.id):
             return
-        self.touch_queue(job.queue)
+        self.pool.touch_queue(self.tx, job.queue)
         head = Waiting(job.id, job.submission, job.epoch, job.last_event, job.parameters)
         self.pool.index.job_returned(job.queue, job.user_priority, head)

@@ -220,6 +220,15 @@ class Pool:
         if count:
             self.index.jobs_added(queue, user_priority, first, count)
 
+    def touched(self, tx: Transaction) -> tuple[dict[QueueId, Transaction], dict[str | None, PilotRow]]:
+        """The queues and pilots that are read again if this transaction fails, for a caller who changes many.
+
+        Queues are to be in the index; the values are this transaction and the pilot's row.
+        """
+        if self.company is not None:
+            self.tell(tx)
+        return tx.touched("queues", self._reload_queues), tx.touched("pilots", self._forget_pilots)
+
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
         """When the index changes for `queue`: have it read again from the store if this transaction fails."""
         self.enter_queue(tx, queue)

@@ -53,11 +53,15 @@ class Transaction:
 
     def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
         """Have `undo` called once for all that was touched of its kind: the last value of each key."""
+        self.touched(kind, undo)[key] = value
+
+    def touched(self, kind: str, undo: Callable[[dict[Any, Any]], object]) -> dict[Any, Any]:
+        """What was touched of a kind, to add to; `undo` as in `touch`."""
         touched = self._touched.get(kind)
         if touched is None:
-            touched = self._touched[kind] = {}
-            self.on_rollback(lambda: undo(touched))
-        touched[key] = value
+            found = touched = self._touched[kind] = {}
+            self.on_rollback(lambda: undo(found))
+        return touched
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
