@@ -146,6 +146,22 @@ def test_folders_that_cannot_be_entered_are_removed_too(server: PilotServer, pil
     assert process.wait() == 0  # the fixture looks at what is left
 
 
+def test_a_folder_is_used_again_only_if_it_is_as_a_new_one(server: PilotServer, pilot: Start) -> None:
+    tells = "basename $PWD; ls -A . $TMPDIR; echo error >&2; "
+    clean, again = (shell(server, tells) for _ in range(2))
+    dirty = shell(server, tells + "touch left")
+    after = shell(server, tells + "(sleep 60 >/dev/null 2>&1 &)")
+    last = shell(server, tells)
+    process = pilot()
+    found = [out(server.finish_of(job)).split() for job in (clean, again, dirty, after, last)]
+    assert [one[0] for one in found[:3]] == ["payload-1"] * 3
+    assert found[3][0] == "payload-2"
+    # Nobody sees anything but the files of standard output and error.
+    assert all(one[1:] == found[0][1:] for one in found[:3])
+    assert not any("left" in one for one in found)
+    assert process.wait() == 0  # the fixture looks at what is left
+
+
 def test_environment_and_setup(server: PilotServer, pilot: Start) -> None:
     script = (
         'echo "$HELLO|$PILOTAGE_JOB|$PILOTAGE_EPOCH|$OMP_NUM_THREADS|$1|${TMPDIR##*/}"; pwd; [ -d $TMPDIR ]'
@@ -161,7 +177,7 @@ def test_environment_and_setup(server: PilotServer, pilot: Start) -> None:
     )
     process = pilot()
     finish = server.finish_of(job)
-    assert out(finish).splitlines()[0] == f"setup|{job}|1|1|$(id);|{job}-1.tmp"
-    assert out(finish).splitlines()[1].endswith(f"/{job}-1")
+    assert out(finish).splitlines()[0] == f"setup|{job}|1|1|$(id);|payload-1.tmp"
+    assert out(finish).splitlines()[1].endswith("/payload-1")
     assert finish["exit_code"] == 0
     assert process.wait() == 0

@@ -23,6 +23,7 @@ from .payload import RunningPayload
 from .strays import Strays
 from .system import kill_group, peek_dead_child
 from .tree import all_processes, below, proportional_memory
+from .workplaces import Workplaces
 
 TERM_GRACE = 5.0
 """Between SIGTERM and SIGKILL."""
@@ -45,7 +46,7 @@ class Crew:
     ) -> None:
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
-        self._folder = folder
+        self._places = Workplaces(folder)
         self._all_cores = len(cores)
         self._free_cores = set(cores)
         self._power = power
@@ -64,10 +65,10 @@ class Crew:
     # Starting
 
     def start(self, offer: Offer) -> None:
-        payload = RunningPayload(offer, self._folder, self._clock())
+        payload = RunningPayload(offer, self._clock())
         self.running[payload.key] = payload
         try:
-            payload.make_folder()
+            payload.make_folder(self._places)
             if payload.needs_fetching():
                 self._errands.submit(
                     lambda line: payload.place_inputs_away(line, self._cache),
@@ -188,7 +189,7 @@ class Crew:
             payload.finish.failure = "killed"
         payload.close()
         del self.running[payload.key]
-        if not payload.remove_quickly():
+        if not payload.tidy_quickly(self._places, alone=peek_dead_child() is None):
             self._errands.submit(payload.remove_away, _nothing)
         self.events.append(PayloadEnded(payload.finish))
 

@@ -8,7 +8,7 @@ import math
 import os
 import resource
 import signal
-from typing import IO, Dict, Iterator, List, Optional, Tuple
+from typing import IO, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, Finish, Offer
 
@@ -19,6 +19,7 @@ from .inputs import InputCache, link_shared, needs_fetching, place_inputs
 from .launch import CannotRun, compose, spawn
 from .outputs import find_outputs, open_output, upload
 from .transport import Away, Line, Refused
+from .workplaces import Workplace, Workplaces
 
 _OWN_PEAK = resource.RUSAGE_SELF
 _ROOM = 256_000_000
@@ -28,12 +29,11 @@ _ROOM = 256_000_000
 class RunningPayload:
     """The files, the process and the account of one try. All methods but the `..._away` ones are for the loop."""
 
-    def __init__(self, offer: Offer, parent: str, now: float) -> None:
+    def __init__(self, offer: Offer, now: float) -> None:
         self.offer = offer
         self.payload = offer.payload
         self.key: Key = (offer.job, offer.epoch)
-        self.folder = os.path.join(parent, f"{offer.job}-{offer.epoch}")
-        self.tmp = self.folder + ".tmp"
+        self.place: Optional[Workplace] = None
         self.pid = 0
         self.cores: Tuple[int, ...] = ()
         self.begun = now
@@ -55,11 +55,19 @@ class RunningPayload:
 
     # Before
 
-    def make_folder(self) -> None:
+    @property
+    def folder(self) -> str:
+        assert self.place is not None
+        return self.place.folder
+
+    @property
+    def _streams(self) -> FrozenSet[str]:
+        return frozenset((self.payload.std_output or "stdout", self.payload.std_error or "stderr"))
+
+    def make_folder(self, places: Workplaces) -> None:
         """Raises CannotRun."""
         try:
-            os.mkdir(self.folder, 0o700)
-            os.mkdir(self.tmp, 0o700)
+            self.place = places.take((self.payload.owner, self.payload.group), self._streams)
         except OSError as error:
             raise CannotRun(f"cannot make a folder: {error}", failure="node") from None
 
@@ -85,7 +93,8 @@ class RunningPayload:
         self, base: Dict[str, str], null: int, cores: Tuple[int, ...], power: float, now: float
     ) -> None:
         """Start the process. Raises CannotRun."""
-        command = compose(self.payload, self.key, self.folder, self.tmp, base)
+        assert self.place is not None
+        command = compose(self.payload, self.key, self.folder, self.place.tmp, base)
         try:
             self._open_files()
         except OSError as error:
@@ -103,8 +112,11 @@ class RunningPayload:
             place = os.path.join(self.folder, name)
             if "/" in name:
                 os.makedirs(os.path.dirname(place), exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-            self._files.append(os.open(place, flags, 0o600))
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            number = os.open(place, flags, 0o600)
+            self._files.append(number)
+            if os.fstat(number).st_size:  # an input of this name
+                os.ftruncate(number, 0)
 
     def _limit(self, power: float) -> None:
         """Stops for runaways that the sampling would see too late; the sampling is the rule."""
@@ -196,17 +208,16 @@ class RunningPayload:
             os.close(number)
         self._files.clear()
 
-    def remove_quickly(self) -> bool:
-        """Remove the folders if there is nothing in them but what we put there; False if more is to be done."""
-        try:
-            for name in {self.payload.std_output or "stdout", self.payload.std_error or "stderr"}:
-                os.unlink(os.path.join(self.folder, name))
-            os.rmdir(self.tmp)
-            os.rmdir(self.folder)
-        except OSError:
-            return False
-        return True
+    def tidy_quickly(self, places: Workplaces, *, alone: bool) -> bool:
+        """Remove the folders if there is nothing in them but what we put there; False if more is to be done.
+
+        `alone`: no process lives below the pilot. Then they are kept for another payload, if they are clean.
+        """
+        if self.place is None or (alone and places.give_back(self.place, self._streams)):
+            return True
+        return self.place.remove(self._streams)
 
     def remove_away(self, line: Line) -> None:
-        remove_tree(self.tmp)
-        remove_tree(self.folder)
+        assert self.place is not None
+        remove_tree(self.place.tmp)
+        remove_tree(self.place.folder)
