@@ -196,6 +196,29 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
     assert started >= 1
 
 
+def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One, One, QueueId]) -> None:
+    """The duty has not looked in between."""
+    a, _, queue = pools
+    identity = a.pool.identities[queue]
+    place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
+    assert place is not None
+    a.writer.call(lambda tx: limited(a.pool, tx, 3))
+    a.writer.call(lambda tx: limits.establish(a.pool, tx, 1.0))
+    unlimited = policies.parse(POLICY)
+    a.writer.call(
+        lambda tx: governing.apply_policy(a.pool, tx, unlimited, POLICY, by="alice", reason="", now=2.0)
+    )
+    a.writer.call(lambda tx: a.pool.started(tx, identity, place, 2.0))
+    a.writer.call(lambda tx: limited(a.pool, tx, 0))
+    a.writer.call(lambda tx: a.pool.left(tx, identity, place))
+    a.writer.call(lambda tx: limits.establish(a.pool, tx, 3.0))
+    for _ in range(3):
+        a.writer.call(lambda tx: limits.tend(a.pool, tx, 3.0))
+        assert a.pool.limiter.closed(place.site, place.ce, 3.0)
+    free = "SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks"
+    assert a.writer.call(lambda tx: sum(row[0] for row in tx.connection.execute(free))) == 0
+
+
 def limited(pool: Pool, tx: Any, most: int) -> None:
     """A policy with a running limit is in force, at every server."""
     text = POLICY + f'[[limits]]\nattribute = "owner"\nvalue = "alice"\nrunning = {most}\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
+from pilotage.services import limits
 from pilotage.services.offers import renew_kinds
 from pilotage.services.pool import Pool, fill, match_anew
 from pilotage.store import instance, servers
@@ -40,6 +41,7 @@ def apply_policy(
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
     _note(pool, tx, old, version, by=by, reason=reason, now=now)
+    limits.outdate(pool, tx, policy)
     take_up(pool, tx, policy, version)
     pool.tell(tx, policy=version)
     return version

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from pilotage.core.policy import Policy
 from pilotage.core.queues import blocks as rules
 from pilotage.core.queues.blocks import Block, Shared
 from pilotage.core.queues.limits import Limit
@@ -116,6 +117,26 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
     if missing:
         _count(pool, tx, missing, adopted, now)
     return len(missing)
+
+
+def outdate(pool: Pool, tx: Transaction, policy: Policy) -> None:
+    """In the transaction that applies `policy`: nobody counts any more under what it does not limit.
+
+    A later policy that has such a limit again counts it anew. Were it left to the duty, the limit could be gone and
+    there again before that looks: jobs that started meanwhile would bring back places that they have never taken.
+    """
+    if pool.company is None:
+        return
+    pool.save_blocks(tx)
+    states = rows.states(tx.connection, lock=True)
+    meant = {limit.key: limit for limit in policy.limit_list()}
+    rows.forget(tx.connection, states.keys() - meant.keys())
+    uncounted = {
+        key: replace(shared, running=None)
+        for key, shared in states.items()
+        if key in meant and meant[key].running is None and shared.running is not None
+    }
+    rows.save_states(tx.connection, uncounted)
 
 
 def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
