@@ -17,6 +17,7 @@ from stores import DEADLINE, IDENTITY, Store
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.store import browse, chunks, expiry, history, instance, jobs, pilots, submissions
+from pilotage.store.numbers import BLOCKS
 from pilotage.store.selections import Condition, Selection, Viewer, of_history
 from pilotage.store.upgrade import upgrade
 
@@ -334,6 +335,24 @@ def test_old_events_go_but_the_newest(connection: Any) -> None:
     assert expiry.events(connection, 100.0, 9) == 0
 
 
+def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any) -> None:
+    """Servers take ids in blocks: those of one that has little to do rise slowly."""
+    if connection.dialect == "sqlite":
+        pytest.skip("one server")
+    block = BLOCKS["events"]
+    slow, busy = {1: 1.0, 2: 2.0, 3: 90.0}, {block + n: float(n) for n in range(1, 9)}
+    idle, last = {2 * block + 1: 95.0}, {3 * block + n: 4.0 for n in range(1, 4)}
+    for id_, at in {**slow, **busy, **idle, **last}.items():
+        connection.execute("INSERT INTO events VALUES (?, ?, 'k', 'a', '', '', '', '[]')", (id_, at))
+    assert expiry.events(connection, 50.0, 4) == 4
+    # What lies in the next block less far in than the one that stays in its own goes later.
+    assert expiry.events(connection, 50.0, 100) == 4
+    left = [3, *(block + n for n in (1, 2, 3)), 2 * block + 1, 3 * block + 1, 3 * block + 3]
+    assert list_of(connection, "SELECT id FROM events ORDER BY id") == left
+    assert expiry.events(connection, 93.0, 100) == 4
+    assert expiry.events(connection, 96.0, 100) == 2
+
+
 def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
     submission(connection, 1, 1, 3)
     for job, at in ((1, 1.0), (2, 2.0), (3, 3.0)):
@@ -390,6 +409,17 @@ def test_inputs_go_when_no_submission_names_them(connection: Any) -> None:
     assert all(expiry.is_uploaded(connection, digest) for digest in ("used", "young", "used later"))
     submissions.note_upload(connection, "bob", "used later", 5, 60.0)
     assert expiry.uploads(connection, ["used later"], 10.0, 2) == []
+
+
+def test_an_input_that_a_submission_is_just_naming_stays(connection: Any) -> None:
+    """Whatever id the submission has: other servers give some below those that were looked at."""
+    for digest in ("wanted", "old"):
+        submissions.note_upload(connection, "alice", digest, 5, 1.0)
+    found = sorted(expiry.old_uploads(connection, 10.0))
+    assert submissions.use_upload(connection, "alice", "wanted", 60.0)
+    assert expiry.uploads(connection, found, 10.0, 999) == ["old"]
+    assert not submissions.use_upload(connection, "alice", "old", 60.0)
+    assert not submissions.use_upload(connection, "bob", "wanted", 60.0)
 
 
 def naming(connection: Any, number: int, *digests: str) -> None:

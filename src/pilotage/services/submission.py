@@ -231,7 +231,7 @@ def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: floa
     if state == rows.STAGED:
         check_room(pool, tx, prepared.owner, prepared.count)
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
-    _check_uploads(tx, prepared)
+    _use_uploads(tx, prepared, now)
     queue = rows.queue_for(tx.connection, prepared.identity, now)
     pool.take_back_ids(tx)
     first = JobId(pool.job_ids.run(reserved))
@@ -259,10 +259,13 @@ def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: floa
     return submission
 
 
-def _check_uploads(tx: Transaction, prepared: Prepared) -> None:
-    """They were there when the submission was prepared; old ones that nobody named may have gone since."""
+def _use_uploads(tx: Transaction, prepared: Prepared, now: float) -> None:
+    """They were there when the submission was prepared; old ones that nobody named may have gone since.
+
+    Their rows change, so that a server that is just deleting old ones and this one cannot both be right.
+    """
     for item in prepared.inputs:
-        if rows.upload_size(tx.connection, prepared.owner, item.source) is None:
+        if not rows.use_upload(tx.connection, prepared.owner, item.source, now):
             raise InvalidInput(
                 f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
             )

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from pilotage.store.connection import Connection
+from pilotage.store.numbers import BLOCKS
 
 PORTION = 500
 """Submissions that are read at once."""
@@ -56,14 +57,31 @@ def note(connection: Connection, name: str, now: float, rows: int) -> None:
 # --- rows
 
 
+HOPS = 32
+"""Above the number of servers that an instance has or lately had."""
+
+
 def events(connection: Connection, before: float, most: int) -> int:
-    """Delete events, the oldest first. Their ids rise with time, so that the first one to stay is the end."""
-    sql = "SELECT id, at FROM events WHERE id < (SELECT max(id) FROM events) ORDER BY id LIMIT ?"
-    found = connection.execute(sql, (most,)).fetchall()
-    gone = list(takewhile(lambda row: row[1] < before, found))
-    if gone:
-        connection.execute("DELETE FROM events WHERE id <= ?", (gone[-1][0],))
-    return len(gone)
+    """Delete events, the oldest first.
+
+    Ids rise with time in each block of them, and a server may use one for long: an event that stays is the end of its
+    block only, and the next ones are looked at too. A part of a block that lies behind such an event stays for longer.
+    """
+    deleted, after = 0, 0
+    for _ in range(HOPS if connection.dialect != "sqlite" else 1):
+        sql = (
+            "SELECT id, at FROM events WHERE id > ? AND id < (SELECT max(id) FROM events) ORDER BY id LIMIT ?"
+        )
+        found = connection.execute(sql, (after, most - deleted)).fetchall()
+        gone = list(takewhile(lambda row: row[1] < before, found))
+        if gone:
+            # Another server may write events with ids of between just now.
+            sql = "DELETE FROM events WHERE id >= ? AND id <= ? AND at < ?"
+            deleted += connection.execute(sql, (gone[0][0], gone[-1][0], before)).rowcount
+        if len(gone) == len(found) or deleted >= most:
+            break
+        after = found[len(gone)][0] + BLOCKS["events"]
+    return deleted
 
 
 def attempts(connection: Connection, before: float, most: int) -> int:
@@ -152,7 +170,9 @@ def uploads(connection: Connection, digests: Sequence[str], before: float, since
         ).fetchone()
         is None
     ]
-    connection.executemany("DELETE FROM uploads WHERE digest = ?", [(digest,) for digest in gone])
+    # One that another server's submission has named meanwhile is young again; its file stays with its row.
+    sql = "DELETE FROM uploads WHERE digest = ? AND uploaded < ?"
+    connection.executemany(sql, [(digest, before) for digest in gone])
     return gone
 
 

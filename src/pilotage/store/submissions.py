@@ -234,6 +234,12 @@ def note_upload(connection: Connection, owner: str, digest: str, size: int, now:
     connection.execute(sql, (owner, digest, size, now))
 
 
+def use_upload(connection: Connection, owner: str, digest: str, now: float) -> bool:
+    """A submission names what this owner has put under `digest`: from now on that is no old one. False: it is gone."""
+    sql = "UPDATE uploads SET uploaded = ? WHERE owner = ? AND digest = ?"
+    return connection.execute(sql, (now, owner, digest)).rowcount == 1
+
+
 def upload_size(connection: Connection, owner: str, digest: str) -> int | None:
     """Bytes of what this owner has put under `digest`; None if they have not."""
     sql = "SELECT size FROM uploads WHERE owner = ? AND digest = ?"
