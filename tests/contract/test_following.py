@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from stores import Store, fill, postgresql_store
+from tests.instance import until
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.services import following, governing, limits
+from pilotage.services.actions import act
 from pilotage.services.company import Company
 from pilotage.services.pool import Pool, open_pool
-from pilotage.store import changes, instance, pilots, servers, submissions
+from pilotage.store import changes, events, history, instance, jobs, pilots, servers, submissions
 from pilotage.store.numbers import Counters
 from pilotage.store.servers import ServerRow
 from pilotage.store.writer import Writer
@@ -168,6 +172,37 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     assert sum(b.waiting(queue).values()) == 10
     b.follow()
     assert sum(b.waiting(queue).values()) == 9
+
+
+def test_of_two_that_begin_an_old_job_again_at_once_one_is_refused(pools: tuple[One, One, QueueId]) -> None:
+    """It was in history: the second one waits for the first, and then looks at what has become of it."""
+    a, b, _ = pools
+    job = JobId(3)
+
+    def does(one: One, verb: str, then: Callable[[], None] = lambda: None) -> list[int]:
+        def request(tx: Any) -> list[int]:
+            done = act(one.pool, tx, verb, [job], actor="user:alice", reason="", now=9.0, dry_run=False).done
+            then()
+            return done
+
+        return one.writer.call(request)
+
+    def waited_for() -> None:
+        begun.set()
+        sql = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        until(lambda: a.store.readers.connection().execute(sql).fetchone(), what="the other one's waiting")
+
+    assert does(a, "kill") == [job]
+    assert a.writer.call(lambda tx: history.move(tx.connection, 10.0, 100)) == 1
+    begun = threading.Event()
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(does, a, "reschedule", waited_for)
+        assert begun.wait(30)
+        assert does(b, "reschedule") == []
+        assert first.result(30) == [job]
+    row = b.writer.call(lambda tx: jobs.by_ids(tx.connection, [job])[job])
+    moves = b.writer.call(lambda tx: events.history(tx.connection, job, row.last_event))
+    assert [move.kind for move in moves] == ["killed", "rescheduled", "requeued"]
 
 
 def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of_a_start(

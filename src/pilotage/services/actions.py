@@ -44,7 +44,7 @@ def act(
 ) -> Outcome:
     """Do `verb` to jobs that the caller may change; at most CHUNK of them."""
     moves = Moves(pool, tx, now, pool.batch(now, actor))
-    rows = jobs.by_ids(tx.connection, list(ids))
+    rows = _rows(tx, verb, list(ids), dry_run=dry_run)
     places: dict[int, PilotRow | None] = {}
     outcome = Outcome([], [])
     for job in rows.values():
@@ -54,7 +54,6 @@ def act(
         else:
             outcome.done.append(job.id)
     changing = [] if dry_run else [rows[id_] for id_ in outcome.done]
-    history.recall(tx.connection, [job.id for job in changing if job.state in FINAL])
     for job in changing:
         place = None
         if job.pilot is not None:
@@ -66,6 +65,19 @@ def act(
     if verb == "delete" and not dry_run:
         attempts.delete_results(tx.connection, [JobId(job) for job in outcome.done])
     return outcome
+
+
+def _rows(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[int, JobRow]:
+    """The jobs, those that are to change in the hot table and locked there.
+
+    What history says of a job is no lock: another server may just be changing it, and is waited for by `recall`.
+    """
+    rows = jobs.by_ids(tx.connection, ids)
+    ended = [job.id for job in rows.values() if job.state in FINAL and not REFUSALS[verb](job)]
+    if dry_run or not ended:
+        return rows
+    history.recall(tx.connection, ended)
+    return rows | jobs.by_ids(tx.connection, ended)
 
 
 def _refuse_kill(job: JobRow) -> str:
