@@ -115,7 +115,11 @@ class Instance:
                 extra_groups=None if self.user is None else [],
             )
         if wait:
-            until(self._ready, what="the server's start")
+            self.started()
+
+    def started(self) -> None:
+        """Wait until the server is ready."""
+        until(self._ready, what="the server's start")
 
     def _ready(self) -> bool:
         assert self.process is not None

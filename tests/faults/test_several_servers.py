@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ import pytest
 
 from pilotage.wire.people import Selection
 from tests.faults.audit import audit_postgresql
-from tests.instance import Instance, until
+from tests.faults.pair import Pair
+from tests.instance import until
 from tests.postgres import server
 
 pytestmark = pytest.mark.slow
@@ -26,43 +26,6 @@ attribute = "group"
 value = "home"
 running = 3
 """
-
-
-class Pair:
-    """Two servers, each with a home of its own, on one database."""
-
-    def __init__(self, folder: Path, url: str, **policy: object) -> None:
-        self.url = url
-        self.shared = folder / "sandboxes"
-        self.servers = [Instance(folder / name, database_url=url, **policy) for name in ("a", "b")]
-        for one in self.servers:
-            one.home.parent.mkdir()
-        self.first, self.second = self.servers
-
-    def start(self) -> None:
-        assert self.first.cli("db", "upgrade").returncode == 0
-        self.launch(self.first)
-        self.first.apply()
-        secrets = self.second.home / "secrets"
-        secrets.mkdir(parents=True, mode=0o700)
-        self.second.home.chmod(0o700)
-        shutil.copy(self.first.home / "secrets" / "signing.key", secrets / "signing.key")
-        self.launch(self.second)
-
-    def launch(self, one: Instance) -> None:
-        """Pilots that it starts speak to the other one."""
-        other = self.second if one is self.first else self.first
-        one.start(
-            "--sandboxes", str(self.shared), "--pilot-server", f"http://127.0.0.1:{other.port}", "--verbose"
-        )
-
-    def sql(self, text: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(self.url) as session:
-            return session.execute(text.encode()).fetchall()
-
-    def close(self) -> None:
-        for one in self.servers:
-            one.close()
 
 
 @pytest.fixture
@@ -137,6 +100,24 @@ def test_servers_killed_at_random_lose_nothing_and_no_limit_is_exceeded(pair: Pa
     assert pair.sql("SELECT count(*) FROM servers") == [(2,)]
     # Each place of the limit is in one hand again.
     until(lambda: pair.sql(PLACES) == [(3,)], what="all places free")
+
+
+def test_a_server_that_begins_while_a_policy_is_applied_matches_by_it(pair: Pair) -> None:
+    """As another server would have it, held up before its commit until this one waits for it."""
+    pair.start()
+    pair.second.stop_server()
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with psycopg.connect(pair.url) as other:
+        other.execute("SELECT 1 FROM instance FOR UPDATE")
+        other.execute(
+            "INSERT INTO policies (version, text, applied_at, applied_by, reason) SELECT version + 1, text, applied_at,"
+            " applied_by, '' FROM policies ORDER BY version DESC LIMIT 1"
+        )
+        pair.launch(pair.second, wait=False)
+        until(lambda: pair.sql(waits), what="the start's waiting for the policy")
+    pair.second.started()
+    versions = "SELECT (SELECT max(version) FROM policies) - max(policy_version) FROM servers"
+    assert pair.sql(versions) == [(0,)]
 
 
 PLACES = (

@@ -207,6 +207,9 @@ class _Server:
         if found is None:
             self._settings.home.check_new()
             found = instance.create(connection, str(uuid.uuid4()), now)
+        if self._counters is not None:
+            # A policy that is just being applied is waited for: this server would hear of it neither here nor later.
+            instance.lock(connection)
         current = instance.current_policy(connection)
         if current is None:
             text = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
