@@ -83,6 +83,8 @@ class Server:
             "full_page_writes": "off",
             "shared_buffers": "64MB",
             "max_connections": "60",
+            # For tests that ask in which order transactions were committed.
+            "track_commit_timestamp": "on",
             **self._settings,
         }
         command = [str(self.binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]

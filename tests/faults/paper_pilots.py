@@ -6,9 +6,10 @@ import http.client
 import json
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, Finish, Node, Reference, Release, Take
 
@@ -17,6 +18,10 @@ MOST_HELD = 48
 TWICE = 0.1
 """So often a message comes on two connections at once."""
 
+MOVES = 0.03
+"""So often a pilot goes from one server to another between two messages."""
+PLURALS = {"finish": "finishes", "confirm": "confirms", "release": "releases"}
+
 NODE = Node(hostname="paper", platform="el9", processors=PROCESSORS, memory=0, cpu_left=1e6)
 
 
@@ -24,26 +29,37 @@ class Stopped(Exception):
     """The test has ended."""
 
 
+class Said(NamedTuple):
+    """What a pilot was told of one job: an offer, or the verdict on what it had said."""
+
+    pilot: int
+    what: str
+    verdict: str
+    job: int
+    epoch: int
+    reason: str = ""
+
+
 @dataclass
 class PaperPilot:
     """One thread's pilot; when it leaves, the next secret makes another one."""
 
-    port: int
+    ports: Sequence[int]
+    """Of the servers. It speaks to one of them, and to the next when that does not answer, or for no reason."""
     secrets: list[str]
     seed: int
     stop: threading.Event
-    server_is_up: threading.Event
     drain: threading.Event
     """Set: no more nonsense, work until there is nothing left."""
     met: Counter[str] = field(default_factory=Counter)
-    accepted: list[tuple[int, int]] = field(default_factory=list)
-    """(job, epoch) of the finishes that were answered with "accepted"."""
-    confirmed: list[tuple[int, int]] = field(default_factory=list)
+    heard: list[Said] = field(default_factory=list)
+    """All that servers have answered."""
     error: BaseException | None = None
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
-        self.lines: dict[int, http.client.HTTPConnection] = {}
+        self.lines: dict[tuple[int, int], http.client.HTTPConnection] = {}
+        self.server = self.seed % len(self.ports)
         self.empty = 0
         self.thread = threading.Thread(target=self.run)
 
@@ -66,35 +82,49 @@ class PaperPilot:
     # --- the wire
 
     def post(self, path: str, body: dict[str, Any], twice: bool = False) -> tuple[int, dict[str, Any]]:
-        """Send until it is answered, as a pilot does. If `twice`, the answer of the first connection is heard."""
+        """Send until it is answered, as a pilot does. If `twice`, on two connections, which may be to two servers."""
         text = json.dumps(body)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
         while True:
-            lines = [self.line(number) for number in range(1 + twice)]
+            if self.rng.random() < MOVES:
+                self.move()
+            other = self.rng.randrange(len(self.ports))
+            lines = [self.line(self.server, 0), *([self.line(other, 1)] if twice else [])]
+            said = []
             try:
                 for line in lines:
                     line.request("POST", path, text, headers)
-                answers = [line.getresponse() for line in lines]
-                said = [(answer.status, json.loads(answer.read())) for answer in answers]
+                for line in lines:
+                    answer = line.getresponse()
+                    said.append((answer.status, json.loads(answer.read())))
             except (OSError, http.client.HTTPException):
                 self.met["unanswered"] += 1
                 for line in lines:
                     line.close()
-                while not self.server_is_up.wait(0.5):
-                    if self.stop.is_set():
-                        raise Stopped from None
-                continue
+                if not said:
+                    self.move()
+                    self.pause(0.05 if len(self.ports) > 1 else 0.2)
+                    continue
             if said[0][0] == 503:
                 self.met["overloaded"] += 1
-                if self.stop.wait(0.05):
-                    raise Stopped
+                self.pause(0.05)
                 continue
             return said[0]
 
-    def line(self, number: int) -> http.client.HTTPConnection:
-        if number not in self.lines:
-            self.lines[number] = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        return self.lines[number]
+    def line(self, server: int, number: int) -> http.client.HTTPConnection:
+        if (server, number) not in self.lines:
+            port = self.ports[server]
+            self.lines[server, number] = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        return self.lines[server, number]
+
+    def move(self) -> None:
+        """Speak to the next server."""
+        self.met["moved"] += len(self.ports) > 1
+        self.server = (self.server + 1) % len(self.ports)
+
+    def pause(self, seconds: float) -> None:
+        if self.stop.wait(seconds):
+            raise Stopped
 
     def enrol(self) -> None:
         """As the next pilot; the last one has left or was given up."""
@@ -104,16 +134,16 @@ class PaperPilot:
 
     def come(self) -> None:
         self.token = ""
+        self.empty = 0
         self.offers: dict[int, int] = {}
         """Epochs of what it was offered and has not ended."""
         self.holding: dict[int, int] = {}
         self.past: list[tuple[int, int]] = []
         nonce = str(self.rng.getrandbits(64))
-        status, answer = self.post(
-            "/v1/pilot/enrol", asdict(EnrolRequest(self.secret, 0, nonce, hostname="paper"))
-        )
+        request = EnrolRequest(self.secret, 0, nonce, hostname="paper")
+        status, answer = self.post("/v1/pilot/enrol", asdict(request))
         assert status == 200, answer
-        self.token, self.incarnation = answer["token"], answer["incarnation"]
+        self.token, self.incarnation, self.id = answer["token"], answer["incarnation"], answer["pilot"]
 
     def say(self, **parts: Any) -> dict[str, Any] | None:
         twice = not self.drain.is_set() and self.rng.random() < TWICE
@@ -130,15 +160,13 @@ class PaperPilot:
             self.number = max(self.number, answer["take_number"] + 1)
         for offer in answer.get("offers", ()):
             self.offers[offer["job"]] = offer["epoch"]
+            self.heard.append(Said(self.id, "offer", "", offer["job"], offer["epoch"]))
         self.empty = 0 if answer.get("offers") else self.empty + 1
-        for verdict in answer.get("finishes", ()):
-            self.met[f"finish {verdict['verdict']}"] += 1
-            if verdict["verdict"] == "accepted":
-                self.accepted.append((verdict["job"], verdict["epoch"]))
-        for verdict in answer.get("confirms", ()):
-            self.met[f"confirm {verdict['verdict']}"] += 1
-            if verdict["verdict"] == "accepted":
-                self.confirmed.append((verdict["job"], verdict["epoch"]))
+        for what in ("finish", "confirm", "release"):
+            for one in answer.get(PLURALS[what], ()):
+                self.met[f"{what} {one['verdict']}"] += 1
+                said = Said(self.id, what, one["verdict"], one["job"], one["epoch"], one.get("reason", ""))
+                self.heard.append(said)
         for verdict in answer.get("stop", ()):
             self.met["stopped"] += 1
             self.offers.pop(verdict["job"], None)
@@ -202,5 +230,9 @@ class PaperPilot:
         finishes = [Finish(*one, exit_code=0) for one in self.holding.items()]
         self.holding, self.offers = dict(self.offers), {}
         self.say(finishes=finishes, confirms=held, take=Take(self.number, 16, NODE))
-        if self.empty > 1:
+        if self.empty > 5 and not self.offers and len(self.secrets) > 1:
+            # It serves one owner only, who has nothing left.
+            self.say(leaving="load")
+            self.enrol()
+        elif self.empty > 1:
             self.stop.wait(0.05)

@@ -1,159 +1,163 @@
-"""Everything at once against one server that is killed again and again; a model then checks the log and the rows.
+"""Everything at once against servers that are killed again and again; a model then checks the log and the rows.
 
-`PILOTAGE_LOAD_SECONDS=60` loads it for so long (3 if not set).
+One server on SQLite, where there can be no second; two on PostgreSQL, and clients that go from one to the other.
+`PILOTAGE_LOAD_SECONDS=60` loads them for so long, `PILOTAGE_LOAD_SEED=7` in another way.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 import psycopg
 import pytest
 
-from pilotage.client import Selection
-from pilotage.core.errors import PilotageError
+from pilotage.client import Client, Selection, streaming
 from pilotage.services.enrolment import secret_hash
 from pilotage.store.upgrade import sqlite_engine, upgrade
-from tests.faults.ledger import read
+from tests.faults.answers import people_heard_the_truth, pilots_heard_the_truth
+from tests.faults.ledger import Ledger, read
+from tests.faults.pair import Pair, Reigns
 from tests.faults.paper_pilots import PROCESSORS, PaperPilot
+from tests.faults.people import Person
 from tests.instance import Instance, until
 from tests.postgres import server
 
-SECONDS = float(os.environ.get("PILOTAGE_LOAD_SECONDS", "3"))
+SECONDS = float(os.environ.get("PILOTAGE_LOAD_SECONDS", "2"))
+SEED = int(os.environ.get("PILOTAGE_LOAD_SEED", "5"))
 PILOTS = 8
-SECRETS = 400
-MOST_WAITING = 1500
+SECRETS = 400 + int(20 * SECONDS)
+MOST_WAITING = int(min(1500, 150 * SECONDS))
+WORKS = 2.0 if SECONDS < 20 else 5.0
+"""Seconds for which servers are left to work at most."""
+DRAINED = 60.0 + SECONDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 3 * SECONDS)]
-
-LIMITS = """
-[[limits]]
-attribute = "group"
-value = "home"
-site = "here"
-running = {all}
-[[limits]]
-attribute = "cpu_time"
-value = "5000"
-ce = "local"
-running = {long}
-"""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240 + 4 * SECONDS)]
 
 
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Instance]:
-    instance = Instance(tmp_path, **POLICY)
-    instance.home.mkdir(mode=0o700)
-    engine = sqlite_engine(instance.home / "pilotage.db")
-    upgrade(engine)
-    engine.dispose()
-    yield instance
-    instance.close()
+class Load:
+    """Pilots, people, and the servers that they load."""
 
+    def __init__(
+        self, servers: Sequence[Instance], launch: Callable[[Instance], None], url: str = ""
+    ) -> None:
+        self.servers, self.launch, self.url = servers, launch, url
+        self.rng = Random(SEED)
+        self.kills = 0
+        self.reigns = Reigns(url) if url else None
+        self.stop, self.stop_people, self.drain = (threading.Event() for _ in range(3))
+        self.clients: list[Client] = []
+        administrator = getpass.getuser()
+        self.administrator = self.person((self.home / "token").read_text().strip(), 1, administrator)
+        self.administrator.apply(40, 20, 20)
+        alice = self.person(self.administrator.client.create_token("alice").token, 2)
+        self.people = [self.administrator, alice]
+        secrets = [f"secret {number}" for number in range(SECRETS)]
+        write_pilots(self.home, url, secrets)
+        ports = [one.port for one in servers]
+        self.pilots = [
+            PaperPilot(ports, secrets[place::PILOTS], SEED * 100 + place, self.stop, self.drain)
+            for place in range(PILOTS)
+        ]
 
-@pytest.fixture
-def postgresql(tmp_path: Path) -> Iterator[Instance]:
-    database = server().migrated()
-    instance = Instance(tmp_path, database_url=server().tcp(database), **POLICY)
-    yield instance
-    instance.close()
-    server().drop(database)
+    @property
+    def home(self) -> Path:
+        return self.servers[0].home
 
-
-POLICY = {"lease": 2, "heartbeat": 0.5}
-
-
-class People:
-    """One thread that submits, kills, reschedules and changes the limits."""
-
-    def __init__(self, instance: Instance, stop: threading.Event) -> None:
-        self.instance = instance
-        self.client = instance.client()
-        self.stop = stop
-        self.rng = Random(11)
-        self.accepted: set[int] = set()
-        self.done: dict[str, int] = {}
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self.run)
+    def person(self, token: str, seed: int, administrator: str = "") -> Person:
+        urls = [f"http://127.0.0.1:{one.port}" for one in self.servers]
+        clients = [Client(url, token, patience=0.5, timeout=20.0) for url in urls]
+        self.clients += clients
+        return Person(clients, MOST_WAITING, self.stop_people, SEED * 10 + seed, administrator)
 
     def run(self) -> None:
-        verbs = [self.submit] * 4 + [self.submit_rows, self.kill, self.kill, self.reschedule, self.limit]
-        try:
-            while not self.stop.is_set():
-                verb = self.rng.choice(verbs)
-                try:
-                    verb()
-                except PilotageError as error:
-                    self.note(f"{verb.__name__} failed: {type(error).__name__}")
-                    self.stop.wait(0.1)
-                else:
-                    self.note(verb.__name__)
-        except BaseException as error:
-            self.error = error
-
-    def note(self, what: str) -> None:
-        self.done[what] = self.done.get(what, 0) + 1
-
-    def description(self) -> dict[str, object]:
-        rng = self.rng
-        return {
-            "executable": "true",
-            "cpu_time": rng.choice([0, 0, 5000]),
-            "processors": rng.choice([1, 1, 2]),
-            "user_priority": rng.choice([0, 1, 1, 5]),
-            "retries": rng.choice([0, 1]),
-        }
-
-    def submit(self) -> None:
-        if self.client.counts(Selection(states=["Waiting"])).total > MOST_WAITING:
-            self.stop.wait(0.05)
-            return
-        answer = self.client.submit(self.description(), values=range(self.rng.choice([1, 5, 60])))
-        self.accepted.update(range(answer.first, answer.first + answer.count))
-
-    def submit_rows(self) -> None:
-        rows = [[number] for number in range(self.rng.choice([10, 300]))]
-        key = f"rows {self.rng.getrandbits(40)}"
-        while not self.stop.is_set():
+        """Until every job has ended."""
+        with self.reigns or contextlib.nullcontext():
+            everybody = (*self.people, *self.pilots)
             try:
-                answer = self.client.submit_rows(self.description(), iter(rows), key=key)
-            except PilotageError:
-                self.note("submit_rows went on")
-                self.stop.wait(0.2)
-                continue
-            assert answer.count == len(rows)
-            return
+                for one in everybody:
+                    one.thread.start()
+                self.kill_now_and_then()
+                self.stop_people.set()
+                for person in self.people:
+                    person.thread.join()
+                self.nobody_failed()
+                # The servers of now have to bring all to its end.
+                self.administrator.apply(12, 6, 3)
+                self.drain.set()
+                until(lambda: self.over() or self.somebody_failed(), DRAINED, "the end of all jobs")
+            finally:
+                self.stop_people.set()
+                self.stop.set()
+                for one in everybody:
+                    if one.thread.is_alive():
+                        one.thread.join()
+                for client in self.clients:
+                    client.close()
+        self.nobody_failed()
 
-    def kill(self) -> None:
-        some = self.some()
-        if some:
-            self.client.kill(some, reason="load")
+    def kill_now_and_then(self) -> None:
+        """For SECONDS: one server or all; each is left to work for a moment, and in the end all are alive."""
+        rng, end, nothing = self.rng, time.monotonic() + SECONDS, threading.Event()
+        while (left := end - time.monotonic()) > 0 or not self.kills:
+            nothing.wait(min(max(left, 0.5), rng.uniform(0.5, WORKS)))
+            if (time.monotonic() > end and self.kills) or self.somebody_failed():
+                return
+            victims = [rng.choice(self.servers)] if rng.random() < 0.8 else self.servers
+            for victim in victims:
+                victim.kill_server()
+            self.kills += 1
+            if self.kills % 4 == 1:
+                # What the dead have committed is whole.
+                self.read().check()
+            nothing.wait(rng.uniform(0.0, 0.5))
+            for victim in victims:
+                self.launch(victim)
 
-    def reschedule(self) -> None:
-        ended = [one.id for one in self.client.jobs(Selection(states=["Failed", "Killed"]), page=100)]
-        if ended:
-            self.client.reschedule(self.rng.sample(ended, min(len(ended), 20)))
+    def read(self) -> Ledger:
+        return read(self.home, self.url, dict(self.reigns.superseded) if self.reigns else None)
 
-    def some(self) -> list[int]:
-        """More of those that were submitted lately."""
-        known = sorted(self.accepted)[-300:]
-        return self.rng.sample(known, min(len(known), self.rng.choice([1, 10])))
+    def over(self) -> bool:
+        counts = self.servers[0].client().counts(Selection())
+        return counts.total == counts.final
 
-    def limit(self) -> None:
-        self.apply(self.rng.choice([5, 40, 100]), self.rng.choice([0, 2, 20]))
+    def somebody_failed(self) -> bool:
+        return any(one.error for one in (*self.people, *self.pilots))
 
-    def apply(self, all_: int, long: int) -> None:
-        self.client.apply_policy(self.instance.policy + LIMITS.format(all=all_, long=long))
+    def nobody_failed(self) -> None:
+        for one in (*self.people, *self.pilots):
+            if one.error is not None:
+                raise one.error
+
+    def check(self) -> None:
+        """The servers have ended."""
+        ledger = self.read()
+        found = ledger.check()
+        assert set(found) <= {"Done", "Failed", "Killed", "Deleted"}
+        pilots_heard_the_truth(ledger, (said for pilot in self.pilots for said in pilot.heard))
+        people_heard_the_truth(ledger, self.people)
+        met = sum((one.met for one in self.pilots), start=Counter[str]())
+        done = sum((one.done for one in self.people), start=Counter[str]())
+        print(
+            f"{len(self.servers)} servers, seed {SEED}: {self.kills} kills, {found}, {dict(met)}, {dict(done)}"
+        )
+        assert self.kills >= 1
+        expected = ["finish accepted", "finish superseded", "confirm accepted", "twice", "unanswered"]
+        for what in expected + ["moved"] * (len(self.servers) > 1):
+            assert met[what], f"no {what} among {met}"
+        checked = self.servers[0].cli("db", "check")
+        assert checked.returncode == 0, checked.stdout
 
 
-def write_pilots(instance: Instance, secrets: list[str]) -> None:
+def write_pilots(home: Path, database_url: str, secrets: list[str]) -> None:
     """Their intents; of a batch system that is never to be asked about them, however long nobody calls home."""
     rows = [
         (
@@ -161,8 +165,7 @@ def write_pilots(instance: Instance, secrets: list[str]) -> None:
             secret_hash(secret),
             0,
             "Submitted",
-            "here",
-            "local",
+            *(("here", "local") if place % 3 else ("there", "other")),
             "generic",
             PROCESSORS,
             0,
@@ -174,134 +177,86 @@ def write_pilots(instance: Instance, secrets: list[str]) -> None:
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted)"
         " VALUES ((SELECT coalesce(max(id), 0) + 1 FROM pilots), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
-    if instance.database_url:
-        with psycopg.connect(instance.database_url) as session:
+    if database_url:
+        with psycopg.connect(database_url) as session:
             session.cursor().executemany(sql.replace("?", "%s").encode(), rows)
     else:
-        with contextlib.closing(sqlite3.connect(instance.home / "pilotage.db")) as connection, connection:
+        with contextlib.closing(sqlite3.connect(home / "pilotage.db")) as connection, connection:
             connection.executemany(sql, rows)
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-def test_whatever_is_done_at_once_nothing_is_lost_doubled_or_beyond_its_limit(
-    store: str, request: pytest.FixtureRequest
-) -> None:
-    instance: Instance = request.getfixturevalue(store)
-    instance.policy += "offer_timeout = 1.0\n"
-    secrets = [f"secret {number}" for number in range(SECRETS)]
-    write_pilots(instance, secrets)
-    instance.start()
-
-    stop, stop_people, drain, up = (threading.Event() for _ in range(4))
-    up.set()
-    people = People(instance, stop_people)
-    people.apply(40, 20)
-    people.submit()
-    pilots = [
-        PaperPilot(instance.port, secrets[place::PILOTS], place, stop, up, drain) for place in range(PILOTS)
-    ]
-    threads = [people.thread, *(pilot.thread for pilot in pilots)]
-    try:
-        for thread in threads:
-            thread.start()
-        kills = kill_now_and_then(instance, up)
-        stop_people.set()
-        people.thread.join()
-        # The server of now has not counted anything anew since it was started, and has to bring all to its end.
-        for one in (people, *pilots):
-            assert one.error is None, one.error
-        people.apply(12, 3)
-        drain.set()
-        client = instance.client()
-        until(lambda: unfinished(instance) == 0 or any(p.error for p in pilots), 60.0, "the end of all jobs")
-    finally:
-        stop_people.set()
-        stop.set()
-        up.set()
-        for thread in threads:
-            if thread.is_alive():
-                thread.join()
-    for one in (people, *pilots):
-        assert one.error is None, one.error
-    assert list(client.queues()) == []
-    instance.stop_server()
-    ledger = read(instance.home, instance.database_url)
-    found = ledger.check()
-    assert set(found) <= {"Done", "Failed", "Killed"}
-    assert people.accepted <= ledger.jobs.keys()
-    for pilot in pilots:
-        for one in pilot.confirmed:
-            assert one in ledger.tries, f"{one} was confirmed, and nothing is known of it"
-        for job, epoch in pilot.accepted:
-            outcome = ledger.tries[job, epoch][1]
-            assert outcome in ("applied", "retried"), (job, epoch, outcome)
-    met = sum((pilot.met for pilot in pilots), start=pilots[0].met.__class__())
-    print(f"{store}: {kills} kills, {found}, {dict(met)}, {people.done}")
-    assert kills >= 1
-    for what in ("finish accepted", "finish superseded", "confirm accepted", "twice", "unanswered"):
-        assert met[what], f"no {what} among {met}"
-    checked = instance.cli("db", "check")
-    assert checked.returncode == 0, checked.stdout
+@pytest.fixture(autouse=True)
+def short_chunks_and_little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that many a submission in chunks is cut off, and goes on at the other server."""
+    monkeypatch.setattr(streaming, "MAX_CHUNK_ROWS", 40)
+    monkeypatch.setattr(streaming, "PATIENCE", 0.5)
 
 
-def kill_now_and_then(instance: Instance, up: threading.Event) -> int:
-    """For SECONDS; the number of times. Each server is left to work for a moment, and the last one is alive."""
-    rng, kills, left = Random(5), 0, SECONDS
-    nothing = threading.Event()
-    while left > 0:
-        pause = min(left, rng.uniform(0.5, 2.0))
-        nothing.wait(pause)
-        left -= pause
-        if left <= 0 and kills:
-            return kills
-        up.clear()
-        instance.kill_server()
-        kills += 1
-        killed_in_between(instance)
-        begun = time.monotonic()
-        instance.start()
-        up.set()
-        nothing.wait(min(0.3, time.monotonic() - begun))
-    return kills
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    one = Instance(tmp_path)
+    one.home.mkdir(mode=0o700)
+    engine = sqlite_engine(one.home / "pilotage.db")
+    upgrade(engine)
+    engine.dispose()
+    yield one
+    one.close()
 
 
-def killed_in_between(instance: Instance) -> None:
-    """What the dead server has committed is whole."""
-    read(instance.home, instance.database_url).check()
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    database = server().migrated()
+    made = Pair(tmp_path, server().tcp(database))
+    yield made
+    made.close()
+    server().drop(database)
 
 
-def unfinished(instance: Instance) -> int:
-    counts = instance.client().counts(Selection())
-    return counts.total - counts.final
-
-
-def test_the_index_counts_what_waits_while_it_is_loaded(sqlite: Instance) -> None:
-    """Asked in between, when pilots and people hold their breath."""
-    instance = sqlite
-    secrets = [f"secret {number}" for number in range(SECRETS)]
-    write_pilots(instance, secrets)
+def test_whatever_is_done_at_once_one_server_loses_doubles_and_exceeds_nothing(instance: Instance) -> None:
     instance.start()
     instance.apply()
-    rng = Random(3)
-    for turn in range(3):
-        stop, up, drain = threading.Event(), threading.Event(), threading.Event()
-        up.set()
-        people = People(instance, stop)
-        people.rng = Random(turn)
-        pilots = [
-            PaperPilot(instance.port, secrets[place + 4 * turn :: 12], rng.randrange(100), stop, up, drain)
-            for place in range(4)
-        ]
-        people.submit()
-        for one in (people, *pilots):
+    load = Load([instance], Instance.start)
+    load.run()
+    assert list(instance.client().queues()) == []
+    instance.stop_server()
+    load.check()
+
+
+def test_whatever_is_done_at_once_two_servers_lose_double_and_exceed_nothing(pair: Pair) -> None:
+    pair.start(upgrade=False)
+    load = Load(pair.servers, pair.launch, pair.url)
+    load.run()
+    for one in pair.servers:
+        until(lambda one=one: list(one.client().queues()) == [], 10.0, "no waiting jobs in any memory")  # type: ignore[misc]
+    for one in pair.servers:
+        one.stop_server()
+    load.check()
+
+
+def test_the_index_counts_what_waits_while_it_is_loaded(instance: Instance) -> None:
+    """Asked in between, when pilots and people hold their breath."""
+    instance.start()
+    instance.apply()
+    load = Load([instance], Instance.start)
+    for turn in range(2):
+        stop = threading.Event()
+        everybody: list[PaperPilot | Person] = []
+        for place in range(4):
+            secrets = load.pilots[4 * turn + place].secrets
+            everybody.append(PaperPilot([instance.port], secrets, SEED + place, stop, load.drain))
+        everybody.append(Person(load.administrator.clients, MOST_WAITING, stop, SEED + turn))
+        for one in everybody:
             one.thread.start()
-        stop.wait(min(1.5, SECONDS / 3))
+        stop.wait(min(1.5, SECONDS / 2))
         stop.set()
-        for one in (people, *pilots):
+        for one in everybody:
             one.thread.join()
-            assert one.error is None, one.error
+            if one.error is not None:
+                raise one.error
         until(lambda: told(instance) == read(instance.home).waiting(), 15.0, "the same counts")
     assert told(instance)
+    for client in load.clients:
+        client.close()
 
 
 def told(instance: Instance) -> dict[int, int]:
