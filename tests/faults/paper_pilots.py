@@ -79,6 +79,9 @@ class PaperPilot:
             for line in self.lines.values():
                 line.close()
 
+    def left(self) -> str:
+        return f"{self.id} has {len(self.offers)} and {len(self.holding)}, {len(self.secrets)} to come"
+
     # --- the wire
 
     def post(self, path: str, body: dict[str, Any], twice: bool = False) -> tuple[int, dict[str, Any]]:
@@ -230,9 +233,9 @@ class PaperPilot:
         finishes = [Finish(*one, exit_code=0) for one in self.holding.items()]
         self.holding, self.offers = dict(self.offers), {}
         self.say(finishes=finishes, confirms=held, take=Take(self.number, 16, NODE))
-        if self.empty > 5 and not self.offers and len(self.secrets) > 1:
+        if self.empty > 20 and not self.offers and len(self.secrets) > 1:
             # It serves one owner only, who has nothing left.
             self.say(leaving="load")
             self.enrol()
         elif self.empty > 1:
-            self.stop.wait(0.05)
+            self.stop.wait(0.1)

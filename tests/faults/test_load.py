@@ -93,7 +93,10 @@ class Load:
                 # The servers of now have to bring all to its end.
                 self.administrator.apply(12, 6, 3)
                 self.drain.set()
-                until(lambda: self.over() or self.somebody_failed(), DRAINED, "the end of all jobs")
+                try:
+                    until(lambda: self.over() or self.somebody_failed(), DRAINED, "the end of all jobs")
+                except AssertionError as late:
+                    raise AssertionError(f"{late}: {self.what_is_left()}") from None
             finally:
                 self.stop_people.set()
                 self.stop.set()
@@ -124,6 +127,15 @@ class Load:
 
     def read(self) -> Ledger:
         return read(self.home, self.url, dict(self.reigns.superseded) if self.reigns else None)
+
+    def what_is_left(self) -> str:
+        client = self.servers[0].client()
+        waiting = [
+            (one.owner, one.waiting, one.cpu_time, client.why_queue(one.id)) for one in client.queues()
+        ]
+        return (
+            f"{client.counts(Selection()).states}, {waiting}, pilots: {[one.left() for one in self.pilots]}"
+        )
 
     def over(self) -> bool:
         counts = self.servers[0].client().counts(Selection())

@@ -20,7 +20,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (
         "jobs without a submission that promises their id",
         "SELECT j.id FROM jobs j LEFT JOIN submissions s ON s.id = j.submission_id"
-        " AND j.id >= s.first_job AND (j.id < s.first_job + coalesce(s.expected, s.count)"
+        # Chunks that several servers have accepted may have ids below those of the first one.
+        " AND ((j.id >= s.first_job AND j.id < s.first_job + coalesce(s.expected, s.count))"
         " OR EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
         " AND c.first_job <= j.id AND j.id < c.first_job + c.count)) WHERE s.id IS NULL",
     ),
