@@ -154,6 +154,7 @@ class Load:
         ledger = self.read()
         found = ledger.check()
         assert set(found) <= {"Done", "Failed", "Killed", "Deleted"}
+        ledger.nobody_is_bound_for_nothing()
         pilots_heard_the_truth(ledger, (said for pilot in self.pilots for said in pilot.heard))
         people_heard_the_truth(ledger, self.people)
         met = sum((one.met for one in self.pilots), start=Counter[str]())

@@ -111,6 +111,7 @@ def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
         # Queues are read again while all is written: only then does anybody draw from them.
         losers = [one for one in conversations if one.lose(lost)]
         if last:
+            moves.write()
             return
         for one in losers:
             one.draw_again()

@@ -54,7 +54,7 @@ class Match:
     """The answer to one take. A take that finds nothing writes nothing."""
 
     __slots__ = (
-        *("_answered", "_asking", "_given", "_no_match", "_noted", "_requirements", "_rest"),
+        *("_answered", "_asking", "_bound", "_given", "_no_match", "_noted", "_requirements", "_rest"),
         *("moves", "pilot", "pool", "take", "tx"),
     )
 
@@ -66,6 +66,8 @@ class Match:
         self._noted = False
         self._answered = False
         """This take has its answer on record, whatever has become of the jobs in it."""
+        self._bound = False
+        """This take was the pilot's first match, which bound it to one owner."""
         self._asking: Asking
         self._rest: Rest
         self._requirements: Requirements | None
@@ -85,7 +87,7 @@ class Match:
             self.moves.touch_pilot(pilot)
             if pilot.only_owner is None:
                 # A node that isolates nobody serves one owner only: the first match binds it.
-                pilot.only_owner = owner
+                pilot.only_owner, self._bound = owner, True
             given = self._given[before:] if before else self._given
             self.moves.taken(pilot, take.number, [one[0][0] for one in given])
             self._answered = True
@@ -101,6 +103,10 @@ class Match:
         if gone:
             pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
             self._given = [given for given in self._given if given not in gone]
+            if self._bound and not pilot.jobs:
+                # Nothing was given after all: the pilot serves anybody as before.
+                pilot.only_owner, self._bound = None, False
+                self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
 
     def fill_in(self, response: ExchangeResponse) -> None:

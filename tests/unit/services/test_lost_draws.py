@@ -103,6 +103,35 @@ def test_a_take_that_loses_everything_is_answered_and_the_next_one_is_another(be
     assert ids(pilot.take()) == more
 
 
+@pytest.mark.parametrize("others", ["alice", "bob"])
+def test_a_take_that_loses_everything_binds_the_pilot_to_nobody(bench: Bench, others: str) -> None:
+    gone = bench.submit(3)
+    pilot = bench.pilot()
+    act_unheard(bench, "kill", *gone)
+    assert pilot.take() == []
+    assert pilot.row.only_owner is None
+    more = bench.submit(owner=others)
+    assert ids(pilot.take()) == more
+    assert pilot.row.only_owner == others
+
+
+def test_a_take_that_loses_one_owners_jobs_is_given_anothers(bench: Bench) -> None:
+    gone = bench.submit(3, cpu_time=5000)  # drawn first
+    act_unheard(bench, "kill", *gone)
+    left = bench.submit(owner="bob", group="sharing")
+    pilot = bench.pilot()
+    assert ids(pilot.take()) == left
+    assert pilot.row.only_owner == "bob"
+
+
+def test_a_take_that_keeps_some_jobs_stays_bound_to_their_owner(bench: Bench) -> None:
+    *gone, kept = bench.submit(4)
+    act_unheard(bench, "kill", *gone)
+    pilot = bench.pilot(processors=8)
+    assert ids(pilot.take(4, processors=8)) == [kept]
+    assert pilot.row.only_owner == "alice"
+
+
 def test_a_lost_draw_counts_under_no_limit(bench: Bench) -> None:
     limited(bench, ONE_OF_ALICE)
     jobs = bench.submit(3)
