@@ -16,8 +16,9 @@ from pilotage.services.pool import Pool, open_pool
 from pilotage.services.sharing import UseBook
 from pilotage.store import attempts, instance, use
 from pilotage.store.sqlite import SqliteReaders, open_writer
+from pilotage.store.transaction import Transaction
 from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.writer import Writer
 
 
 class Stored:

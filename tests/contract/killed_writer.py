@@ -13,7 +13,8 @@ from pathlib import Path
 from pilotage.store import submissions
 from pilotage.store.address import Address
 from pilotage.store.sqlite import open_writer
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.transaction import Transaction
+from pilotage.store.writer import Writer
 
 
 def main(database: str, first: int) -> None:

@@ -18,8 +18,9 @@ from pilotage.store import chunks, instance, jobs, pilots, submissions
 from pilotage.store.address import Address
 from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.sqlite import SqliteReaders, open_writer
+from pilotage.store.transaction import Transaction
 from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.writer import Writer
 
 DEADLINE = 20.0
 

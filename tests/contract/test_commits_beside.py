@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from stores import DEADLINE, Store, note, noted
 
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.transaction import Transaction
+from pilotage.store.writer import Writer
 
 
 class Commits:

@@ -16,7 +16,8 @@ from tests.postgres import PASSWORD, Server, server
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
 from pilotage.store.address import Address, alone, one_of_servers
 from pilotage.store.connection import Lost
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.transaction import Transaction
+from pilotage.store.writer import Writer
 
 
 @pytest.fixture

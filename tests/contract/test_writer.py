@@ -18,7 +18,8 @@ from stores import DEADLINE, Gate, Store, note, noted
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.sqlite import integrity
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.transaction import Transaction
+from pilotage.store.writer import Writer
 
 
 def test_an_answer_comes_after_the_commit_that_holds_it(writer: Writer, store: Store) -> None:

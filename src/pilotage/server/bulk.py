@@ -10,7 +10,8 @@ from typing import TypeVar
 from pilotage.core.errors import Overloaded
 from pilotage.services.making import Making, Pace
 from pilotage.services.pool import Pool
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.transaction import Transaction
+from pilotage.store.writer import Writer
 
 Result = TypeVar("Result")
 

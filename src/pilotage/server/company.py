@@ -18,7 +18,7 @@ from pilotage.services.company import Company
 from pilotage.store import changes, instance, pilots, servers
 from pilotage.store.connection import GivenUp, Readers, instant
 from pilotage.store.servers import ServerRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

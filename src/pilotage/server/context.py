@@ -18,7 +18,8 @@ from pilotage.services.exchange import Message, exchange_many
 from pilotage.services.pool import Pool
 from pilotage.services.sharing import UseBook
 from pilotage.store.connection import Connection, Readers
-from pilotage.store.writer import Handler, Transaction, Writer
+from pilotage.store.transaction import Handler, Transaction
+from pilotage.store.writer import Writer
 
 Answer = TypeVar("Answer")
 

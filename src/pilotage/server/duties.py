@@ -23,7 +23,7 @@ from pilotage.services.provisioning import LocalDirector, Ordered
 from pilotage.store import pilots, submissions, use
 from pilotage.store.connection import Connection, GivenUp
 from pilotage.store.pilots import Watched
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.services.enrolment import enrol
 from pilotage.services.exchange import token_hash
-from pilotage.store.writer import Item
+from pilotage.store.transaction import Item
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 
 Scope = MutableMapping[str, Any]

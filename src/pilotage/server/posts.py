@@ -15,7 +15,8 @@ from typing import Any
 from pilotage.core.errors import Superseded
 from pilotage.store import duties
 from pilotage.store.replies import Reply
-from pilotage.store.writer import Request, Transaction, Writer
+from pilotage.store.transaction import Request, Transaction
+from pilotage.store.writer import Writer
 
 log = logging.getLogger(__name__)
 

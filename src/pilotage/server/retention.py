@@ -14,7 +14,7 @@ from pilotage.services import retention
 from pilotage.services.retention import RULES, Rule, Slice, Slicer
 from pilotage.store import expiry
 from pilotage.store.expiry import Removal
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 REMOVED_AT_ONCE = 20
 """Lists of files that are looked at in one turn; a list is what one slice has made of it."""

@@ -58,7 +58,8 @@ from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook, read_corrections
 from pilotage.store import instance
 from pilotage.store.connection import WriterConnection
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.transaction import Transaction
+from pilotage.store.writer import Writer
 from pilotage.wire.pilot import Node
 
 log = logging.getLogger(__name__)

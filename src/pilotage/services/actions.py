@@ -16,7 +16,7 @@ from pilotage.services.submission import identity_of
 from pilotage.store import attempts, history, jobs, pilots, submissions
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 CHUNK = 500
 """So many jobs are changed in one transaction: no write takes over 5 ms."""

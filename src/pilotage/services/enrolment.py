@@ -14,7 +14,7 @@ from pilotage.services.pool import Pool
 from pilotage.store import jobs, pilots
 from pilotage.store.events import record
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
 
 

@@ -25,7 +25,7 @@ from pilotage.store import attempts, pilots
 from pilotage.store.events import PILOTS, record
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Reference, Release, Verdict
 
 UNKNOWN = "unknown"

@@ -20,7 +20,7 @@ from pilotage.services.pool import Pool, fill
 from pilotage.services.sharing import read_corrections
 from pilotage.store import changes, instance, jobs
 from pilotage.store.changes import Change, Following
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 KEPT = 600.0
 """Seconds for which change rows are kept. Whoever has not read them by then counts everything anew."""

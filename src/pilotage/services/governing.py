@@ -9,7 +9,7 @@ from pilotage.services.offers import renew_kinds
 from pilotage.services.pool import Pool, fill, match_anew
 from pilotage.store import instance, servers
 from pilotage.store.events import record
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 
 def apply_policy(

@@ -13,7 +13,7 @@ from pilotage.store.connection import GivenUp, instant
 from pilotage.store.events import record
 from pilotage.store.jobs import JobRow
 from pilotage.store.pilots import Heard, PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 ALIVE_PERIOD = 5.0
 """Seconds between two alive rows."""

@@ -14,7 +14,7 @@ from pilotage.services.pool import Pool
 from pilotage.store import blocks as rows
 from pilotage.store import jobs, servers
 from pilotage.store.connection import instant
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 HELD = 2.0
 """Seconds for which a server keeps what it has borrowed when another one asks for it."""

@@ -17,7 +17,7 @@ from pilotage.services.pool import Pool
 from pilotage.store import jobs
 from pilotage.store.jobs import Waiting
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import ExchangeResponse, Node, Take
 from pilotage.wire.pilot import Offer as WireOffer
 

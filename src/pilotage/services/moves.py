@@ -22,7 +22,7 @@ from pilotage.store import attempts, jobs, pilots
 from pilotage.store.events import EventBatch
 from pilotage.store.jobs import JobRow, Waiting
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 
 def counted(job: JobRow, failure: str) -> JobRow:

@@ -17,7 +17,7 @@ from pilotage.services.matching import Requirements
 from pilotage.services.pool import Pool
 from pilotage.store import waiting
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import Node
 
 

@@ -38,7 +38,7 @@ from pilotage.store import submissions as submission_rows
 from pilotage.store.events import EventBatch, last_event
 from pilotage.store.numbers import Counters, Counting, Numbers
 from pilotage.store.pilots import PilotRow
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import Input, Node, Payload
 
 SLICE = 10_000

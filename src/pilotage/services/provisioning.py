@@ -23,7 +23,7 @@ from pilotage.services.pool import DirectorNote, Pool
 from pilotage.store import jobs, pilots
 from pilotage.store.events import record
 from pilotage.store.pilots import PilotRow, Watched
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import Node
 
 PATIENCE = 30.0

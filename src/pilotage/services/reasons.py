@@ -11,8 +11,8 @@ from pilotage.services.pool import Pool, Waited
 from pilotage.services.why import LOOKS, Snapshot, verdict_of
 from pilotage.store import waiting
 from pilotage.store.connection import Connection
+from pilotage.store.transaction import Transaction
 from pilotage.store.waiting import ReasonRow
-from pilotage.store.writer import Transaction
 
 PERIOD = LOOKS
 """Seconds between two looks."""

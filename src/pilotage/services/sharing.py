@@ -23,7 +23,7 @@ from pilotage.services.pool import Pool
 from pilotage.store import instance
 from pilotage.store import use as use_rows
 from pilotage.store.connection import Connection
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 SETTLED_AT_ONCE = 250
 """Queues that take up a new priority in one turn of the writer: well below 5 ms."""

@@ -25,7 +25,7 @@ from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
 from pilotage.store.chunks import Chunk
 from pilotage.store.events import record
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.people import MAX_JOBS_IN_CHUNKS
 
 KEPT_OPEN = 86400.0

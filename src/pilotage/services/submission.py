@@ -24,7 +24,7 @@ from pilotage.services.pool import Pool
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
 from pilotage.store.chunks import Chunk
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.people import SubmitResponse, UploadedInput
 from pilotage.wire.pilot import Input
 

@@ -25,7 +25,7 @@ from pilotage.services.payloads import stored_description
 from pilotage.services.pool import DirectorNote, Pool, Waited
 from pilotage.store import browse, submissions, waiting
 from pilotage.store.connection import Connection
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire import waiting as wire
 from pilotage.wire.people import JobSummary
 

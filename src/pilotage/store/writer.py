@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import perf_counter
@@ -27,8 +27,9 @@ from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.committing import Commit, Committer
-from pilotage.store.connection import Connection, Lost, Raced, WriterConnection
+from pilotage.store.connection import Lost, Raced, WriterConnection
 from pilotage.store.replies import LoopReply, Reply, answer, into, refuse
+from pilotage.store.transaction import Request, Transaction, perform
 
 Result = TypeVar("Result")
 
@@ -38,69 +39,6 @@ SLOW = 0.005
 """Seconds; bulk work is cut so that no transaction takes longer."""
 RENEWAL_PAUSE = 0.5
 """Seconds between attempts to reach a lost database."""
-
-
-class Transaction:
-    """One open transaction. Its connection is the writer's."""
-
-    __slots__ = ("_last", "_touched", "_undo", "connection")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self._undo: list[Callable[[], object]] = []
-        self._last: dict[str, Callable[[], object]] = {}
-        self._touched: dict[str, dict[Any, Any]] = {}
-
-    def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
-        """Have `undo` called once for all that was touched of its kind: the last value of each key."""
-        self.touched(kind, undo)[key] = value
-
-    def touched(self, kind: str, undo: Callable[[dict[Any, Any]], object]) -> dict[Any, Any]:
-        """What was touched of a kind, to add to; `undo` as in `touch`."""
-        touched = self._touched.get(kind)
-        if touched is None:
-            found = touched = self._touched[kind] = {}
-            self.on_rollback(lambda: undo(found))
-        return touched
-
-    def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
-        self._undo.append(undo)
-
-    def before_commit(self, kind: str, last: Callable[[], object]) -> bool:
-        """Have `last` carried out after all requests of the transaction, as a part of it; once for each kind.
-
-        Whether it is the first of its kind.
-        """
-        return self._last.setdefault(kind, last) is last
-
-    def finish(self) -> None:
-        for last in self._last.values():
-            last()
-
-    def rolled_back(self) -> None:
-        while self._undo:
-            self._undo[-1]()
-            self._undo.pop()
-
-
-Request = Callable[[Transaction], Any]
-Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
-"""Carries out many requests of one kind; the answer to each, or the error that it gets and that changed nothing."""
-
-
-class Item:
-    """A request that is carried out together with those of the same handler beside it."""
-
-    __slots__ = ("handler", "value")
-
-    def __init__(self, handler: Handler, value: Any) -> None:
-        self.handler = handler
-        self.value = value
-
-    def __call__(self, tx: Transaction) -> Any:
-        [answer] = self.handler(tx, [self.value])
-        return answer
 
 
 _Asked = tuple[Request, Reply]
@@ -317,7 +255,7 @@ class Writer:
                 self._begin()
             else:
                 self._connection.first = self._follow
-            results = _perform(transaction, group)
+            results = perform(transaction, [request for request, _ in group])
             transaction.finish()
             return results
         finally:
@@ -443,28 +381,6 @@ class Writer:
         """Wait a little; whether the writer is to stop."""
         with self._wake:
             return self._wake.wait_for(lambda: self._stopping, RENEWAL_PAUSE)
-
-
-def _perform(transaction: Transaction, group: _Group) -> list[Any]:
-    """The answers of a group, in order."""
-    results: list[Any] = []
-    place = 0
-    while place < len(group):
-        request = group[place][0]
-        if not isinstance(request, Item):
-            results.append(request(transaction))
-            place += 1
-            continue
-        alike = [request.value]
-        place += 1
-        while place < len(group):
-            following = group[place][0]
-            if not isinstance(following, Item) or following.handler is not request.handler:
-                break
-            alike.append(following.value)
-            place += 1
-        results.extend(request.handler(transaction, alike))
-    return results
 
 
 def _replies(group: _Group) -> list[Reply]:

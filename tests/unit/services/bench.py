@@ -34,8 +34,9 @@ from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.pilots import PilotRow
 from pilotage.store.schema import metadata
 from pilotage.store.sqlite import SqliteReaders, open_writer
+from pilotage.store.transaction import Transaction
 from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Transaction, Writer
+from pilotage.store.writer import Writer
 from pilotage.wire.pilot import (
     EnrolRequest,
     ExchangeRequest,

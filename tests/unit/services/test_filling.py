@@ -9,7 +9,7 @@ from bench import Bench
 
 from pilotage.services import pool as module
 from pilotage.services.pool import Pool, fill_some, open_pool
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 
 
 def started_again(bench: Bench) -> Pool:

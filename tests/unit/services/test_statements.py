@@ -15,7 +15,7 @@ from pilotage.services.exchange import exchange_many, token_hash
 from pilotage.services.pool import open_pool
 from pilotage.store import jobs, pilots
 from pilotage.store.bulk import Bulk
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, Offer, Reference
 
 HEADS = "AND user_priority = ? AND id > ?"

@@ -27,7 +27,7 @@ from pilotage.services.submission import (
     warnings_for,
 )
 from pilotage.store import submissions as rows
-from pilotage.store.writer import Transaction
+from pilotage.store.transaction import Transaction
 from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse, UploadedInput
 
 router = APIRouter(prefix="/v1", tags=["submission"])

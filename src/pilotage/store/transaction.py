@@ -1,0 +1,93 @@
+"""What the writer carries out: requests of a transaction, and what a transaction has undone if it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from pilotage.store.connection import Connection
+
+
+class Transaction:
+    """One open transaction. Its connection is the writer's."""
+
+    __slots__ = ("_last", "_touched", "_undo", "connection")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._undo: list[Callable[[], object]] = []
+        self._last: dict[str, Callable[[], object]] = {}
+        self._touched: dict[str, dict[Any, Any]] = {}
+
+    def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
+        """Have `undo` called once for all that was touched of its kind: the last value of each key."""
+        self.touched(kind, undo)[key] = value
+
+    def touched(self, kind: str, undo: Callable[[dict[Any, Any]], object]) -> dict[Any, Any]:
+        """What was touched of a kind, to add to; `undo` as in `touch`."""
+        touched = self._touched.get(kind)
+        if touched is None:
+            found = touched = self._touched[kind] = {}
+            self.on_rollback(lambda: undo(found))
+        return touched
+
+    def on_rollback(self, undo: Callable[[], object]) -> None:
+        """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
+        self._undo.append(undo)
+
+    def before_commit(self, kind: str, last: Callable[[], object]) -> bool:
+        """Have `last` carried out after all requests of the transaction, as a part of it; once for each kind.
+
+        Whether it is the first of its kind.
+        """
+        return self._last.setdefault(kind, last) is last
+
+    def finish(self) -> None:
+        for last in self._last.values():
+            last()
+
+    def rolled_back(self) -> None:
+        while self._undo:
+            self._undo[-1]()
+            self._undo.pop()
+
+
+Request = Callable[[Transaction], Any]
+Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+"""Carries out many requests of one kind; the answer to each, or the error that it gets and that changed nothing."""
+
+
+class Item:
+    """A request that is carried out together with those of the same handler beside it."""
+
+    __slots__ = ("handler", "value")
+
+    def __init__(self, handler: Handler, value: Any) -> None:
+        self.handler = handler
+        self.value = value
+
+    def __call__(self, tx: Transaction) -> Any:
+        [answer] = self.handler(tx, [self.value])
+        return answer
+
+
+def perform(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
+    """The answers of a group, in order."""
+    results: list[Any] = []
+    place = 0
+    while place < len(requests):
+        request = requests[place]
+        if not isinstance(request, Item):
+            results.append(request(transaction))
+            place += 1
+            continue
+        alike = [request.value]
+        place += 1
+        while place < len(requests):
+            following = requests[place]
+            if not isinstance(following, Item) or following.handler is not request.handler:
+                break
+            alike.append(following.value)
+            place += 1
+        results.extend(request.handler(transaction, alike))
+    return results
