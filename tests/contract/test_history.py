@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from stores import DEADLINE, IDENTITY, Store
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.store import browse, chunks, expiry, history, instance, jobs, pilots, submissions
+from pilotage.store import browse, chunks, expiry, history, instance, jobs, partitions, pilots, submissions
 from pilotage.store.numbers import BLOCKS
 from pilotage.store.selections import Condition, Selection, Viewer, of_history
 from pilotage.store.upgrade import upgrade
@@ -451,6 +452,9 @@ def test_progress_adds_up(connection: Any) -> None:
 
 # --- plans
 
+APART = 500.0
+"""Seconds between two ends of jobs: 20,000 of them are four months."""
+
 QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
     "one's own": (Selection(), Viewer("user 3")),
     "one's own and the group's": (Selection(), Viewer("user 3", "group 1")),
@@ -462,14 +466,19 @@ QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
     "a job": (Selection(ids=[73]), Viewer("user 3")),
     "a submission": (Selection(submission=50), Viewer("user 3")),
     "a name": (Selection(name="name"), Viewer("user 3")),
-    "lately": (Selection(ended_since=19_000.0), Viewer("user 3")),
+    "lately": (Selection(ended_since=19_000.0 * APART), Viewer("user 3")),
     "a job group": (Selection(job_group="group of jobs"), Viewer("user 3")),
 }
 
 
 @pytest.fixture
 def large(store: Store, connection: Any) -> Any:
-    """20,000 old jobs of ten owners, analysed."""
+    """20,000 old jobs of ten owners, in several months, analysed."""
+    if connection.dialect == "postgresql":
+        for month in range(197001, 197005):
+            connection.begin()
+            assert partitions.make(connection, "history", month)
+            connection.commit()
     connection.begin()
     columns = (
         "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, own_failures, finished_epoch,"
@@ -484,8 +493,8 @@ def large(store: Store, connection: Any) -> Any:
         whose = "'user ' || (i % 10)::text, 'group ' || (i % 3)::text"
     connection.execute(
         f"{numbers} INSERT INTO history ({columns}) SELECT i, i / 100, 1,"
-        " CASE WHEN (i / 10) % 30 = 0 THEN 'Failed' ELSE 'Done' END, 1, 1, 1, 0, 0, 1, '', '', 1.0, i, i,"
-        f" {whose}, CASE WHEN (i / 10) % 30 = 2 THEN 'name' ELSE '' END,"
+        " CASE WHEN (i / 10) % 30 = 0 THEN 'Failed' ELSE 'Done' END, 1, 1, 1, 0, 0, 1, '', '', 1.0,"
+        f" i * {APART}, i, {whose}, CASE WHEN (i / 10) % 30 = 2 THEN 'name' ELSE '' END,"
         " CASE WHEN (i / 10) % 30 = 1 THEN 'group of jobs' ELSE '' END, 'User', 'here', 'ce', 'n' FROM n"
     )
     connection.commit()
@@ -500,7 +509,8 @@ def test_a_search_among_old_jobs_uses_an_index_and_sorts_nothing(large: Any, que
         plan = " / ".join(planned(large, branch))
         # But for all of it, which is in order as it is.
         assert "SEARCH j USING" in plan or "Index" in plan, plan
-        assert "Seq Scan" not in plan, plan
+        # A month without rows is read as it is, whatever index it has.
+        assert re.search(r"Seq Scan on (jobs|history_1970)", plan) is None, plan
         assert "TEMP B-TREE" not in plan or question == "lately", plan
     found = browse.job_ids(large, selection, viewer, 7, 50)
     assert found == sorted(set(found))

@@ -14,6 +14,7 @@ from typing import Any
 
 from pilotage.core.errors import Superseded
 from pilotage.store import duties
+from pilotage.store.connection import Connection
 from pilotage.store.replies import Reply
 from pilotage.store.transaction import Request, Transaction
 from pilotage.store.writer import Writer
@@ -36,6 +37,16 @@ class FencedWriter(Writer):
     def submit(self, request: Request, reply: Reply) -> None:
         post = _post.get()
         super().submit(request if post is None else _fenced(request, *post), reply)
+
+
+def check(connection: Connection) -> None:
+    """For what a duty does without the writer: raises `Superseded` unless its lock is still this server's.
+
+    It then is until the transaction ends.
+    """
+    post = _post.get()
+    if post is not None:
+        duties.check(connection, *post)
 
 
 def _fenced(request: Request, name: str, epoch: int) -> Request:

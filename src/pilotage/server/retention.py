@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pilotage.core.errors import Overloaded
+from pilotage.server import posts
 from pilotage.server.context import Context
 from pilotage.services import retention
 from pilotage.services.retention import RULES, Rule, Slice, Slicer
-from pilotage.store import expiry
+from pilotage.store import expiry, partitions
+from pilotage.store.connection import Connection, WriterConnection
 from pilotage.store.expiry import Removal
 from pilotage.store.transaction import Transaction
+
+log = logging.getLogger(__name__)
 
 REMOVED_AT_ONCE = 20
 """Lists of files that are looked at in one turn; a list is what one slice has made of it."""
 
 
 class RetentionDuty:
-    """Goes through the rules in order; each slice is one request to the writer, with a pause after it."""
+    """Goes through the rules in order; each slice is one request to the writer, with a pause after it.
 
-    def __init__(self, context: Context, logs: Path) -> None:
-        """`logs`: where those of local pilots lie."""
+    Whole months, which may have to wait for locks, are seen to in a session of their own.
+    """
+
+    def __init__(self, context: Context, logs: Path, session: Callable[[], WriterConnection | None]) -> None:
+        """`logs`: where those of local pilots lie. `session` opens one besides the writer's; None: there is none."""
         self._context = context
         self._logs = logs
+        self._session = session
         self._slicer = Slicer(time.perf_counter)
         self._looked: dict[str, float] = {}
 
@@ -34,25 +44,29 @@ class RetentionDuty:
         return retention.PERIOD
 
     async def cycle(self) -> None:
+        await self._make_months()
         for rule in RULES:
-            if self._is_due(rule):
+            if self._is_due(rule.name, rule.period(self._context.pool.policy)):
                 await self._carry_out(rule)
         await self._remove_files()
         self._context.retention_ran = self._context.clock()
 
-    def _is_due(self, rule: Rule) -> bool:
+    def _is_due(self, name: str, period: float) -> bool:
         """By a clock that does not step."""
-        now, policy = time.monotonic(), self._context.pool.policy
-        looked = self._looked.get(rule.name)
-        if looked is not None and now - looked < rule.period(policy):
+        now = time.monotonic()
+        looked = self._looked.get(name)
+        if looked is not None and now - looked < period:
             return False
-        self._looked[rule.name] = now
+        self._looked[name] = now
         return True
 
     async def _carry_out(self, rule: Rule) -> None:
         context = self._context
         now = context.clock()
         before = now - rule.keeps(context.pool.policy)
+        if rule.month is not None:
+            while await self._apart(lambda apart: retention.see_to_month(apart, rule, before, now)):
+                pass
         find, found = rule.find, list[Any]()
         if find is not None:
             found = list(await asyncio.to_thread(lambda: find(context.readers.connection(), before)))
@@ -72,6 +86,44 @@ class RetentionDuty:
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._context.stop.wait(), seconds)
+
+    # --- months
+
+    async def _make_months(self) -> None:
+        context = self._context
+        if not self._is_due("months", retention.LONGEST_PERIOD):
+            return
+        now = context.clock()
+        for table in partitions.DIVIDED_BY:
+            missing = await asyncio.to_thread(
+                lambda table=table: partitions.missing(context.readers.connection(), table, now)  # type: ignore[misc]
+            )
+            for month in missing:
+                made = await self._apart(
+                    lambda apart, table=table, month=month: partitions.make(apart, table, month)  # type: ignore[misc]
+                )
+                log.info("%s: %s the month %d", table, "made" if made else "did not make", month)
+
+    async def _apart(self, what: Callable[[Connection], bool]) -> bool:
+        """Carry that out in a transaction of a session of its own; False where that cannot be done now."""
+        if self._context.stop.is_set():
+            return False
+        try:
+            return await asyncio.to_thread(self._in_session, what)
+        except Overloaded as error:
+            log.info("%s; it is tried again in the next cycle", error)
+        return False
+
+    def _in_session(self, what: Callable[[Connection], bool]) -> bool:
+        session = self._session()
+        if session is None:
+            return False
+        with contextlib.closing(session):
+            session.begin()
+            posts.check(session)
+            done = what(session)
+            session.commit()
+            return done
 
     # --- files
 

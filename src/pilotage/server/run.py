@@ -291,7 +291,8 @@ class _Server:
 
         queues, shares = QueueDuty(context), ShareDuty(context)
         reasons = ReasonDuty(context)
-        retention = RetentionDuty(context, self._settings.home.folder / "pilots")
+        home = self._settings.home
+        retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         running = [
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, shares.period, post("shares", shares.cycle), context.wake_shares),

@@ -1,6 +1,7 @@
 """How long things are kept: old jobs leave the hot table, and what is too old goes, a slice at a time.
 
 Low priority: a slice is one short request to the writer, made as large as fits `SLICE`, and followed by a pause.
+Where tables are divided into months, one that is too old as a whole goes as a whole, not by the writer.
 Files go after the commit that removed their rows; what is to go stands in the store until it has gone.
 """
 
@@ -41,6 +42,9 @@ class Rule:
     """(connection, what `find` gave, before, most): see to at most so many rows; how many it were."""
     find: Callable[[Connection, float], Sequence[Any]] | None = None
     """What no index finds is looked for on a reader's connection: (connection, before) to keys for `step`."""
+    month: Callable[[Connection, float], int | None] | None = None
+    """(connection, before), in a transaction of its own: see to one month as a whole; how many rows are done with,
+    None: there was no such month."""
 
     def period(self, policy: Policy) -> float:
         """Seconds between two looks."""
@@ -68,9 +72,20 @@ def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int)
 
 
 def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    gone = history.forget(connection, before, most)
+    gone = history.forget_taken_out(connection, most) or history.forget(connection, before, most)
     expiry.to_remove(connection, "jobs", gone)
     return len(gone)
+
+
+def _month_of_jobs(connection: Connection, before: float) -> int | None:
+    """Out of history at once; what hangs on its jobs goes in slices (`_jobs`), itself after that."""
+    if history.drop_taken_out(connection):
+        return 0
+    month = history.month_to_go(connection, before)
+    if month is None:
+        return None
+    history.take_out(connection, month)
+    return 0
 
 
 def _attempts(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
@@ -109,14 +124,25 @@ def _uploads(connection: Connection, found: Sequence[Any], before: float, most: 
 RULES = (
     Rule("hot", lambda policy: policy.retention.hot, _move),
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
-    Rule("jobs", lambda policy: policy.retention.jobs, _jobs),
+    Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
     Rule("attempts", Policy.attempts_kept, _attempts),
-    Rule("events", lambda policy: policy.retention.events, _events),
+    Rule("events", lambda policy: policy.retention.events, _events, month=expiry.month_of_events),
     Rule("reasons", lambda policy: policy.retention.reasons, _reasons, expiry.old_reasons),
     Rule("pilots", Policy.pilots_kept, _pilots, expiry.old_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
 )
 """In this order in a cycle."""
+
+
+def see_to_month(connection: Connection, rule: Rule, before: float, now: float) -> bool:
+    """In a transaction of its own: see to one month as a whole; whether there was one.
+
+    Raises `Overloaded` where locks cannot be had now: to be tried again later, and until then it goes in slices.
+    """
+    rows = rule.month(connection, before) if rule.month is not None else None
+    if rows:
+        expiry.note(connection, rule.name, now, rows)
+    return rows is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ class Database(Protocol):
 
     def readers(self) -> Readers: ...
 
+    def session(self) -> WriterConnection | None:
+        """One besides the writer's, for what may wait for locks; None: nobody else may write."""
+        ...
+
     def counters(self) -> Counters | None:
         """Where servers that share the database get their ids; None: it has one server at a time."""
         ...
@@ -82,6 +86,9 @@ class SqliteDatabase:
 
     def readers(self) -> SqliteReaders:
         return SqliteReaders(self.path)
+
+    def session(self) -> None:
+        return None
 
     def counters(self) -> None:
         return None

@@ -14,7 +14,9 @@ from pathlib import Path
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.store import instance
 from pilotage.store.address import Address
+from pilotage.store.connection import array
 from pilotage.store.copies import BLIND_MARGIN, MARGIN
+from pilotage.store.partitions import DIVIDED_BY, NAMES
 from pilotage.store.postgresql import PostgresqlConnection, one_line
 from pilotage.store.schema import metadata
 
@@ -28,7 +30,8 @@ def take(address: Address, target: Path, programs: Path | None) -> int:
     partial = target.with_name(target.name + ".partial")
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.close(handle)
-    tables = [f"--table=public.{table}" for table in _TABLES]
+    parts = [f"{table}_{part}" for table in DIVIDED_BY for part in ("[0-9]*", "default")]
+    tables = [f"--table=public.{table}" for table in (*_TABLES, *parts)]
     try:
         _run(
             address,
@@ -78,7 +81,8 @@ def restore(
         incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1
         instance.begin_incarnation(connection, incarnation, floor)
     except BaseException:
-        for table in reversed(_TABLES):
+        for table in _ours(connection, "public"):
+            # One after the other: a partition goes with its table.
             connection.execute(f"DROP TABLE IF EXISTS public.{table}")
         _move(connection, aside, "public")
         connection.execute(f"DROP SCHEMA IF EXISTS {aside}")
@@ -94,14 +98,22 @@ def _move(connection: PostgresqlConnection, source: str, target: str) -> bool:
     connection.begin()
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {target}")
-        sql = "SELECT tablename FROM pg_tables WHERE schemaname = ? AND tablename = ANY (?::text[])"
-        found = connection.execute(sql, (source, "{" + ",".join(_TABLES) + "}")).fetchall()
-        for [table] in found:
+        found = _ours(connection, source)
+        for table in found:
             connection.execute(f"ALTER TABLE {source}.{table} SET SCHEMA {target}")
         connection.commit()
     finally:
         connection.rollback()
     return bool(found)
+
+
+def _ours(connection: PostgresqlConnection, schema: str) -> list[str]:
+    """Our tables there, their months included."""
+    sql = (
+        "SELECT tablename FROM pg_tables WHERE schemaname = ? AND (tablename = ANY (?::text[]) OR tablename ~ ?)"
+        " ORDER BY tablename DESC"
+    )
+    return [row[0] for row in connection.execute(sql, (schema, array(_TABLES, "text"), NAMES))]
 
 
 def _facts(connection: PostgresqlConnection) -> tuple[instance.Instance | None, int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from pilotage.store import partitions
 from pilotage.store.connection import Connection
 from pilotage.store.numbers import BLOCKS
 
@@ -68,9 +69,13 @@ def events(connection: Connection, before: float, most: int) -> int:
     block only, and the next ones are looked at too. A part of a block that lies behind such an event stays for longer.
     """
     deleted, after = 0, 0
-    for _ in range(HOPS if connection.dialect != "sqlite" else 1):
+    shared = connection.dialect != "sqlite"
+    # Months that have not begun then are not looked through.
+    in_months = f" AND at < '{partitions.end_of_month(before)!r}'::float8" if shared else ""
+    for _ in range(HOPS if shared else 1):
         sql = (
-            "SELECT id, at FROM events WHERE id > ? AND id < (SELECT max(id) FROM events) ORDER BY id LIMIT ?"
+            f"SELECT id, at FROM events WHERE id > ? AND id < (SELECT max(id) FROM events){in_months}"
+            " ORDER BY id LIMIT ?"
         )
         found = connection.execute(sql, (after, most - deleted)).fetchall()
         gone = list(takewhile(lambda row: row[1] < before, found))
@@ -82,6 +87,23 @@ def events(connection: Connection, before: float, most: int) -> int:
             break
         after = found[len(gone)][0] + BLOCKS["events"]
     return deleted
+
+
+def month_of_events(connection: Connection, before: float) -> int | None:
+    """In a transaction of its own: drop the first month of which all events were before that instant.
+
+    About how many these were; None: there is no such month, but for that of the newest event. Raises as
+    `partitions.take_out`.
+    """
+    for month in partitions.older(connection, "events", before):
+        begin, end = partitions.begin_of(month), partitions.begin_of(partitions.following(month))
+        newest = connection.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
+        if newest is None or not begin <= newest[0] < end:
+            rows = partitions.estimate(connection, "events", month)
+            partitions.take_out(connection, "events", month)
+            partitions.drop(connection, "events", month)
+            return rows
+    return None
 
 
 def attempts(connection: Connection, before: float, most: int) -> int:

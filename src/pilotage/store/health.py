@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.store import history, partitions
 from pilotage.store.connection import Connection
 from pilotage.store.upgrade import head_revision
 
@@ -16,6 +17,8 @@ def _listed(states: frozenset[JobState]) -> str:
 
 _WITH_PILOT = HELD | {JobState.MATCHED}
 _UNFINISHED = f"state NOT IN ({_listed(FINAL)})"
+_OLD = "history h"
+"""In a rule that asks also for jobs that have just left history with their month."""
 _RULES: tuple[tuple[str, str], ...] = (
     (
         "jobs without a submission that promises their id",
@@ -33,7 +36,7 @@ _RULES: tuple[tuple[str, str], ...] = (
         "submissions of which jobs are missing that have been made",
         "SELECT s.id FROM submissions s WHERE s.forgotten < coalesce((SELECT sum(c.made"
         " - (SELECT count(*) FROM jobs j WHERE j.id >= c.first_job AND j.id < c.first_job + c.made)"
-        " - (SELECT count(*) FROM history h WHERE h.id >= c.first_job AND h.id < c.first_job + c.made))"
+        f" - (SELECT count(*) FROM {_OLD} WHERE h.id >= c.first_job AND h.id < c.first_job + c.made))"
         " FROM submission_chunks c WHERE c.submission_id = s.id), 0)",
     ),
     (
@@ -93,6 +96,12 @@ _RULES: tuple[tuple[str, str], ...] = (
      " JOIN jobs j ON j.id = a.job_id WHERE a.epoch > j.epoch"),
 )  # fmt: skip
 
+# Where the key of a table has its instant in it, too (store/partitions.py).
+_RULES_OF_MONTHS = tuple(
+    (f"{what} that are in {table} twice", f"SELECT id FROM {table} GROUP BY id HAVING count(*) > 1")
+    for table, what in (("history", "jobs"), ("events", "events"))
+)
+
 
 def findings(connection: Connection, revision: str | None) -> list[str]:
     """A line for each rule that is broken, with how often and examples; empty: all is well. A reader's connection."""
@@ -102,7 +111,9 @@ def findings(connection: Connection, revision: str | None) -> list[str]:
     connection.begin()
     try:
         found = _of_instance(connection)
-        for what, sql in _RULES:
+        of_months = _RULES_OF_MONTHS if connection.dialect == "postgresql" else ()
+        for what, rule in (*_RULES, *of_months):
+            sql = rule.replace(f"FROM {_OLD} ", f"FROM {_old(connection)} ")
             [count] = connection.execute(f"SELECT count(*) FROM ({sql}) AS broken").fetchone()
             if count:
                 rows = connection.execute(
@@ -115,6 +126,12 @@ def findings(connection: Connection, revision: str | None) -> list[str]:
     finally:
         connection.rollback()
     return found
+
+
+def _old(connection: Connection) -> str:
+    months = partitions.taken_out(connection, "history")
+    left = [f" UNION ALL SELECT id FROM ({history.left_of(month)}) AS left_{month}" for month in months]
+    return f"(SELECT id FROM history{''.join(left)}) AS h" if left else _OLD
 
 
 def _of_instance(connection: Connection) -> list[str]:

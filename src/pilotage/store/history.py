@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId
-from pilotage.store import chunks
-from pilotage.store.connection import Connection, among, locked
+from pilotage.store import chunks, partitions
+from pilotage.store.connection import Connection, Cursor, among, array, locked
 
 _SHARED = (
     "id, submission_id, queue_id, state, user_priority, parameters, epoch, attempt, failures, own_failures,"
@@ -28,16 +27,6 @@ _FROM_JOBS = (
     " coalesce(p.hostname, '') FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch LEFT JOIN pilots p ON p.id = a.pilot_id"
 )
-
-
-def month_of(at: float) -> int:
-    """Such as 202611, in UTC.
-
-    >>> month_of(0.0)
-    197001
-    """
-    day = datetime.fromtimestamp(at, UTC)
-    return day.year * 100 + day.month
 
 
 def move(connection: Connection, before: float, most: int) -> int:
@@ -63,15 +52,46 @@ def recall(connection: Connection, ids: Sequence[int]) -> int:
     if not ids:
         return 0
     them, value = among(connection, "id", ids)
-    sql = f"SELECT id FROM history WHERE {them}" + locked(connection, "UPDATE")
-    there = [row[0] for row in connection.execute(sql, (value,))]
-    if there:
-        them, value = among(connection, "id", there)
-        connection.execute(
-            f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}", (value,)
-        )
+    sql = f"SELECT id, ended FROM history WHERE {them}" + locked(connection, "UPDATE")
+    there = _Ended.of(connection.execute(sql, (value,)).fetchall())
+    if there.ids:
+        them, values = there.condition(connection)
+        connection.execute(f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}", values)
         _delete(connection, there)
-    return len(there)
+    return len(there.ids)
+
+
+class _Ended(NamedTuple):
+    """Jobs of history, and between which instants they ended: months besides are not looked through for them."""
+
+    ids: list[int]
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> _Ended:
+        """Of rows that begin with the id and end with the instant."""
+        ends = [row[-1] for row in rows]
+        return cls([row[0] for row in rows], min(ends, default=0.0), max(ends, default=0.0))
+
+    def condition(self, connection: Connection) -> tuple[str, tuple[Any, ...]]:
+        them, value = among(connection, "id", self.ids)
+        if connection.dialect == "sqlite":
+            return them, (value,)
+        return f"{them} AND ended >= ? AND ended <= ?", (value, self.first, self.last)
+
+
+def rows_of(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
+    """Those jobs of `ids` that are in history."""
+    if connection.dialect == "sqlite":
+        them, value = among(connection, "id", ids)
+        return connection.execute(f"SELECT {columns} FROM history WHERE {them}", (value,))
+    # One at a time, up to the month that has it: half of what it takes to ask every month for all of them.
+    sql = (
+        "SELECT old.* FROM unnest(?::bigint[]) AS wanted(job) CROSS JOIN LATERAL"
+        f" (SELECT {columns} FROM history WHERE id = wanted.job LIMIT 1) AS old"
+    )
+    return connection.execute(sql, (array(ids, "bigint"),))
 
 
 class Tries(NamedTuple):
@@ -89,7 +109,7 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     twice.
     """
     sql = (
-        "SELECT h.id, h.submission_id FROM history h JOIN submissions s ON s.id = h.submission_id"
+        "SELECT h.id, h.submission_id, h.ended FROM history h JOIN submissions s ON s.id = h.submission_id"
         " WHERE h.ended < ? AND s.state = 'closed' AND NOT EXISTS (SELECT 1 FROM submission_chunks c"
         " WHERE c.submission_id = s.id AND c.made < c.count) ORDER BY h.ended LIMIT ?"
         + locked(connection, "UPDATE OF h SKIP LOCKED")
@@ -97,11 +117,70 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     rows = connection.execute(sql, (before, most)).fetchall()
     if not rows:
         return []
-    ids = [row[0] for row in rows]
-    delete_results(connection, ids)
-    _delete(connection, ids)
+    them = _Ended.of(rows)
+    delete_results(connection, them.ids)
+    _delete(connection, them)
     _forget_submissions(connection, Counter(row[1] for row in rows))
-    return [JobId(id_) for id_ in ids]
+    return [JobId(id_) for id_ in them.ids]
+
+
+# --- a month as a whole: out of history first, where nobody finds it any more, then what hangs on its jobs, then itself
+
+
+def month_to_go(connection: Connection, before: float) -> int | None:
+    """The first month of which all jobs ended before that instant, and no submission is open or still being made."""
+    for month in partitions.older(connection, "history", before):
+        needed = connection.execute(
+            f"SELECT 1 FROM history_{month} h WHERE h.submission_id = ANY (ARRAY("
+            "SELECT id FROM submissions WHERE state <> 'closed' UNION"
+            " SELECT submission_id FROM submission_chunks WHERE made < count)) LIMIT 1"
+        ).fetchone()
+        if needed is None:
+            return month
+    return None
+
+
+def take_out(connection: Connection, month: int) -> None:
+    """In a transaction of its own: nobody finds the jobs of that month any more. Raises as `partitions.take_out`."""
+    partitions.take_out(connection, "history", month)
+    connection.execute("DELETE FROM history_counts WHERE month = ?", (month,))
+    # Up to which id nothing hangs on its jobs any more.
+    connection.execute("INSERT INTO counters (name, last) VALUES (?, 0)", (f"history_{month}",))
+
+
+def forget_taken_out(connection: Connection, most: int) -> list[JobId]:
+    """Delete what hangs on at most so many jobs of months that were taken out, in the order of their ids; which."""
+    gone: list[JobId] = []
+    for month in partitions.taken_out(connection, "history"):
+        rows = _left_of(connection, month, most - len(gone))
+        if rows:
+            delete_results(connection, [row[0] for row in rows])
+            _forget_submissions(connection, Counter(row[1] for row in rows))
+            sql = "UPDATE counters SET last = ? WHERE name = ?"
+            connection.execute(sql, (rows[-1][0], f"history_{month}"))
+            gone += [JobId(row[0]) for row in rows]
+    return gone
+
+
+def drop_taken_out(connection: Connection) -> bool:
+    """In a transaction: drop a month on whose jobs nothing hangs any more; whether there was one."""
+    for month in partitions.taken_out(connection, "history"):
+        if not _left_of(connection, month, 1):
+            partitions.drop(connection, "history", month)
+            connection.execute("DELETE FROM counters WHERE name = ?", (f"history_{month}",))
+            return True
+    return False
+
+
+def _left_of(connection: Connection, month: int, most: int) -> list[tuple[int, int]]:
+    """(job, submission) of jobs on which something may still hang, in the order of their ids."""
+    return connection.execute(f"{left_of(month)} ORDER BY id LIMIT ?", (most,)).fetchall()
+
+
+def left_of(month: int) -> str:
+    """The query for (id, submission_id) of those jobs of a month that was taken out on which something may hang."""
+    seen_to = f"SELECT last FROM counters WHERE name = 'history_{month}'"
+    return f"SELECT id, submission_id FROM history_{month} WHERE id > coalesce(({seen_to}), 0)"
 
 
 def _forget_submissions(connection: Connection, forgotten: Counter[int]) -> None:
@@ -151,15 +230,15 @@ def totals(connection: Connection) -> dict[str, int]:
     return {state: int(count) for state, count in connection.execute(sql) if count}
 
 
-def _delete(connection: Connection, ids: Sequence[int]) -> None:
-    them, value = among(connection, "id", ids)
+def _delete(connection: Connection, jobs: _Ended) -> None:
+    them, values = jobs.condition(connection)
     sql = f"DELETE FROM history WHERE {them} RETURNING {_COUNTED}"
-    _count(connection, connection.execute(sql, (value,)).fetchall(), -1)
+    _count(connection, connection.execute(sql, values).fetchall(), -1)
 
 
 def _count(connection: Connection, rows: Iterable[Sequence[Any]], sign: int) -> None:
     """Have the counts know of rows of history that have come (1) or gone (-1), each as `_COUNTED`."""
-    counted = Counter((month_of(row[0]), row[1], row[2], row[3]) for row in rows)
+    counted = Counter((partitions.month_of(row[0]), row[1], row[2], row[3]) for row in rows)
     connection.executemany(
         "INSERT INTO history_counts (month, owner, grp, state, jobs) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (month, owner, grp, state) DO UPDATE SET jobs = history_counts.jobs + excluded.jobs",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
+from pilotage.store import history
 from pilotage.store.bulk import update
 from pilotage.store.changes import SNAPSHOT, Snapshot
 from pilotage.store.connection import Connection, among, listed, locked
@@ -67,8 +68,7 @@ def by_ids(connection: Connection, ids: Sequence[int], *, to_move: bool = True) 
     rows = {values[0]: _row(values) for values in found}
     missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
     if missing:
-        condition, value = among(connection, "id", missing)
-        found = connection.execute(f"SELECT {_OLD_COLUMNS} FROM history WHERE {condition}", (value,))
+        found = history.rows_of(connection, _OLD_COLUMNS, missing)
         rows |= {values[0]: _row(values) for values in found}
     return rows
 

@@ -51,6 +51,9 @@ class PostgresqlDatabase:
             raise
         return connection
 
+    def session(self) -> WriterConnection:
+        return self.address.open_writer()
+
     def counters(self) -> Counters:
         """Where servers of this database get their ids."""
         return Counters(self.address.open_writer())

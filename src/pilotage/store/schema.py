@@ -5,9 +5,21 @@ Migrations (store/migrations) lead here from every earlier version; a test holds
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 
 metadata = sa.MetaData()
+
+
+@compiles(sa.PrimaryKeyConstraint, "postgresql")
+def _with_what_it_is_divided_by(key: sa.PrimaryKeyConstraint, compiler: Any, **options: Any) -> str:
+    """PostgreSQL wants the column in it that a table is divided by."""
+    text: str = compiler.visit_primary_key_constraint(key, **options)
+    column = None if key.table is None else key.table.info.get("divided_by")
+    return text if column is None else f"{text.removesuffix(')')}, {column})"
+
 
 # SQLite makes only an INTEGER PRIMARY KEY its row id.
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -252,11 +264,11 @@ jobs = sa.Table(
 )
 
 # Final jobs that ended some time ago: what `jobs` had of them, and beside it what lists show and searches ask for, as
-# of when the job came here.
+# of when the job came here. On PostgreSQL a partition for each month of their end (store/partitions.py).
 history = sa.Table(
     "history",
     metadata,
-    sa.Column("id", Id, primary_key=True),
+    sa.Column("id", Id, primary_key=True, autoincrement=False),
     sa.Column("submission_id", Id, nullable=False),
     sa.Column("queue_id", Id, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
@@ -304,6 +316,8 @@ history = sa.Table(
         postgresql_where=sa.text("job_name <> ''"),
     ),
     sa.Index("ix_history_ended", "ended"),
+    info={"divided_by": "ended"},
+    postgresql_partition_by="RANGE (ended)",
 )
 
 # How many jobs history has, so that nobody counts millions of rows. `month`: of their end, such as 202611 (UTC).
@@ -425,10 +439,11 @@ pilots = sa.Table(
     ),
 )
 
+# On PostgreSQL a partition for each month.
 events = sa.Table(
     "events",
     metadata,
-    sa.Column("id", Id, primary_key=True),
+    sa.Column("id", Id, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Float, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     # user:NAME, pilot:ID, server, or "pilots": then each job stands there with its own.
@@ -439,6 +454,8 @@ events = sa.Table(
     # What it is about: JSON [[job, epoch, the job's previous event, pilot?] ...]. A new submission is [first, count];
     # an event of a pilot or of the policy has none.
     sa.Column("jobs", sa.Text, nullable=False),
+    info={"divided_by": "at"},
+    postgresql_partition_by="RANGE (at)",
 )
 
 # Times in which the server was down, or by which its clock stepped forward.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from alembic import context
 
+from pilotage.store.partitions import belongs_to_the_schema
 from pilotage.store.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     render_as_batch=True,
+    include_object=belongs_to_the_schema,
 )
 context.run_migrations()
