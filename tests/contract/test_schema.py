@@ -14,7 +14,8 @@ from stores import STORES, Store, fill
 
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
-from pilotage.store import chunks, jobs, pilots, submissions
+from pilotage.store import chunks, events, jobs, partitions, pilots, submissions
+from pilotage.store.connection import instant
 from pilotage.store.partitions import belongs_to_the_schema, is_partition
 from pilotage.store.schema import metadata
 from pilotage.store.upgrade import _config, current_revision, head_revision, upgrade
@@ -217,4 +218,42 @@ def test_what_was_accepted_before_chunks_is_still_made(unmade: Store) -> None:
     row = submissions.by_id(connection, SubmissionId(2))
     assert row is not None
     assert (row.state, row.touched, row.expected) == (submissions.CLOSED, 5.0, None)
+    connection.close()
+
+
+def test_old_jobs_and_events_of_before_are_divided_into_their_months(unmade: Store) -> None:
+    """Also those of dates that no calendar has; nothing of them is lost."""
+    ends = [0.0, 2678399.5, 2678400.0, 1577836800.0, 1580515199.0, 1580515200.0, -1.0, 1e14]
+    upgrade(unmade.engine, "0006")
+    connection = unmade.open_writer()
+    connection.begin()
+    for place, at in enumerate(ends, 1):
+        connection.execute(
+            "INSERT INTO history (id, submission_id, queue_id, state, user_priority, epoch, attempt, failures,"
+            " own_failures, finished_epoch, finished_digest, reason, submitted, ended, last_event, owner, grp,"
+            " job_name, job_group, job_type, site, ce, hostname) VALUES"
+            " (?, 1, 1, 'Done', 1, 1, 1, 0, 0, 1, '', '', 1.0, ?, ?, 'o', 'g', 'n', '', '', '', '', '')",
+            (place, at, place),
+        )
+        connection.execute(
+            "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES (?, ?, 'x', '', '', '', '', '[]')",
+            (place, at),
+        )
+    connection.commit()
+    read = [f"SELECT * FROM {table} ORDER BY id" for table in ("history", "events")]
+    before = [connection.execute(sql).fetchall() for sql in read]
+    connection.close()
+    upgrade(unmade.engine)
+    connection = unmade.open_writer()
+    assert [connection.execute(sql).fetchall() for sql in read] == before
+    if unmade.name == "postgresql":
+        for table in ("history", "events"):
+            rows = connection.execute(f"SELECT tableoid::regclass::text FROM {table} ORDER BY id").fetchall()
+            assert [row[0].removeprefix(f"{table}_") for row in rows] == [
+                "197001", "197001", "197002", "202001", "202001", "202002", "default", "default",
+            ]  # fmt: skip
+            # That of now and the next ones are there; the server goes on from here.
+            assert partitions.missing(connection, table, instant(connection, 0.0)) == []
+    assert jobs.by_ids(connection, [JobId(4)])[4].state == "Done"
+    assert events.last_event(connection) == len(ends)
     connection.close()
