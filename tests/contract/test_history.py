@@ -17,7 +17,18 @@ from stores import DEADLINE, IDENTITY, Store
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.store import browse, chunks, expiry, history, instance, jobs, partitions, pilots, submissions
+from pilotage.store import (
+    browse,
+    chunks,
+    events,
+    expiry,
+    history,
+    instance,
+    jobs,
+    partitions,
+    pilots,
+    submissions,
+)
 from pilotage.store.numbers import BLOCKS
 from pilotage.store.selections import Condition, Selection, Viewer, of_history
 from pilotage.store.upgrade import upgrade
@@ -515,6 +526,27 @@ def test_a_search_among_old_jobs_uses_an_index_and_sorts_nothing(large: Any, que
     found = browse.job_ids(large, selection, viewer, 7, 50)
     assert found == sorted(set(found))
     assert len(found) == {"a job": 1, "a submission": 10}.get(question, 50)
+
+
+def test_old_jobs_and_events_are_looked_up_by_their_ids(large: Any) -> None:
+    """Whatever month they are of."""
+    explain = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}[large.dialect]
+    plans: list[str] = []
+
+    class Explained:
+        dialect = large.dialect
+
+        def execute(self, sql: str, values: Any) -> Any:
+            plans.extend(str(row[-1]) for row in large.execute(explain + sql, values).fetchall())
+            return large.execute(sql, values)
+
+    wanted = [7, 19_000, 12_000, 20_001]
+    found = history.rows_of(Explained(), "id, NULL, owner", wanted).fetchall()  # type: ignore[arg-type]
+    assert sorted(found) == [(7, None, "user 7"), (12_000, None, "user 0"), (19_000, None, "user 0")]
+    assert events.history(Explained(), JobId(7), 5) == []  # type: ignore[arg-type]
+    plan = " / ".join(plans)
+    assert re.search(r"SCAN (history|events)|Seq Scan on history_1970", plan) is None, plan
+    assert re.search(r"SEARCH history USING|history_197004_pkey", plan), plan
 
 
 def planned(connection: Any, branch: Condition) -> list[str]:
