@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.candidates import Kind
 from pilotage.core.queues.fit import Identity, Offer, left_over
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.kinds import Kind as Noted
 from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.offer_kinds import Kind
 from pilotage.store.pilots import PilotRow
 from pilotage.wire.pilot import Node
 

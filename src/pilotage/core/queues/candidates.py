@@ -1,18 +1,13 @@
-"""Which queues fit which kind of offer, and the draws among them.
+"""The queues that wait, and the draws among those that fit a kind of offer (offer_kinds.py).
 
-Two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count by
-the bucket that they reach. The queues of a kind are found once (screen.py) and kept in arrays, with a field of those
-that wait (race.py), from which draws are made until the priorities are others. Queues that have begun to wait since
-then run against the winner, and so do those that must be looked at by themselves.
+A kind has a field of its queues that wait (race.py), from which draws are made until the priorities are others. Queues
+that have begun to wait since then run against the winner, and so do those that must be looked at by themselves.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from random import Random
 
 import numpy as np
@@ -20,20 +15,10 @@ from numpy.typing import NDArray
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.entry import Entity, Entry, Standing, taking_part
-from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
-from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
+from pilotage.core.queues.offer_kinds import Kind, OfferKinds
 from pilotage.core.queues.race import Field, after
-from pilotage.core.queues.screen import FITS, ORDER, OTHERS, SIZES, Screen, Slots
-
-KINDS = 1024
-"""So many kinds of offer are remembered; the one unused for longest is forgotten first."""
-
-BOUND_KINDS = 16384
-"""The same for offers that are bound to one owner, whose kinds hold that owner's queues only."""
-
-PLACES = 1024
-"""The same for what kinds have in common that differ in their sizes only."""
+from pilotage.core.queues.screen import FITS, ORDER, Slots
 
 LATE = 16
 """When so many queues have begun to wait since the field of a kind was made, it is made anew."""
@@ -45,51 +30,6 @@ FORGOTTEN = 1000
 
 _OUT, _PLAIN, _SPECIAL = Standing.OUT, Standing.PLAIN, Standing.SPECIAL
 
-_NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
-_NO_WEIGHTS: NDArray[np.float64] = np.zeros(0)
-
-
-@dataclass(slots=True)
-class _Place:
-    """The queues that fit some offers but for their sizes."""
-
-    offer: Offer
-    slots: Slots = field(default_factory=lambda: _NO_SLOTS)
-    seen: int = 0
-    """So many queues have been asked, of all or of its owner's."""
-
-
-@dataclass(slots=True)
-class Kind:
-    """One kind of offer under some closed limits."""
-
-    offer: Offer
-    closed: tuple[Limit, ...]
-    place: _Place
-    slots: Slots = field(default_factory=lambda: _NO_SLOTS)
-    """The queues that fit, Requirements not yet asked, ascending."""
-    seen: int = 0
-    """So many queues of its place have been asked."""
-    members: Slots = field(default_factory=lambda: _NO_SLOTS)
-    """Of those, the plain ones that waited when the field was made."""
-    weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
-    """Their priorities then."""
-    runners: Field | None = None
-    """They run in it; None: there are none, or they are to be looked up anew."""
-    ahead: tuple[int, float] | None = None
-    """The winner of the next draw in it, by its place, and its time."""
-    cpu_time: int = 0
-    """Under the document's rule: their bucket, the highest there is."""
-    late: list[Entry] = field(default_factory=list)
-    """Plain queues that have begun to wait since then."""
-    special: list[Entry] = field(default_factory=list)
-    """Queues that must be looked at by themselves."""
-    version: int = -1
-    """Of the priorities that the field was made with."""
-    forgotten: bool = False
-    """It is not kept up to date any more: ask for it anew."""
-    arrivals: int = 0
-
 
 class Candidates:
     """All queues with waiting jobs, and the kinds of offer seen lately."""
@@ -97,8 +37,7 @@ class Candidates:
     def __init__(
         self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: Random
     ) -> None:
-        self._cpu_buckets = list(cpu_buckets)
-        self._memory_buckets = list(memory_buckets)
+        self.kinds = OfferKinds(cpu_buckets, memory_buckets)
         self._rule: Rule = rule
         self._chance = rng
         # For arrays of numbers; begins by chance as well.
@@ -108,41 +47,33 @@ class Candidates:
         self._cpu_time: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
         """By slot, as those above."""
         self._version = 0
-        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
-        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
-        """Each in the order of their last use."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all queues and kinds."""
-        self._forget_kinds()
-        self._screen = Screen()
+        self.kinds.clear()
         self._known = 0
         self._entries: list[Entry | None] = []
         """By slot; None: it has been forgotten."""
-        self._of_owner: dict[str, list[int]] = {}
         self._of_entity: dict[Entity, dict[int, Entry]] = {}
         self._arrivals: list[Entry] = []
         self._specials = 0
         """How many are special now."""
-        self._places: OrderedDict[Offer, _Place] = OrderedDict()
 
     # --- the queues
 
     def enter(self, entry: Entry) -> None:
         """A queue that may have waiting jobs."""
-        self._tell_apart(entry.identity)
         if len(self._entries) > 2 * self._known + FORGOTTEN:
             self._renumber()
         self._known += 1
-        slot = entry.slot = self._screen.add(entry.identity)
+        slot = entry.slot = self.kinds.enter(entry.identity)
         self._entries.append(entry)
         if slot >= len(self._standing):
             self._standing = np.concatenate([self._standing, np.zeros_like(self._standing)])
             self._priority = np.concatenate([self._priority, np.zeros_like(self._priority)])
             self._cpu_time = np.concatenate([self._cpu_time, np.zeros_like(self._cpu_time)])
         self._cpu_time[slot] = entry.identity.cpu_time
-        self._of_owner.setdefault(entry.identity.owner, []).append(slot)
         self._of_entity.setdefault(entry.entity, {})[slot] = entry
         self._standing[slot] = _OUT
 
@@ -183,84 +114,18 @@ class Candidates:
         # Nobody looks back beyond a version.
         self._arrivals.clear()
 
-    # --- kinds of offer
-
-    def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
-        """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
-        buckets = self._cpu_buckets
-        place = bisect_right(buckets, cpu_time)
-        cpu = buckets[place - 1] if place else 0
-        if not memory:
-            return cpu, 0
-        buckets = self._memory_buckets
-        place = bisect_right(buckets, memory)
-        # 1 stands for "known, and below every bucket"; 0 for "not known".
-        return cpu, (buckets[place - 1] if place else 0) or 1
-
-    def kind_of(self, offer: Offer) -> Offer:
-        """The offer that stands for all that no queue can tell from this one."""
-        cpu, memory = self.sizes(offer.cpu_time, offer.memory)
-        if cpu == offer.cpu_time and memory == offer.memory:
-            return offer
-        return with_sizes(offer, cpu, memory)
-
-    def _tell_apart(self, identity: QueueIdentity) -> None:
-        """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
-        for buckets, value in (
-            (self._cpu_buckets, identity.cpu_time),
-            (self._memory_buckets, identity.memory),
-        ):
-            place = bisect_left(buckets, value)
-            if value and (place == len(buckets) or buckets[place] != value):
-                buckets.insert(place, value)
-                self._forget_kinds()
-
-    def _forget_kinds(self) -> None:
-        for kinds in (self._open, self._bound):
-            while kinds:
-                _forget(kinds.popitem()[1])
-
-    def __len__(self) -> int:
-        return len(self._open) + len(self._bound)
-
-    def of(self, key: Offer, closed: Sequence[Limit] = ()) -> Kind:
-        """The kind of offers like `key`, which `kind_of` gave, while these limits let nothing start."""
-        kinds, most = (self._open, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
-        place = (key, tuple(closed))
-        kind = kinds.get(place)
-        if kind is not None:
-            kinds.move_to_end(place)
-            return kind
-        kind = kinds[place] = Kind(key, place[1], self._place(key))
-        if len(kinds) > most:
-            _forget(kinds.popitem(last=False)[1])
-        return kind
-
-    def _place(self, key: Offer) -> _Place:
-        whole = replace(key, cpu_time=0.0, memory=0, processors=0)
-        place = self._places.get(whole)
-        if place is None:
-            place = self._places[whole] = _Place(whole)
-            if len(self._places) > (PLACES if key.only_owner is None else BOUND_KINDS):
-                self._places.popitem(last=False)
-        else:
-            self._places.move_to_end(whole)
-        return place
-
-    def known(self, key: Offer) -> Kind | None:
-        """The kind of offers like `key`, if it is remembered."""
-        return (self._open if key.only_owner is None else self._bound).get((key, ()))
+    # --- those of a kind
 
     def waiting(self, kind: Kind) -> list[Entry]:
         """The queues of a kind that have waiting jobs now, Requirements not yet asked."""
-        self._look_on(kind)
+        self.kinds.look_on(kind)
         slots = kind.slots[self._standing[kind.slots] != _OUT]
         return [entry for slot in slots.tolist() if (entry := self._entries[slot]) is not None]
 
     def refused(self, offer: Offer) -> tuple[dict[Condition, int], list[Entry]]:
         """How many admitted queues with waiting jobs fall at which condition first; and those that do not."""
         slots = np.flatnonzero(self._standing != _OUT)
-        failed = self._screen.failures(offer, slots)
+        failed = self.kinds.screen.failures(offer, slots)
         numbers = np.bincount(failed, minlength=FITS)[:FITS]
         fallen = {ORDER[place]: int(numbers[place]) for place in np.flatnonzero(numbers)}
         left = [self._entries[slot] for slot in slots[failed == FITS].tolist()]
@@ -357,7 +222,7 @@ class Candidates:
 
     def _prepare(self, kind: Kind) -> None:
         """Make the field, of the queues and with the priorities of now."""
-        self._look_on(kind)
+        self.kinds.look_on(kind)
         kind.version, kind.arrivals = self._version, len(self._arrivals)
         standing = self._standing[kind.slots]
         kind.late, kind.special, kind.cpu_time = [], [], 0
@@ -380,7 +245,7 @@ class Candidates:
         """Take up the queues that have begun to wait since the field was made."""
         new = self._arrivals[kind.arrivals :]
         kind.arrivals = len(self._arrivals)
-        self._look_on(kind)
+        self.kinds.look_on(kind)
         if len(new) > LATE or any(self._disturbs(kind, entry) for entry in new) or len(kind.late) > LATE:
             self._prepare(kind)
 
@@ -399,32 +264,3 @@ class Candidates:
             return entry.identity.cpu_time > kind.cpu_time
         kind.late.append(entry)
         return bool((kind.members == entry.slot).any())
-
-    def _look_on(self, kind: Kind) -> None:
-        """Ask the queues that came since the kind was last looked at."""
-        place = kind.place
-        if place.offer.only_owner is None:
-            count = len(self._screen)
-            if place.seen != count:
-                self._ask(place, np.arange(place.seen, count), count)
-        else:
-            own = self._of_owner.get(place.offer.only_owner, [])
-            if place.seen != len(own):
-                self._ask(place, np.array(own[place.seen :], dtype=np.int64), len(own))
-        if kind.seen != len(place.slots):
-            new = self._screen.passing(kind.offer, place.slots[kind.seen :], SIZES)
-            kind.seen = len(place.slots)
-            if kind.closed:
-                new = new[~self._screen.concerned(kind.closed, new)]
-            kind.slots = np.concatenate([kind.slots, new]) if len(kind.slots) else new
-
-    def _ask(self, place: _Place, new: Slots, count: int) -> None:
-        place.seen = count
-        place.slots = np.concatenate([place.slots, self._screen.passing(place.offer, new, OTHERS)])
-
-
-def _forget(kind: Kind) -> None:
-    """Whoever still has it must not keep its arrays."""
-    kind.forgotten, kind.runners, kind.ahead, kind.seen, kind.version = True, None, None, 0, -1
-    kind.slots = kind.members = _NO_SLOTS
-    kind.weights = _NO_WEIGHTS

@@ -15,11 +15,12 @@ from random import Random
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues.candidates import Candidates, Kind
+from pilotage.core.queues.candidates import Candidates
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
 from pilotage.core.queues.entry import Entry, Head, JobClass, Standing, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
 from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.offer_kinds import Kind
 from pilotage.core.shares.priorities import Priorities
 
 FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128
@@ -94,7 +95,8 @@ class QueueIndex:
         self._changed: set[Entry] = set()
         """Queues of whose waiting jobs the priorities have not been told yet."""
         self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
-        self.sizes = self._candidates.sizes
+        self._kinds = self._candidates.kinds
+        self.sizes = self._kinds.sizes
         self._following: deque[Kind] = deque(maxlen=MOST_FOLLOWING)
         """Those of the last draws: they are likely to be asked for again."""
         self._heads = heads
@@ -282,7 +284,7 @@ class QueueIndex:
 
     def kind(self, offer: Offer, closed: Sequence[Limit] = ()) -> Kind:
         """The kind of `offer` while these limits let nothing start; good until it is `forgotten`."""
-        return self._candidates.of(self._candidates.kind_of(offer), closed)
+        return self._kinds.of(self._kinds.kind_of(offer), closed)
 
     def propose_of(self, kind: Kind, holds: RequirementsHold, rng: Random) -> Proposal | None:
         """As `propose`; `holds` is asked only where the kind has queues with Requirements."""
@@ -316,17 +318,17 @@ class QueueIndex:
 
     def candidates(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
         """All queues that fit now, background ones left out as the draw leaves them out."""
-        kind = self._candidates.of(self._candidates.kind_of(offer), closed)
+        kind = self._kinds.of(self._kinds.kind_of(offer), closed)
         return taking_part(self._candidates.waiting(kind), holds, ())
 
     def fitting(self, offer: Offer) -> list[Entry] | None:
         """The queues that fit `offer` but for their Requirements; None if no such offer is remembered."""
-        kind = self._candidates.known(self._candidates.kind_of(offer))
+        kind = self._kinds.known(self._kinds.kind_of(offer))
         return None if kind is None else self._candidates.waiting(kind)
 
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
-        return self._candidates.kind_of(offer)
+        return self._kinds.kind_of(offer)
 
     def _take(self, entry: Entry, rng: Random) -> Proposal | None:
         classes = entry.classes

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues import candidates as candidates_module
 from pilotage.core.queues import index as index_module
+from pilotage.core.queues import offer_kinds as kinds_module
 from pilotage.core.queues.draws import FIRST, RULES, Rule
 from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
@@ -452,15 +452,15 @@ def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
 def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     owner: str | None, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates_module, bound, 2)
+    monkeypatch.setattr(kinds_module, bound, 2)
     shelf = Shelf()
     filled(shelf, {1: [1] * 20})
     index = index_of(shelf, "document", entry(1))
     offers_ = [replace(OFFER, processors=n, only_owner=owner) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None
-    assert len(index._candidates) == 2
+    assert len(index._kinds) == 2
     # The others have room of their own.
     other = replace(OFFER, only_owner="alice" if owner is None else None)
     assert index.propose(other, holds, [], Random(1)) is not None
-    assert len(index._candidates) == 3
+    assert len(index._kinds) == 3
