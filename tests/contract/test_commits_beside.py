@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from stores import DEADLINE, Store, note, noted
 
+from pilotage.store.committing import Commit, Committer
 from pilotage.store.transaction import Transaction
 from pilotage.store.writer import Writer
 
@@ -213,4 +214,37 @@ def test_in_the_loop_of_a_server_as_well(connection: Any, store: Store) -> None:
     *answers, last = asyncio.run(ask())
     assert answers == list(range(151)) == last
     assert writer.groups < 20
+    writer.stop()
+
+
+def test_a_commit_that_is_over_before_its_turn_is_answered(
+    connection: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not connection.commits_beside:
+        pytest.skip("this store commits where it decides")
+    begin = Committer.begin
+
+    def slowly(self: Committer) -> Commit:
+        """The loop's thread is held up until the other one has told that the COMMIT is over."""
+        told, over = threading.Event(), self._over
+
+        def tell() -> None:
+            over()
+            told.set()
+
+        monkeypatch.setattr(self, "_over", tell)
+        commit = begin(self)
+        assert told.wait(DEADLINE)
+        monkeypatch.setattr(self, "_over", over)
+        return commit
+
+    monkeypatch.setattr(Committer, "begin", slowly)
+    writer = Writer(connection, waiting=1000)
+
+    async def ask() -> list[Any]:
+        writer.move_to(asyncio.get_running_loop())
+        wanted = [writer.acall(note(number)) for number in range(2)]
+        return await asyncio.wait_for(asyncio.gather(*wanted), DEADLINE)
+
+    assert asyncio.run(ask()) == [0, 1]
     writer.stop()

@@ -177,7 +177,10 @@ class Writer:
             self._settle_alone()
         with self._wake:
             self._turn_comes = False
-            if self._requests and self._loop is not None:
+            # A COMMIT that was over before this turn is has asked for none.
+            under_way = self._under_way
+            over = under_way is not None and under_way.commit.over
+            if (self._requests or over) and self._loop is not None:
                 self._ask_for_a_turn(self._loop)
 
     def _next_group(self) -> _Group:
