@@ -153,7 +153,8 @@ class CloseRequest:
 class SubmitResponse:
     submission: int
     first: int
-    """The jobs are first, first + 1 ... last; of rows in chunks without `expected` others' may lie between."""
+    """The jobs are first, first + 1 ... last; of rows in chunks without `expected` others' may lie between.
+    Where several servers took chunks, their ids are in no order."""
     last: int
     count: int
     queue: int

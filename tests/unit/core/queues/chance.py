@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 
 
-def chi_square_limit(freedom: int) -> float:
+def chi_square_limit(freedom: int, z: float = 4.0) -> float:
     """Exceeded by chance about once in 30,000 (Wilson-Hilferty, z = 4); seeds are fixed besides."""
     part = 2 / (9 * freedom)
-    return freedom * (1 - part + 4 * math.sqrt(part)) ** 3
+    return freedom * (1 - part + z * math.sqrt(part)) ** 3
 
 
 def assert_shares(counts: Mapping[Hashable, int], shares: Mapping[Hashable, float]) -> None:
@@ -27,7 +27,7 @@ def assert_shares(counts: Mapping[Hashable, int], shares: Mapping[Hashable, floa
     assert found < chi_square_limit(max(1, len(possible) - 1)), (dict(counts), dict(shares))
 
 
-def assert_alike(one: Counter[Hashable], two: Counter[Hashable]) -> None:
+def assert_alike(one: Counter[Hashable], two: Counter[Hashable], z: float = 4.0) -> None:
     """That two samples are of one distribution; kinds too rare to tell are taken together."""
     n, m = one.total(), two.total()
     keys = [key for key in one.keys() | two.keys() if one[key] + two[key] >= 10]
@@ -36,4 +36,4 @@ def assert_alike(one: Counter[Hashable], two: Counter[Hashable]) -> None:
     if len(pairs) < 2:
         return
     found = sum((a * math.sqrt(m / n) - b * math.sqrt(n / m)) ** 2 / (a + b) for a, b in pairs)
-    assert found < chi_square_limit(len(pairs) - 1), (one, two)
+    assert found < chi_square_limit(len(pairs) - 1, z), (one, two)
