@@ -48,6 +48,8 @@ def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
                 "this pilot's token is not known", hint="it was superseded, or its server is new"
             )
         pool.remember_pilot(pilot)
+        # As this transaction sees it: whatever that has changed is not so if it fails.
+        pool.touch_pilot(tx, pilot)
     return pilot
 
 

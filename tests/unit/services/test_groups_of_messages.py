@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pilotage.core.errors import PilotageError
 from pilotage.core.queues import index as index_module
 from pilotage.services.exchange import Message, exchange_many, token_hash
+from pilotage.store import pilots as pilot_rows
 from pilotage.store.transaction import Item, Transaction
 from pilotage.wire.pilot import Offer, Reference, Release
 
@@ -195,3 +196,20 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
 
 TestGroupsAgainstSingles = GroupsAgainstSingles.TestCase
 TestGroupsAgainstSingles.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
+
+
+def test_a_pilot_that_was_read_in_a_group_that_failed_is_read_again(bench: Bench) -> None:
+    """It was read as an earlier request of the group had it, which did not come to be."""
+    pilot = bench.pilot()
+    bench.submit()
+    bench.pool.pilots.clear()
+    times = iter(range(2))
+
+    def leaves_at_first(tx: Transaction) -> None:
+        if next(times):
+            raise PilotageError("not now")
+        pilot_rows.update(tx.connection, pilot.id, leave="cancel")
+
+    _, answer, _ = bench.together(leaves_at_first, pilot.asking(pilot.request(take=pilot.asked())), fails)
+    assert answer.leave == ""
+    assert len(answer.offers) == 1
