@@ -49,8 +49,8 @@ class Asked:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.noted: Noted[tuple[PilotRow, Node]] | None = None
-        """As the book of kinds has it."""
+        self.noted: dict[int, Noted[tuple[PilotRow, Node]]] = {}
+        """As the book of kinds has it, by the number of processors."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Asking:
     policy: Policy
     node: Node
     base: Offer
-    _asked: dict[tuple[tuple[int, int], int, str | None, tuple[Limit, ...]], Asked] = field(
+    _asked: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], Asked] = field(
         default_factory=dict
     )
 
@@ -92,7 +92,7 @@ class Asking:
     def asked(self, index: QueueIndex, rest: Rest, closed: tuple[Limit, ...]) -> Asked:
         """The kind of offer that the rest is while these limits let nothing start."""
         processors, memory, only_owner = rest
-        key = (index.sizes(self.node.cpu_left, memory), processors, only_owner, closed)
+        key = (index.sizes(self.node.cpu_left, processors, memory), only_owner, closed)
         asked = self._asked.get(key)
         if asked is None or asked.kind.forgotten:
             if len(self._asked) >= KINDS:

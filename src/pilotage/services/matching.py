@@ -190,11 +190,11 @@ class Match:
     def _note(self, asked: Asked, rest: Rest, given: bool) -> None:
         """Remember that such an offer was made."""
         self._noted = True
-        noted, now = asked.noted, self.moves.now
+        noted, now = asked.noted.get(rest.processors), self.moves.now
         if noted is None or not noted.fresh(now):
-            origin = (self.pilot, self.take.node)
-            offer = self._asking.offer(rest)
-            noted = asked.noted = self.pool.kinds.renewed(asked.kind.offer, offer, origin, now)
+            origin, offer = (self.pilot, self.take.node), self._asking.offer(rest)
+            noted = self.pool.kinds.renewed(self.pool.index.noted_as(offer), offer, origin, now)
+            asked.noted[rest.processors] = noted
         noted.note(self.pilot.id, given, now)
         self.moves.noted.append((noted, given))
 

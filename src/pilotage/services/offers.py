@@ -71,7 +71,7 @@ def renew_kinds(pool: Pool) -> None:
         # Whom it was bound to when it asked is not what it is bound to now.
         return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
-    pool.kinds.renew(offered, pool.index.kind_of)
+    pool.kinds.renew(offered, pool.index.noted_as)
 
 
 Turn = Callable[[Callable[[], Sequence[Entry] | None]], Sequence[Entry] | None]

@@ -82,13 +82,13 @@ class Offer:
 
 _NAMES = tuple(one.name for one in fields(Offer))
 _VALUES = attrgetter(*_NAMES)
-_CPU_TIME, _MEMORY = _NAMES.index("cpu_time"), _NAMES.index("memory")
+_CPU_TIME, _PROCESSORS, _MEMORY = (_NAMES.index(name) for name in ("cpu_time", "processors", "memory"))
 
 
-def with_sizes(offer: Offer, cpu_time: float, memory: int) -> Offer:
-    """The same offer with other sizes. Asked at every match: `dataclasses.replace` takes four times as long."""
+def with_sizes(offer: Offer, cpu_time: float, processors: int, memory: int) -> Offer:
+    """The same offer with other sizes. Asked by many takes: `dataclasses.replace` takes four times as long."""
     values = list(_VALUES(offer))
-    values[_CPU_TIME], values[_MEMORY] = cpu_time, memory
+    values[_CPU_TIME], values[_PROCESSORS], values[_MEMORY] = cpu_time, processors, memory
     return Offer(*values)
 
 

@@ -18,7 +18,7 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
 from pilotage.core.queues.entry import Entry, Head, JobClass, Standing, refusal, taking_part
-from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
+from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_kinds import Kind
 from pilotage.core.shares.priorities import Priorities
@@ -329,6 +329,11 @@ class QueueIndex:
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
         return self._kinds.kind_of(offer)
+
+    def noted_as(self, offer: Offer) -> Offer:
+        """As `kind_of`, but with its processors: by those slots are counted (kinds.py)."""
+        kind = self._kinds.kind_of(offer)
+        return with_sizes(kind, kind.cpu_time, offer.processors, kind.memory)
 
     def _take(self, entry: Entry, rng: Random) -> Proposal | None:
         classes = entry.classes

@@ -1,6 +1,7 @@
 """The kinds of offer that pilots made lately: what `why` says no to a queue, and what would say yes.
 
-Two offers are of one kind if no queue can tell them apart without its Requirements (`QueueIndex.kind_of`). Owned by
+Two offers are of one kind here if no queue can tell them apart without its Requirements and they have the same number
+of processors (`QueueIndex.noted_as`). Owned by
 one thread; `recent` gives copies that others may read. Nothing here decides whether a queue fits: the predicate does
 (fit.py).
 """

@@ -1,8 +1,8 @@
 """The kinds of offer that pilots made lately, and which queues fit each of them, whatever waits in these.
 
 Two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count by
-the bucket that they reach. The queues of a kind are found once (screen.py); one that comes later is asked when its
-turn comes.
+the bucket that they reach, and processors by the largest number that some queue needs and they have. The queues of a
+kind are found once (screen.py); one that comes later is asked when its turn comes.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class OfferKinds:
     def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
+        self._processors: list[int] = []
+        """Those that queues need."""
         self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
         self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
         """Each in the order of their last use."""
@@ -102,29 +104,30 @@ class OfferKinds:
         self._of_owner.setdefault(identity.owner, []).append(slot)
         return slot
 
-    def sizes(self, cpu_time: float, memory: int) -> tuple[int, int]:
+    def sizes(self, cpu_time: float, processors: int, memory: int) -> tuple[int, int, int]:
         """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
         buckets = self._cpu_buckets
         place = bisect_right(buckets, cpu_time)
         cpu = buckets[place - 1] if place else 0
+        buckets = self._processors
+        place = bisect_right(buckets, processors)
+        cores = buckets[place - 1] if place else 0
         if not memory:
-            return cpu, 0
+            return cpu, cores, 0
         buckets = self._memory_buckets
         place = bisect_right(buckets, memory)
         # 1 stands for "known, and below every bucket"; 0 for "not known".
-        return cpu, (buckets[place - 1] if place else 0) or 1
+        return cpu, cores, (buckets[place - 1] if place else 0) or 1
 
     def kind_of(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
-        cpu, memory = self.sizes(offer.cpu_time, offer.memory)
-        if cpu == offer.cpu_time and memory == offer.memory:
-            return offer
-        return with_sizes(offer, cpu, memory)
+        return with_sizes(offer, *self.sizes(offer.cpu_time, offer.processors, offer.memory))
 
     def _tell_apart(self, identity: QueueIdentity) -> None:
         """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
         for buckets, value in (
             (self._cpu_buckets, identity.cpu_time),
+            (self._processors, identity.processors),
             (self._memory_buckets, identity.memory),
         ):
             place = bisect_left(buckets, value)

@@ -231,4 +231,4 @@ def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
 @given(offers(), st.booleans())
 def test_other_sizes_change_nothing_else(offer: Offer, closed: bool) -> None:
     offer = replace(offer, closed=closed)
-    assert with_sizes(offer, 7.0, 9) == replace(offer, cpu_time=7.0, memory=9)
+    assert with_sizes(offer, 7.0, 3, 9) == replace(offer, cpu_time=7.0, processors=3, memory=9)

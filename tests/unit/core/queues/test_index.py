@@ -423,6 +423,8 @@ def test_offers_of_one_kind_are_fitted_by_the_same_queues(
         replace(offer, cpu_time=cpu, memory=memory),
         replace(offer, cpu_time=math.nextafter(offer.cpu_time, 0)),
         replace(offer, memory=max(0, offer.memory - 1)),
+        replace(offer, processors=max(0, offer.processors - 1)),
+        replace(offer, processors=offer.processors + 100),
     ):
         if index.kind_of(offer) == index.kind_of(other):
             for queue in queues:
@@ -456,7 +458,7 @@ def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     shelf = Shelf()
     filled(shelf, {1: [1] * 20})
     index = index_of(shelf, "document", entry(1))
-    offers_ = [replace(OFFER, processors=n, only_owner=owner) for n in (1, 2, 3, 4)]
+    offers_ = [replace(OFFER, ce=f"ce{n}", only_owner=owner) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None
     assert len(index._kinds) == 2
