@@ -18,7 +18,8 @@ from benchmarks.shapes import Shape
 from pilotage.core import policy as policies
 from pilotage.server import interpreter
 from pilotage.services.exchange import Message, exchange_many, token_hash
-from pilotage.services.pool import Pool, open_pool
+from pilotage.services.filling import open_pool
+from pilotage.services.pool import Pool
 from pilotage.services.sharing import settle_some
 from pilotage.store import instance, jobs
 from pilotage.store.connection import Connection, WriterConnection

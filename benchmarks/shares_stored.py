@@ -12,7 +12,8 @@ from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services import sharing
-from pilotage.services.pool import Pool, open_pool
+from pilotage.services.filling import open_pool
+from pilotage.services.pool import Pool
 from pilotage.services.sharing import UseBook
 from pilotage.store import attempts, instance, use
 from pilotage.store.sqlite import SqliteReaders, open_writer

@@ -10,80 +10,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from stores import Store, fill, postgresql_store
+from one_of_several import POLICY, One
+from stores import fill, postgresql_store
 from tests.instance import until
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
-from pilotage.services import following, governing, limits
+from pilotage.services import governing, limits
 from pilotage.services.actions import act
-from pilotage.services.company import Company
-from pilotage.services.pool import Pool, open_pool
-from pilotage.store import changes, events, history, instance, jobs, pilots, servers, submissions
-from pilotage.store.numbers import Counters
-from pilotage.store.servers import ServerRow
-from pilotage.store.writer import Writer
-
-POLICY = """
-[groups.physics]
-[users.alice]
-groups = ["physics"]
-[sites.here]
-"""
-
-
-class One:
-    """A server's pool and writer."""
-
-    def __init__(self, store: Store, name: str) -> None:
-        self.name, self.store = name, store
-        self.connection, self._counting = store.open_writer(), store.open_writer()
-        self.writer = Writer(self.connection)
-        self.writer.start()
-        self.pool: Pool = self.writer.call(self._open)
-
-    def _open(self, tx: Any) -> Pool:
-        servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
-        company = Company(self.name, position=changes.position(tx.connection))
-        return open_pool(
-            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", company=company,
-            counters=Counters(self._counting),
-        )  # fmt: skip
-
-    @property
-    def company(self) -> Company:
-        assert self.pool.company is not None
-        return self.pool.company
-
-    def follow(self) -> None:
-        found = changes.read(self.store.readers.connection(), self.company.position, self.name)
-        self.writer.call(lambda tx: following.follow(self.pool, tx, found))
-
-    def waiting(self, queue: QueueId) -> dict[int, int]:
-        entry = self.pool.index.entries.get(queue)
-        return {} if entry is None else {w: part.count for w, part in entry.classes.items() if part.count}
-
-    def recount(self) -> int:
-        return self.writer.call(lambda tx: following.recount(self.pool, tx, following.all_queues(self.pool)))
-
-    def make(self, queue: QueueId, count: int, fail: bool = False) -> None:
-        """New jobs of UserPriority 1."""
-
-        def request(tx: Any) -> None:
-            first = JobId(self.pool.job_ids.run(count))
-            row = submissions.by_id(tx.connection, submissions.SubmissionId(1))
-            assert row is not None
-            submissions.insert_jobs(tx.connection, row, first, [None] * count, 1, 0, 1.0)
-            self.pool.jobs_added(tx, queue, 1, first, count)
-            if fail:
-                raise RuntimeError("taken back")
-
-        self.writer.call(request)
-
-    def end(self) -> None:
-        self.writer.stop()
-        self.connection.close()
-        self._counting.close()
+from pilotage.services.pool import Pool
+from pilotage.store import changes, events, history, instance, jobs, pilots
 
 
 @pytest.fixture
@@ -259,3 +195,11 @@ def limited(pool: Pool, tx: Any, most: int) -> None:
     text = POLICY + f'[[limits]]\nattribute = "owner"\nvalue = "alice"\nrunning = {most}\n'
     governing.apply_policy(pool, tx, policies.parse(text), text, by="alice", reason="", now=1.0)
     tx.connection.execute("UPDATE servers SET policy_version = ?", (pool.policy_version,))
+
+
+def test_a_job_that_one_had_not_heard_of_is_gone_for_the_others_too(pools: tuple[One, One, QueueId]) -> None:
+    a, b, queue = pools
+    b.writer.call(lambda tx: b.pool.index.reset(queue, {}))
+    b.kill(0)
+    a.follow()
+    assert sum(a.waiting(queue).values()) == 9

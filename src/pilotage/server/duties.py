@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from pathlib import Path
 
-from pilotage.core.errors import PilotageError
+from pilotage.core.errors import Overloaded, PilotageError
 from pilotage.core.ids import QueueId, SubmissionId
 from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.local import LocalBatch, Seen
@@ -17,10 +17,11 @@ from pilotage.server.context import Context
 from pilotage.server.posts import Posts
 from pilotage.services import leases, sharing, streams
 from pilotage.services import submission as submission_service
+from pilotage.services.filling import Counts, count_waiting, enter, fill_some, take_up
 from pilotage.services.making import Making
-from pilotage.services.pool import fill_some
 from pilotage.services.provisioning import LocalDirector, Ordered
 from pilotage.store import pilots, submissions, use
+from pilotage.store.changes import Snapshot
 from pilotage.store.connection import Connection, GivenUp
 from pilotage.store.pilots import Watched
 from pilotage.store.transaction import Transaction
@@ -35,6 +36,8 @@ NEWCOMERS_PERIOD = 10.0
 QUEUE_PERIOD = 3600.0
 QUEUE_KEPT = 86400.0
 LAST_WORDS = 500
+ENTERED = 200
+"""So many queues are made known to the index in one transaction."""
 
 
 async def every(
@@ -327,12 +330,37 @@ class LocalCesDuty:
 
 
 async def fill_index(context: Context) -> None:
-    """Count the waiting jobs, a part in each transaction, while pilots and people are served."""
+    """Count the waiting jobs while pilots and people are served; they are given out when that is done."""
     begun = context.clock()
-    while not await context.writer.acall(lambda tx: fill_some(context.pool, tx)):
-        if context.stop.is_set():
-            return
+    if context.pool.company is not None:
+        await _count_beside(context)
+    else:
+        while not await context.writer.acall(lambda tx: fill_some(context.pool, tx)):
+            if context.stop.is_set():
+                return
     log.info("counted the waiting jobs in %.1f s", context.clock() - begun)
+
+
+async def _count_beside(context: Context) -> None:
+    """By a reader, for as long as the database takes: the writer has only to take up what was found."""
+    while not context.stop.is_set():
+        try:
+            found = await asyncio.to_thread(lambda: count_waiting(context.readers.connection()))
+            await _take_up(context, *found)
+        except Overloaded as error:
+            log.warning("the waiting jobs could not be counted: %s", error)
+            await _pause(context, LEASE_PERIOD, None)
+        else:
+            return
+
+
+async def _take_up(context: Context, seen: Snapshot, counts: Counts) -> None:
+    """The queues some at a time, which takes most of the time, then their jobs at once."""
+    pool, writer, queues = context.pool, context.writer, list(counts)
+    for first in range(0, len(queues), ENTERED):
+        part = queues[first : first + ENTERED]
+        await writer.acall(lambda tx, part=part: [enter(pool, tx, queue) for queue in part])  # type: ignore[misc]
+    await writer.acall(lambda tx: take_up(pool, tx, seen, counts))
 
 
 async def forget_unaccepted(context: Context, untouched_since: float = inf) -> None:

@@ -51,9 +51,10 @@ from pilotage.server.posts import RENEWED, FencedWriter, Posts
 from pilotage.server.retention import RetentionDuty
 from pilotage.server.tokens import Issuer, fingerprint, signing_key, write_private
 from pilotage.server.waiting import ReasonDuty
+from pilotage.services.filling import open_pool
 from pilotage.services.making import AIM, AIM_ELSEWHERE, Pace
 from pilotage.services.offers import capacity
-from pilotage.services.pool import Pool, open_pool
+from pilotage.services.pool import Pool
 from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook, read_corrections
 from pilotage.store import instance
@@ -271,8 +272,10 @@ class _Server:
         self._settings.home.write_facts(context.url)
         self._settings.announce(context.url)
         # Pilots report and are leased from now on; what is decided by the waiting jobs waits until they are counted.
-        living = every(context, lambda: LEASE_PERIOD, leases.cycle)
-        await asyncio.gather(living, self._with_all_counted(context, posts))
+        living = [every(context, lambda: LEASE_PERIOD, leases.cycle)]
+        if posts is not None:
+            living.append(every(context, lambda: RENEWED, posts.renew))
+        await asyncio.gather(*living, self._with_all_counted(context, posts))
         await self._part_from_pilots(context)
         server.should_exit = True
         await serving
@@ -319,7 +322,6 @@ class _Server:
         posts.began["reasons"] = forget_reasons
         duty, ledger = CompanyDuty(context, company, posts, clock), LedgerDuty(context, posts)
         cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (RENEWED, posts.renew),
             (FOLLOWS, duty.tend_limits),
             (WATCHES, duty.set_clock),
             (WATCHES, duty.recount),

@@ -29,6 +29,14 @@ class News(msgspec.Struct, omit_defaults=True):
     """All leases have been moved by so many seconds."""
 
 
+_decoder = msgspec.json.Decoder(News)
+
+
+def read_news(payload: str) -> News:
+    """What a change row tells."""
+    return _decoder.decode(payload)
+
+
 HINTS = 0.05
 """Seconds between two notifications by one server: in its commit each has a lock of the whole database server."""
 

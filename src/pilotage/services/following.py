@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from pilotage.core import policy as policies
-from pilotage.core.errors import NotFound
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.index import Notes
-from pilotage.services.company import Company, News
+from pilotage.services.company import Company, News, read_news
+from pilotage.services.filling import enter, fill
 from pilotage.services.governing import take_up
-from pilotage.services.pool import Pool, fill
+from pilotage.services.pool import Pool
 from pilotage.services.sharing import read_corrections
 from pilotage.store import changes, instance, jobs
 from pilotage.store.changes import Change, Following
@@ -27,8 +25,6 @@ KEPT = 600.0
 
 CHUNK = 200
 """So many queues are counted in one transaction of a recount."""
-
-_news = msgspec.json.Decoder(News)
 
 
 def follow(pool: Pool, tx: Transaction, found: Following) -> None:
@@ -55,7 +51,7 @@ def _company(pool: Pool) -> Company:
 
 
 def _do(pool: Pool, tx: Transaction, change: Change) -> None:
-    news = _news.decode(change.payload)
+    news = read_news(change.payload)
     _do_notes(pool, tx, change.xid, news)
     pool.followed.update(news.followed)
     if news.queues:
@@ -73,22 +69,13 @@ def _do_notes(pool: Pool, tx: Transaction, xid: int, news: News) -> None:
     known: dict[QueueId, bool] = {}
     for queue, *_ in (*news.back, *news.gone):
         if queue not in known:
-            known[queue] = not company.saw(queue, xid) and _enter(pool, tx, queue)
+            known[queue] = not company.saw(queue, xid) and enter(pool, tx, queue)
     notes = Notes(
         gone=[note for note in news.gone if known[note[0]]],
         back=[note for note in news.back if known[note[0]]],
     )
     if notes:
         pool.index.others(notes)
-
-
-def _enter(pool: Pool, tx: Transaction, queue: QueueId) -> bool:
-    try:
-        pool.enter_queue(tx, queue)
-    except NotFound:
-        # Forgotten since.
-        return False
-    return True
 
 
 def _count_uncertain(pool: Pool, tx: Transaction) -> None:
@@ -120,7 +107,7 @@ def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
         if {w: n for w, n in have.items() if n} == meant:
             continue
         wrong += queue not in company.uncertain
-        if _enter(pool, tx, queue):
+        if enter(pool, tx, queue):
             pool.index.reset(queue, meant)
             company.seen[queue] = seen
     company.differences += wrong
@@ -134,7 +121,7 @@ def _pending(pool: Pool, tx: Transaction, seen: changes.Snapshot) -> dict[QueueI
     for change in changes.since(tx.connection, company.position, company.server):
         if not seen.saw(change.xid):
             continue
-        news = _news.decode(change.payload)
+        news = read_news(change.payload)
         moved = [(note[0], note[1], note[3]) for note in news.back]
         moved += [(note[0], note[1], -1) for note in news.gone]
         for queue, weight, count in moved:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services import limits
+from pilotage.services.filling import fill
 from pilotage.services.offers import renew_kinds
-from pilotage.services.pool import Pool, fill, match_anew
+from pilotage.services.pool import Pool, match_anew
 from pilotage.store import instance, servers
 from pilotage.store.events import record
 from pilotage.store.transaction import Transaction

@@ -35,14 +35,11 @@ from pilotage.store import changes
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
-from pilotage.store.events import EventBatch, last_event
-from pilotage.store.numbers import Counters, Counting, Numbers
+from pilotage.store.events import EventBatch
+from pilotage.store.numbers import Counting, Numbers
 from pilotage.store.pilots import PilotRow
 from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import Input, Node, Payload
-
-SLICE = 10_000
-"""So many ids of jobs are looked at in one transaction."""
 
 REMEMBERED = 4096
 """So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
@@ -87,7 +84,11 @@ class Waited:
 
 @dataclass(slots=True)
 class Filling:
-    """How far the waiting jobs have been counted, by rising ids. What came since the start is counted as it comes."""
+    """How far the waiting jobs have been counted, by rising ids. What came since the start is counted as it comes.
+
+    Where other servers change the same queues all are counted as of one instant, without the writer: the index counts
+    what comes, and is right only when that count has been taken up.
+    """
 
     top: int
     """The last id that was there at the start."""
@@ -393,113 +394,6 @@ class Pool:
             self.forget_pilot(pilot)
 
 
-def open_pool(
-    tx: Transaction,
-    policy: Policy,
-    *,
-    version: int,
-    incarnation: int,
-    rng: Random,
-    home_owner: str,
-    id_floor: int = 0,
-    filled: bool = True,
-    company: Company | None = None,
-    counters: Counters | None = None,
-) -> Pool:
-    """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again.
-
-    If it is not to be `filled` the waiting jobs are counted later, by `fill_some`. `company` and `counters`: where
-    other servers may use the same store.
-    """
-    numbers = _numbers(tx, id_floor, counters)
-    pool = Pool(
-        policy=policy,
-        policy_version=version,
-        incarnation=incarnation,
-        limiter=Limiter() if company is None else SharedLimiter(),
-        events=numbers["events"],
-        rng=rng,
-        home_owner=home_owner,
-        submission_ids=numbers["submissions"],
-        job_ids=numbers["jobs"],
-        pilot_ids=numbers.get("pilots"),
-        identities={},
-        company=company,
-    )
-    pool.index = new_index(pool, policy, tx, rng)
-    begin_filling(pool, tx)
-    while filled and not fill_some(pool, tx):
-        pass
-    return pool
-
-
-def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str, Numbers]:
-    """Where ids come from, by what they are the ids of."""
-    last_submission, last_job = submission_rows.last_ids(tx.connection)
-    last = {
-        "events": last_event(tx.connection),
-        "submissions": last_submission,
-        "jobs": last_job,
-        "pilots": pilot_rows.last_id(tx.connection),
-    }
-    if counters is None:
-        return {name: Counting(max(floor, number)) for name, number in last.items() if name != "pilots"}
-    for name, number in last.items():
-        counters.raise_to(name, max(floor, number))
-    return {name: counters.numbers(name) for name in last}
-
-
-def begin_filling(pool: Pool, tx: Transaction) -> None:
-    """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`).
-
-    Where there are other servers the waiting jobs are counted here, as of one instant.
-    """
-    pool.identities = dict(submission_rows.all_queues(tx.connection))
-    pool.index.clear()
-    _adopt_limits(pool, tx)
-    pool.stalled = set(job_rows.stalled_pilots(tx.connection))
-    pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
-    if pool.company is None:
-        pool.filling = Filling(top=job_rows.last_id(tx.connection))
-    else:
-        _fill_as_of(pool, tx, pool.company)
-
-
-def _fill_as_of(pool: Pool, tx: Transaction, company: Company) -> None:
-    """Where other servers change the same queues: all counts of one instant, which their notes go on from."""
-    company.filled, counts = job_rows.waiting_counts_seen(tx.connection)
-    company.seen.clear()
-    company.uncertain.clear()
-    for queue, waiting in counts.items():
-        pool.enter_queue(tx, queue)
-        pool.index.reset(queue, waiting)
-
-
-def fill_some(pool: Pool, tx: Transaction) -> bool:
-    """Count the waiting jobs of some ids; whether all are counted. Between two of these others have their turn."""
-    filling = pool.filling
-    if filling is None:
-        return True
-    until = min(filling.top, filling.done_to + SLICE)
-    for queue, weight, count, first in job_rows.waiting_between(tx.connection, filling.done_to, until):
-        pool.enter_queue(tx, queue)
-        pool.index.jobs_found(queue, weight, JobId(first), count)
-    filling.done_to = until
-    if until < filling.top:
-        return False
-    pool.filling = None
-    for queue in filling.disturbed:
-        pool.reload_queue(tx, queue)
-    return True
-
-
-def fill(pool: Pool, tx: Transaction) -> None:
-    """Read everything at once."""
-    begin_filling(pool, tx)
-    while not fill_some(pool, tx):
-        pass
-
-
 def match_anew(pool: Pool, tx: Transaction) -> None:
     """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
     old = pool.index
@@ -510,10 +404,11 @@ def match_anew(pool: Pool, tx: Transaction) -> None:
         entry = pool.entry(queue, before.identity)
         pool.index.add(entry)
         pool.index.take_over(entry, before)
-    _adopt_limits(pool, tx)
+    adopt_limits(pool, tx)
 
 
-def _adopt_limits(pool: Pool, tx: Transaction) -> None:
+def adopt_limits(pool: Pool, tx: Transaction) -> None:
+    """Have the limits of the policy hold, counted anew."""
     pool.save_blocks(tx)
     pool.limiter.adopt(pool.policy.limit_list())
     if pool.company is not None:
@@ -525,8 +420,10 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
     """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
 
     def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
-        found = job_rows.heads(tx.connection, queue, weight, after, most)
         company = pool.company
+        if company is not None and pool.filling is not None:
+            return []
+        found = job_rows.heads(tx.connection, queue, weight, after, most)
         if company is not None and len(found) < most:
             company.uncertain.add(queue)
         # What is not counted yet is not given out yet.

@@ -103,6 +103,16 @@ def since(connection: Connection, position: int, me: str) -> list[Change]:
     return [Change(*row) for row in connection.execute(sql, (position, me))]
 
 
+def seen_since(connection: Connection, position: int) -> tuple[Snapshot, list[Change]]:
+    """The rows of all servers from a transaction on, and which transactions this has seen."""
+    sql = (
+        f"SELECT now.seen, c.xid, c.server, c.payload FROM (SELECT {SNAPSHOT} AS seen) AS now"
+        " LEFT JOIN changes c ON c.xid >= ? ORDER BY c.xid, c.id"
+    )
+    rows = connection.execute(sql, (position,)).fetchall()
+    return Snapshot.parse(rows[0][0]), [Change(*row[1:]) for row in rows if row[1] is not None]
+
+
 def prune(connection: Connection, before: float) -> int:
     """Delete the rows written before that instant; how many."""
     sql = (

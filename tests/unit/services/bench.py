@@ -25,8 +25,9 @@ from pilotage.services import leases
 from pilotage.services.actions import Outcome, act
 from pilotage.services.enrolment import enrol, secret_hash
 from pilotage.services.exchange import exchange, token_hash
+from pilotage.services.filling import open_pool
 from pilotage.services.making import Making
-from pilotage.services.pool import Pool, open_pool
+from pilotage.services.pool import Pool
 from pilotage.services.submission import Prepared, accept, identity_of
 from pilotage.store import events, history, instance, jobs, pilots, submissions
 from pilotage.store.address import Address

@@ -7,8 +7,9 @@ from random import Random
 import pytest
 from bench import Bench
 
-from pilotage.services import pool as module
-from pilotage.services.pool import Pool, fill_some, open_pool
+from pilotage.services import filling as module
+from pilotage.services.filling import fill_some, open_pool
+from pilotage.services.pool import Pool
 from pilotage.store.transaction import Transaction
 
 

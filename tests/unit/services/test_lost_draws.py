@@ -11,8 +11,9 @@ from bench import POLICY, Bench, finished
 from pilotage.core.policy import parse
 from pilotage.services.actions import act
 from pilotage.services.exchange import exchange_many, token_hash
+from pilotage.services.filling import open_pool
 from pilotage.services.governing import apply_policy
-from pilotage.services.pool import Pool, open_pool
+from pilotage.services.pool import Pool
 from pilotage.store import jobs as job_rows
 from pilotage.wire.pilot import Offer, Reference, Release
 

@@ -12,7 +12,7 @@ import pytest
 from bench import Bench, finished
 
 from pilotage.services.exchange import exchange_many, token_hash
-from pilotage.services.pool import open_pool
+from pilotage.services.filling import open_pool
 from pilotage.store import jobs, pilots
 from pilotage.store.bulk import Bulk
 from pilotage.store.transaction import Transaction

@@ -167,12 +167,14 @@ class QueueIndex:
 
     def job_gone(self, queue: QueueId, user_priority: int, job: JobId) -> None:
         """A waiting job waits no longer, but was not proposed: it was killed, or finished late."""
+        if self.notes is not None:
+            # Also of one that this index has not heard of yet: the others may know it.
+            self.notes.gone.append((queue, user_priority, job, 0))
         entry = self.entries.get(queue)
         part = entry.classes.get(user_priority) if entry else None
         if entry is None or part is None:
             return
         if self.notes is not None:
-            self.notes.gone.append((queue, user_priority, job, 0))
             self._gone(queue, user_priority, job, 0)
             return
         if job <= part.read_to:

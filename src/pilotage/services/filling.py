@@ -1,0 +1,189 @@
+"""The pool is filled from the store when a server begins: at once, or while it answers.
+
+Pilots report and are heard meanwhile; what is not counted yet is not given out yet. The one server of a file counts a
+slice of ids in each turn of its writer. One of several counts all of one instant, with a reader's session and beside
+its writer, and then goes on from there by the change rows of all servers, its own among them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+
+from pilotage.core.errors import NotFound
+from pilotage.core.ids import JobId, QueueId
+from pilotage.core.policy import Policy
+from pilotage.core.queues.index import Notes
+from pilotage.core.queues.limits import Limiter
+from pilotage.core.queues.shared_limits import SharedLimiter
+from pilotage.services.company import Company, News, read_news
+from pilotage.services.pool import Filling, Pool, adopt_limits, new_index
+from pilotage.store import changes
+from pilotage.store import jobs as job_rows
+from pilotage.store import pilots as pilot_rows
+from pilotage.store import submissions as submission_rows
+from pilotage.store.changes import Snapshot
+from pilotage.store.connection import Connection
+from pilotage.store.events import last_event
+from pilotage.store.numbers import Counters, Counting, Numbers
+from pilotage.store.transaction import Transaction
+
+SLICE = 10_000
+"""So many ids of jobs are looked at in one transaction."""
+
+Counts = dict[QueueId, dict[int, int]]
+"""Waiting jobs by queue and UserPriority."""
+
+
+def open_pool(
+    tx: Transaction,
+    policy: Policy,
+    *,
+    version: int,
+    incarnation: int,
+    rng: Random,
+    home_owner: str,
+    id_floor: int = 0,
+    filled: bool = True,
+    company: Company | None = None,
+    counters: Counters | None = None,
+) -> Pool:
+    """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again.
+
+    If it is not to be `filled` the waiting jobs are counted later, by `fill_some`. `company` and `counters`: where
+    other servers may use the same store.
+    """
+    numbers = _numbers(tx, id_floor, counters)
+    pool = Pool(
+        policy=policy,
+        policy_version=version,
+        incarnation=incarnation,
+        limiter=Limiter() if company is None else SharedLimiter(),
+        events=numbers["events"],
+        rng=rng,
+        home_owner=home_owner,
+        submission_ids=numbers["submissions"],
+        job_ids=numbers["jobs"],
+        pilot_ids=numbers.get("pilots"),
+        identities={},
+        company=company,
+    )
+    pool.index = new_index(pool, policy, tx, rng)
+    begin_filling(pool, tx)
+    while filled and not fill_some(pool, tx):
+        pass
+    return pool
+
+
+def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str, Numbers]:
+    """Where ids come from, by what they are the ids of."""
+    last_submission, last_job = submission_rows.last_ids(tx.connection)
+    last = {
+        "events": last_event(tx.connection),
+        "submissions": last_submission,
+        "jobs": last_job,
+        "pilots": pilot_rows.last_id(tx.connection),
+    }
+    if counters is None:
+        return {name: Counting(max(floor, number)) for name, number in last.items() if name != "pilots"}
+    for name, number in last.items():
+        counters.raise_to(name, max(floor, number))
+    return {name: counters.numbers(name) for name in last}
+
+
+def begin_filling(pool: Pool, tx: Transaction) -> None:
+    """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`; `count_waiting`, `take_up`)."""
+    pool.identities = dict(submission_rows.all_queues(tx.connection))
+    pool.index.clear()
+    adopt_limits(pool, tx)
+    pool.stalled = set(job_rows.stalled_pilots(tx.connection))
+    pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
+    # Where the count is of one instant nothing is left for later: what comes is noted.
+    pool.filling = Filling(top=job_rows.last_id(tx.connection) if pool.company is None else 0)
+
+
+def fill_some(pool: Pool, tx: Transaction) -> bool:
+    """Count the waiting jobs of some ids; whether all are counted. Between two of these others have their turn."""
+    filling = pool.filling
+    if filling is None:
+        return True
+    if pool.company is not None:
+        _adopt(pool, tx, *count_waiting(tx.connection))
+        return True
+    until = min(filling.top, filling.done_to + SLICE)
+    for queue, weight, count, first in job_rows.waiting_between(tx.connection, filling.done_to, until):
+        pool.enter_queue(tx, queue)
+        pool.index.jobs_found(queue, weight, JobId(first), count)
+    filling.done_to = until
+    if until < filling.top:
+        return False
+    pool.filling = None
+    for queue in filling.disturbed:
+        pool.reload_queue(tx, queue)
+    return True
+
+
+def count_waiting(connection: Connection) -> tuple[Snapshot, Counts]:
+    """The waiting jobs of all queues, and which transactions that has seen. Any thread; where servers share a store."""
+    return job_rows.waiting_counts_seen(connection)
+
+
+def take_up(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:
+    """Have the index go on from a count that another session has made.
+
+    What transactions have done that it has not seen is done to it: those of others as far as they have ended now, and
+    all of this server's, which are told by their change rows and, of this transaction, by the notes of the index.
+    """
+    upto, told = changes.seen_since(tx.connection, seen.xmin)
+    unseen: list[News | Notes] = [read_news(change.payload) for change in told if not seen.saw(change.xid)]
+    if pool.index.notes is not None:
+        unseen.append(pool.index.notes)
+    # In any order: one may be told of a job that has gone before it is told that it came.
+    moved: dict[tuple[QueueId, int], int] = defaultdict(int)
+    for news in unseen:
+        for queue, weight, _, more in news.back:
+            moved[queue, weight] += more
+        for queue, weight, *_ in news.gone:
+            moved[queue, weight] -= 1
+    now = {queue: dict(waiting) for queue, waiting in counts.items()}
+    for (queue, weight), more in moved.items():
+        of_queue = now.setdefault(queue, {})
+        of_queue[weight] = of_queue.get(weight, 0) + more
+    _adopt(pool, tx, upto, now)
+
+
+def _adopt(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:
+    """These jobs wait, as was read with that snapshot, which the notes of others go on from."""
+    company, filling = pool.company, pool.filling
+    assert company is not None
+    company.filled = seen
+    company.seen.clear()
+    company.uncertain.clear()
+    for queue in pool.index.entries:
+        pool.index.reset(queue, {})
+    for queue, waiting in counts.items():
+        left = {weight: jobs for weight, jobs in waiting.items() if jobs > 0}
+        if left and enter(pool, tx, queue):
+            pool.index.reset(queue, left)
+
+    def undo() -> None:
+        pool.filling = filling
+
+    pool.filling = None
+    tx.on_rollback(undo)
+
+
+def enter(pool: Pool, tx: Transaction, queue: QueueId) -> bool:
+    """Have the index know a queue; False: it has been forgotten since it was told of."""
+    try:
+        pool.enter_queue(tx, queue)
+    except NotFound:
+        return False
+    return True
+
+
+def fill(pool: Pool, tx: Transaction) -> None:
+    """Read everything at once."""
+    begin_filling(pool, tx)
+    while not fill_some(pool, tx):
+        pass

@@ -1,0 +1,139 @@
+"""A pool as one of several servers on one PostgreSQL has it, driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from stores import Store
+
+from pilotage.core import policy as policies
+from pilotage.core.ids import JobId, QueueId
+from pilotage.services import following
+from pilotage.services.company import Company
+from pilotage.services.filling import open_pool
+from pilotage.services.pool import Pool
+from pilotage.store import changes, jobs, servers, submissions
+from pilotage.store.numbers import Counters
+from pilotage.store.servers import ServerRow
+from pilotage.store.writer import Writer
+
+POLICY = """
+[groups.physics]
+[users.alice]
+groups = ["physics"]
+[sites.here]
+"""
+
+
+class One:
+    """A server's pool and writer."""
+
+    def __init__(self, store: Store, name: str, *, filled: bool = True) -> None:
+        self._filled = filled
+        self.name, self.store = name, store
+        self.connection, self._counting = store.open_writer(), store.open_writer()
+        self.writer = Writer(self.connection)
+        self.writer.start()
+        self.pool: Pool = self.writer.call(self._open)
+
+    def _open(self, tx: Any) -> Pool:
+        servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
+        company = Company(self.name, position=changes.position(tx.connection))
+        return open_pool(
+            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", company=company,
+            filled=self._filled,
+            counters=Counters(self._counting),
+        )  # fmt: skip
+
+    @property
+    def company(self) -> Company:
+        assert self.pool.company is not None
+        return self.pool.company
+
+    def follow(self) -> None:
+        found = changes.read(self.store.readers.connection(), self.company.position, self.name)
+        self.writer.call(lambda tx: following.follow(self.pool, tx, found))
+
+    def waiting(self, queue: QueueId) -> dict[int, int]:
+        entry = self.pool.index.entries.get(queue)
+        return {} if entry is None else {w: part.count for w, part in entry.classes.items() if part.count}
+
+    def recount(self) -> int:
+        return self.writer.call(lambda tx: following.recount(self.pool, tx, following.all_queues(self.pool)))
+
+    def make(
+        self, queue: QueueId, count: int, fail: bool = False, before_commit: Callable[[], None] | None = None
+    ) -> None:
+        """New jobs of UserPriority 1, in a transaction of their own."""
+
+        def request(tx: Any) -> None:
+            self.make_in(tx, queue, count)
+            if before_commit is not None:
+                before_commit()
+            if fail:
+                raise RuntimeError("taken back")
+
+        self.writer.call(request)
+
+    def make_in(self, tx: Any, queue: QueueId, count: int) -> None:
+        first = JobId(self.pool.job_ids.run(count))
+        row = submissions.by_id(tx.connection, submissions.SubmissionId(1))
+        assert row is not None
+        submissions.insert_jobs(tx.connection, row, first, [None] * count, 1, 0, 1.0)
+        self.pool.jobs_added(tx, queue, 1, first, count)
+
+    def end(self) -> None:
+        self.writer.stop()
+        self.connection.close()
+        self._counting.close()
+
+    def kill(self, number: int) -> None:
+        """Of the jobs that wait one is killed, if there is any."""
+
+        def request(tx: Any) -> None:
+            sql = (
+                "SELECT id, queue_id, user_priority FROM jobs WHERE state = 'Waiting' ORDER BY id FOR UPDATE"
+            )
+            found = tx.connection.execute(sql).fetchall()
+            if found:
+                job, queue, weight = found[number % len(found)]
+                tx.connection.execute("UPDATE jobs SET state = 'Killed' WHERE id = ?", (job,))
+                self.pool.touch_queue(tx, queue)
+                self.pool.index.job_gone(queue, weight, job)
+
+        self.writer.call(request)
+
+    def give_back(self, number: int) -> None:
+        """Of the killed jobs one waits again, if there is any."""
+
+        def request(tx: Any) -> None:
+            sql = "SELECT id, queue_id, user_priority FROM jobs WHERE state = 'Killed' ORDER BY id FOR UPDATE"
+            found = tx.connection.execute(sql).fetchall()
+            if found:
+                job, queue, weight = found[number % len(found)]
+                tx.connection.execute("UPDATE jobs SET state = 'Waiting' WHERE id = ?", (job,))
+                self.pool.touch_queue(tx, queue)
+                [head] = jobs.heads(tx.connection, queue, weight, job - 1, 1)
+                self.pool.index.job_returned(queue, weight, head)
+
+        self.writer.call(request)
+
+    def take(self, queue: QueueId) -> bool:
+        """Give out a job of a queue; whether there was one."""
+
+        def request(tx: Any) -> bool:
+            self.pool.touch_queue(tx, queue)
+            entry = self.pool.index.entries[queue]
+            while entry.waiting:
+                proposal = self.pool.index._take(entry, Random(3))
+                if proposal is None:
+                    break
+                sql = "UPDATE jobs SET state = 'Matched' WHERE id = ? AND state = 'Waiting'"
+                if tx.connection.execute(sql, (proposal.job,)).rowcount:
+                    return True
+                self.pool.index.lost(queue, proposal.user_priority, proposal.job)
+            return False
+
+        return self.writer.call(request)
