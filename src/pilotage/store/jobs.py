@@ -83,7 +83,14 @@ def of_pilot(connection: Connection, pilot: PilotId, *, to_move: bool = True) ->
 
 def with_any(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
     """Which of these pilots have any job."""
-    offered = [job for pilot in live for job in pilot.jobs]
+    with_list = [pilot for pilot in live if pilot.jobs]
+    # As a rule it has the one that it was offered last.
+    found = _with_one_of(connection, [pilot.jobs[-1] for pilot in with_list])
+    others = [job for pilot in with_list if pilot.id not in found for job in pilot.jobs[:-1]]
+    return found | _with_one_of(connection, others)
+
+
+def _with_one_of(connection: Connection, offered: Sequence[int]) -> set[PilotId]:
     found: set[PilotId] = set()
     for begin in range(0, len(offered), AT_ONCE):
         condition, value = among(connection, "id", offered[begin : begin + AT_ONCE])
