@@ -19,7 +19,8 @@ from pilotage.server import duties
 from pilotage.server.duties import fill_index
 from pilotage.services import filling
 from pilotage.services.filling import count_waiting, take_up
-from pilotage.store import instance, jobs
+from pilotage.store import counts as count_rows
+from pilotage.store import instance
 
 
 class Setting:
@@ -35,7 +36,7 @@ class Setting:
 
     def check(self) -> None:
         """Both know what waits, once they have followed each other."""
-        expected = jobs.waiting_counts(self.connection)
+        expected = count_rows.waiting_counts(self.connection)
         for one in (self.a, self.b):
             one.follow()
             found = {queue: waiting for queue in one.pool.index.entries if (waiting := one.waiting(queue))}

@@ -10,6 +10,7 @@ from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store import attempts, chunks, events, jobs, pilots, submissions
+from pilotage.store import counts as count_rows
 from pilotage.store.events import EventBatch, last_event
 from pilotage.store.numbers import Counting
 
@@ -31,8 +32,8 @@ def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> No
     assert [row[0] for row in jobs.heads(connection, QueueId(99), 2, 0, 9)] == []
     offer(connection, 1, 1, 2.0, 4)
     assert [row[0] for row in jobs.heads(connection, queue, 1, 0, 3)] == [2, 6, 8]
-    assert jobs.waiting_counts(connection) == {queue: {1: 4, 2: 5}}
-    assert jobs.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
+    assert count_rows.waiting_counts(connection) == {queue: {1: 4, 2: 5}}
+    assert count_rows.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
 
 
 def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
@@ -78,7 +79,7 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     assert jobs.stalled_pilots(connection) == []
     ended = jobs.Ended(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
     jobs.save_ended(connection, [ended])
-    assert sorted(jobs.held_counts(connection)) == [
+    assert sorted(count_rows.held_counts(connection)) == [
         (queue, "here", "ce here", 2),
         (queue, "there", "ce there", 1),
     ]

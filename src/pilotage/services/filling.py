@@ -17,8 +17,10 @@ from pilotage.core.queues.index import Notes
 from pilotage.core.queues.limits import Limiter
 from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.services.company import Company, News, read_news
-from pilotage.services.pool import Filling, Pool, adopt_limits, new_index
+from pilotage.services.facts import Filling
+from pilotage.services.pool import Pool, adopt_limits, new_index
 from pilotage.store import changes
+from pilotage.store import counts as count_rows
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
@@ -111,7 +113,7 @@ def fill_some(pool: Pool, tx: Transaction) -> bool:
         _adopt(pool, tx, *count_waiting(tx.connection))
         return True
     until = min(filling.top, filling.done_to + SLICE)
-    for queue, weight, count, first in job_rows.waiting_between(tx.connection, filling.done_to, until):
+    for queue, weight, count, first in count_rows.waiting_between(tx.connection, filling.done_to, until):
         pool.enter_queue(tx, queue)
         pool.index.jobs_found(queue, weight, JobId(first), count)
     filling.done_to = until
@@ -125,7 +127,7 @@ def fill_some(pool: Pool, tx: Transaction) -> bool:
 
 def count_waiting(connection: Connection) -> tuple[Snapshot, Counts]:
     """The waiting jobs of all queues, and which transactions that has seen. Any thread; where servers share a store."""
-    return job_rows.waiting_counts_seen(connection)
+    return count_rows.waiting_counts_seen(connection)
 
 
 def take_up(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:

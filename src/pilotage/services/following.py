@@ -16,7 +16,8 @@ from pilotage.services.filling import enter, fill
 from pilotage.services.governing import take_up
 from pilotage.services.pool import Pool
 from pilotage.services.sharing import read_corrections
-from pilotage.store import changes, instance, jobs
+from pilotage.store import changes, instance
+from pilotage.store import counts as count_rows
 from pilotage.store.changes import Change, Following
 from pilotage.store.transaction import Transaction
 
@@ -95,7 +96,7 @@ def _adopt_policy(pool: Pool, tx: Transaction) -> None:
 def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
     """Count the jobs of these queues in the store; how many of them memory had wrong, which are set right."""
     company = _company(pool)
-    seen, counts = jobs.waiting_counts_seen(tx.connection, queues)
+    seen, counts = count_rows.waiting_counts_seen(tx.connection, queues)
     pending = _pending(pool, tx, seen)
     wrong = 0
     for queue in queues:

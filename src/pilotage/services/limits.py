@@ -12,7 +12,8 @@ from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.shared_limits import Key, SharedLimiter
 from pilotage.services.pool import Pool
 from pilotage.store import blocks as rows
-from pilotage.store import jobs, servers
+from pilotage.store import counts as count_rows
+from pilotage.store import servers
 from pilotage.store.connection import instant
 from pilotage.store.transaction import Transaction
 
@@ -155,7 +156,7 @@ def _count(
 ) -> list[Limit]:
     now = instant(tx.connection, now)
     # One statement: a job that ends meanwhile has its place either still or in a block.
-    held, everybody = jobs.held_counts_and_blocks(tx.connection)
+    held, everybody = count_rows.held_counts_and_blocks(tx.connection)
     saved: dict[Key, Shared] = {}
     wrong = []
     for limit in limits:

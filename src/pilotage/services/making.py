@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from pilotage.core.ids import JobId, SubmissionId
-from pilotage.services.pool import Pool, SubmissionFacts
+from pilotage.services.facts import SubmissionFacts
+from pilotage.services.pool import Pool
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
 from pilotage.store.chunks import Chunk

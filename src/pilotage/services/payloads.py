@@ -10,7 +10,7 @@ from typing import Any
 from pilotage.core.jobs.description import COPY, InputFile, JobDescription
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.stored import description_from_json
-from pilotage.services.pool import SubmissionFacts
+from pilotage.services.facts import SubmissionFacts
 from pilotage.wire.pilot import Input, Payload
 
 

@@ -17,7 +17,6 @@ import msgspec
 from pilotage.core.classads import Expression
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
-from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.entry import Entry, Head
@@ -30,8 +29,10 @@ from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Priorities
 from pilotage.services.asking import AskingPilots
 from pilotage.services.company import Company, News
+from pilotage.services.facts import DirectorNote, Filling, SubmissionFacts, Waited
 from pilotage.store import blocks as block_rows
 from pilotage.store import changes
+from pilotage.store import counts as count_rows
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
 from pilotage.store import submissions as submission_rows
@@ -39,62 +40,10 @@ from pilotage.store.events import EventBatch
 from pilotage.store.numbers import Counting, Numbers
 from pilotage.store.pilots import PilotRow
 from pilotage.store.transaction import Transaction
-from pilotage.wire.pilot import Input, Node, Payload
+from pilotage.wire.pilot import Input, Node
 
 REMEMBERED = 4096
 """So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubmissionFacts:
-    """What a payload is made of."""
-
-    row: submission_rows.Submission
-    description: JobDescription
-    inputs: tuple[Input, ...]
-    common: dict[str, Payload] = field(default_factory=dict)
-    """The payload of every job, under "", where no job has one of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class DirectorNote:
-    """What the director of a CE did in its last cycle."""
-
-    at: float
-    ordered: int
-    """Pilots asked for in that cycle."""
-    pilots: int
-    """Live ones before it."""
-    cores: int
-    used: int
-    """Cores that they have, of all of the CE."""
-    not_before: float
-    """It holds back until then: pilots never called home. 0: it does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """What a queue waits for since when, as the history has it; "" when nothing waits in it."""
-
-    reason: str
-    detail: str
-    began: float
-    """When its wait began, whatever it waited for then."""
-
-
-@dataclass(slots=True)
-class Filling:
-    """How far the waiting jobs have been counted, by rising ids. What came since the start is counted as it comes.
-
-    Where other servers change the same queues all are counted as of one instant, without the writer: the index counts
-    what comes, and is right only when that count has been taken up.
-    """
-
-    top: int
-    """The last id that was there at the start."""
-    done_to: int = 0
-    disturbed: set[QueueId] = field(default_factory=set)
-    """Queues to be counted again at the end: a transaction that had changed them failed meanwhile."""
 
 
 @dataclass(slots=True)
@@ -252,9 +201,9 @@ class Pool:
         if queue not in self.index.entries:
             return
         if self.company is None:
-            self.index.reset(queue, job_rows.waiting_counts_of(tx.connection, queue))
+            self.index.reset(queue, count_rows.waiting_counts_of(tx.connection, queue))
         else:
-            seen, counts = job_rows.waiting_counts_seen(tx.connection, [queue])
+            seen, counts = count_rows.waiting_counts_seen(tx.connection, [queue])
             self.company.seen[queue] = seen
             self.index.reset(queue, counts.get(queue, {}))
 
@@ -331,7 +280,7 @@ class Pool:
             company.blocks = set(mine)
             limiter.read(block_rows.states(tx.connection), mine, limiter.others)
             return
-        held = job_rows.held_counts(tx.connection)
+        held = count_rows.held_counts(tx.connection)
         self.limiter.recount(
             (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
         )

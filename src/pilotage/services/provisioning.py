@@ -15,11 +15,12 @@ from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.queues.entry import Entry
 from pilotage.services.enrolment import secret_hash
+from pilotage.services.facts import DirectorNote
 from pilotage.services.leases import take_back
 from pilotage.services.matching import Requirements
 from pilotage.services.moves import Moves
 from pilotage.services.offers import capacity, possible_offer
-from pilotage.services.pool import DirectorNote, Pool
+from pilotage.services.pool import Pool
 from pilotage.store import jobs, pilots
 from pilotage.store.events import record
 from pilotage.store.pilots import PilotRow, Watched

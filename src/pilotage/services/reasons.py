@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.entry import Entry
-from pilotage.services.pool import Pool, Waited
+from pilotage.services.facts import Waited
+from pilotage.services.pool import Pool
 from pilotage.services.why import LOOKS, Snapshot, verdict_of
 from pilotage.store import waiting
 from pilotage.store.connection import Connection

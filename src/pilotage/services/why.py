@@ -21,8 +21,9 @@ from pilotage.core.queues.limits import HoldUp, Limit
 from pilotage.core.queues.standing import standing
 from pilotage.core.queues.waiting import COMPARED, Reason, Survey, Verdict, in_words
 from pilotage.services import offers, sentences
+from pilotage.services.facts import DirectorNote, Waited
 from pilotage.services.payloads import stored_description
-from pilotage.services.pool import DirectorNote, Pool, Waited
+from pilotage.services.pool import Pool
 from pilotage.store import browse, submissions, waiting
 from pilotage.store.connection import Connection
 from pilotage.store.transaction import Transaction

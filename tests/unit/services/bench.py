@@ -29,7 +29,8 @@ from pilotage.services.filling import open_pool
 from pilotage.services.making import Making
 from pilotage.services.pool import Pool
 from pilotage.services.submission import Prepared, accept, identity_of
-from pilotage.store import events, history, instance, jobs, pilots, submissions
+from pilotage.store import counts as count_rows
+from pilotage.store import events, history, instance, pilots, submissions
 from pilotage.store.address import Address
 from pilotage.store.connection import Readers, WriterConnection
 from pilotage.store.pilots import PilotRow
@@ -327,7 +328,7 @@ class Bench:
         """What must hold after every request."""
         connection, pool = self.connection, self.pool
         assert not connection.in_transaction
-        expected = jobs.waiting_counts(connection)
+        expected = count_rows.waiting_counts(connection)
         found = {
             queue: counts
             for queue, entry in pool.index.entries.items()
@@ -339,7 +340,7 @@ class Bench:
             assert entry.waiting == sum(part.count for _, part in parts)
             assert entry.weight == sum(weight * part.count for weight, part in parts)
         counted: Counter[tuple[str, str, str, str]] = Counter()
-        for queue, site, ce, count in jobs.held_counts(connection):
+        for queue, site, ce, count in count_rows.held_counts(connection):
             identity = submissions.queue_identity(connection, queue)
             assert identity is not None
             for limit in pool.limiter.limits:

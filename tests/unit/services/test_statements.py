@@ -13,6 +13,7 @@ from bench import Bench, finished
 
 from pilotage.services.exchange import exchange_many, token_hash
 from pilotage.services.filling import open_pool
+from pilotage.store import counts as count_rows
 from pilotage.store import jobs, pilots
 from pilotage.store.bulk import Bulk
 from pilotage.store.transaction import Transaction
@@ -127,7 +128,7 @@ def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
     hot.watched.asked.clear()
     jobs.heads(hot.watched, next(iter(hot.pool.index.entries)), 1, 0, 16)
     jobs.due(hot.watched, bench.now, 100)
-    jobs.waiting_between(hot.watched, 100, 200)
+    count_rows.waiting_between(hot.watched, 100, 200)
     pilots.by_token(hot.watched, token_hash("unknown"))
     pilots.with_lease_before(hot.watched, 0.0)
     asked += hot.watched.asked
