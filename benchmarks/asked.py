@@ -156,7 +156,7 @@ class _Run:
             if not self.stop.is_set():
                 self.ask(token, number + 1, node)
 
-        self.site.writer.submit(Item(self.site.exchange, (token, request)), answered)
+        self.site.writer.submit(Item(self.site.exchange, (token, request), self.count), answered)
 
 
 def _first_of_queues(connection: Connection, rng: Random) -> list[tuple[int, int]]:

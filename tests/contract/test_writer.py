@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from stores import DEADLINE, Gate, Store, note, noted
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.sqlite import integrity
-from pilotage.store.transaction import Transaction
+from pilotage.store.transaction import Item, Transaction
 from pilotage.store.writer import Writer
 
 
@@ -93,6 +94,27 @@ def test_an_undo_sees_the_rows_as_before(writer: Writer) -> None:
     with pytest.raises(ValueError, match="mine"):
         writer.call(fails)
     assert seen == [[1]]
+
+
+def test_large_requests_share_a_commit_with_fewer(connection: Any) -> None:
+    writer = Writer(connection)
+    writer.start()
+    gate, done = Gate(writer), threading.Event()
+
+    def handler(tx: Transaction, values: Sequence[int]) -> list[int]:
+        return [note(value)(tx) for value in values]
+
+    large = connection.group // 2
+    last = 2 * 3 - 1
+    for number in range(last + 1):
+        item = Item(handler, number, large)
+        writer.submit(item, lambda result, error: done.set() if result == last else None)
+    groups = writer.groups
+    gate.opened.set()
+    assert done.wait(DEADLINE)
+    writer.stop()
+    assert writer.groups - groups == 3
+    assert noted(connection) == list(range(last + 1))
 
 
 def test_a_full_queue_refuses_instead_of_piling_up(writer: Writer, store: Store) -> None:

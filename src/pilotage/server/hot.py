@@ -12,6 +12,7 @@ from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.services.enrolment import enrol
 from pilotage.services.exchange import token_hash
+from pilotage.services.matching import MOST
 from pilotage.store.transaction import Item
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 
@@ -35,7 +36,8 @@ async def _exchange(context: Context, token: str, body: bytes) -> bytes:
         raise NotAuthenticated("no token was given", hint="enrol first")
     request = _exchange_request.decode(body)
     hashed = token_hash(token)
-    response: ExchangeResponse = await context.writer.acall(Item(context.exchange, (hashed, request)))
+    weight = 1 if request.take is None else max(1, min(request.take.count, MOST))
+    response: ExchangeResponse = await context.writer.acall(Item(context.exchange, (hashed, request), weight))
     if request.leaving or request.releases:
         context.wake_director.set()
     return _encode(response)

@@ -75,7 +75,7 @@ class WriterConnection(Connection, Protocol):
     """The connection that writes. It can be lost, and be made again."""
 
     group: int
-    """At most so many requests share a commit."""
+    """About so many small requests share a commit, or fewer that are large."""
     commits_beside: bool
     """Whether a COMMIT may be carried out by another thread, since it is nothing but waiting."""
     first: Callable[[], None] | None

@@ -60,11 +60,13 @@ Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
 class Item:
     """A request that is carried out together with those of the same handler beside it."""
 
-    __slots__ = ("handler", "value")
+    __slots__ = ("handler", "value", "weight")
 
-    def __init__(self, handler: Handler, value: Any) -> None:
+    def __init__(self, handler: Handler, value: Any, weight: int = 1) -> None:
+        """`weight`: as much work as so many small requests."""
         self.handler = handler
         self.value = value
+        self.weight = weight
 
     def __call__(self, tx: Transaction) -> Any:
         [answer] = self.handler(tx, [self.value])

@@ -29,7 +29,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.store.committing import Commit, Committer
 from pilotage.store.connection import Lost, Raced, WriterConnection
 from pilotage.store.replies import LoopReply, Reply, answer, into, refuse
-from pilotage.store.transaction import Request, Transaction, perform
+from pilotage.store.transaction import Item, Request, Transaction, perform
 
 Result = TypeVar("Result")
 
@@ -185,8 +185,13 @@ class Writer:
 
     def _next_group(self) -> _Group:
         with self._wake:
-            count = min(self._connection.group, len(self._requests))
-            return [self._requests.popleft() for _ in range(count)]
+            group: _Group = []
+            requests, room = self._requests, self._connection.group
+            while requests and room > 0:
+                group.append(requests.popleft())
+                request = group[-1][0]
+                room -= request.weight if isinstance(request, Item) else 1
+            return group
 
     def call(self, request: Callable[[Transaction], Result]) -> Result:
         """Carry out `request` and wait for its commit."""
