@@ -23,6 +23,7 @@ import pytest
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Matching
+from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Identity, Offer, fits
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
@@ -72,12 +73,12 @@ def is_any(value: Any) -> bool:
 class Dirac:
     """DIRAC's TaskQueueDB, as its tests speak to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, rule: Rule = "proportional") -> None:
         self.jobs: dict[int, tuple[QueueId, int]] = {}
         self.ids: dict[QueueIdentity, QueueId] = {}
         self.index = QueueIndex(
             self._heads,
-            rule="proportional",
+            rule=rule,
             cpu_buckets=CPU_BUCKETS,
             memory_buckets=Matching().memory_buckets,
             priorities=Priorities(dict.fromkeys(GROUPS, SHARE), frozenset()),
@@ -215,8 +216,7 @@ def test_several_identities_do_not_switch_the_other_conditions_off() -> None:
 
 def test_the_longest_jobs_go_first_by_default() -> None:
     """DIRAC has dropped it; document 000 wins. The set of eligible jobs is the same."""
-    dirac_ = Dirac()
-    dirac_.index.rule = Matching().rule
+    dirac_ = Dirac(Matching().rule)
     for job, cpu in ((1, 100), (2, 50000), (3, 5000)):
         dirac_.insert(job, {"Owner": "a", "OwnerGroup": "g", "CPUTime": cpu}, 1)
     offer, rng = dirac_.offers({"CPUTime": 10**6})[0], Random(1)
