@@ -47,16 +47,17 @@ class Field:
         """`weights` must not be empty, and not be changed."""
         self._rule: Rule = rule
         self._weights = weights
-        positive = np.flatnonzero(weights > 0)
         self._places: Sequence[int] | None = None
         """Those of the ones that run together; None: all run so."""
         self._alone: list[tuple[int, float]] = []
         light = weights
-        if len(positive) < len(weights):
+        if not weights.min() > 0:
+            positive = np.flatnonzero(weights > 0)
             light, self._places = weights[positive], positive.data
-        if rule == "document" and len(light):
-            light = self._set_apart(light)
         bounds = light.cumsum()
+        if rule == "document" and len(light) and bounds[-1] * MOST < ENOUGH * light.max():
+            light = self._set_apart(light)
+            bounds = light.cumsum()
         self._light = light.data
         self._bounds = bounds[:-1].data
         self._total, self._sure, self._limit = 0.0, 1.0, 0.0
@@ -66,25 +67,21 @@ class Field:
             self._sure, self._limit = 1.0 - part, part / heaviest
 
     def _set_apart(self, weights: Floats) -> Floats:
-        """Have as few as may be of the heaviest run by themselves; the others."""
-        if weights.sum() * MOST >= ENOUGH * weights.max():
-            return weights
-        count = len(weights)
-        ordered = weights.argsort() if count <= FEW else np.argpartition(weights, count - FEW - 1)
-        if count > FEW:
-            ordered[-FEW:] = ordered[-FEW:][weights[ordered[-FEW:]].argsort()]
+        """Have as few as may be of the heaviest run by themselves, at least one; the others."""
+        few = min(FEW, len(weights))
+        heaviest = np.argpartition(weights, -few)[-few:].tolist()
+        heaviest.sort(key=weights.item, reverse=True)
         total, alone = float(weights.sum()), 0
-        while alone < min(FEW, count):
-            heaviest = float(weights[ordered[count - 1 - alone]])
-            if alone and total * MOST >= ENOUGH * heaviest:
-                break
-            total, alone = total - heaviest, alone + 1
+        while alone < few and (not alone or total * MOST < ENOUGH * weights.item(heaviest[alone])):
+            total -= weights.item(heaviest[alone])
+            alone += 1
+        together = np.ones(len(weights), dtype=np.bool_)
+        together[heaviest[:alone]] = False
         places = self._places
         self._alone = [
-            (int(one) if places is None else places[one], float(weights[one]))
-            for one in ordered[count - alone :]
+            (one if places is None else places[one], weights.item(one)) for one in heaviest[:alone]
         ]
-        others = np.sort(ordered[: count - alone])
+        others = together.nonzero()[0]
         self._places = (others if places is None else np.asarray(places)[others]).data
         return weights[others]
 
