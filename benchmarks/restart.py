@@ -1,4 +1,4 @@
-"""A server begins again with many waiting jobs: when are reports of pilots answered, and when is the index whole."""
+"""A server begins again with many waiting jobs: how long after the first answer to a pilot is the index whole."""
 
 from __future__ import annotations
 
@@ -52,16 +52,18 @@ def run(asked: argparse.Namespace) -> Figure:
                 # As in a crash: nothing was put in order for the next start.
                 process.kill()
                 process.wait()
-    ours = sorted(whole)[len(whole) // 2]
+    rebuilt = sorted(end - begun for begun, end in zip(answered, whole, strict=True))
+    ours = rebuilt[len(rebuilt) // 2]
     notes = {
         "pool": pool_told(asked, store, shape),
         "reports of pilots": f"answered after {', '.join(f'{one:.2f}' for one in answered)} s",
-        "index": f"whole after {', '.join(f'{one:.2f}' for one in whole)} s",
+        "index": f"whole {', '.join(f'{one:.2f}' for one in rebuilt)} s later,"
+        f" {', '.join(f'{one:.2f}' for one in whole)} s after the start of the process",
         "an empty server": f"answers after {_empty():.2f} s",
         "memory": f"{most} MB at most",
     }
     limit = 15.0 if shape.jobs > 2_000_000 else 3.0
-    runs = [round(one, 2) for one in whole]
+    runs = [round(one, 2) for one in rebuilt]
     return Figure("restart", round(ours, 2), "s", {"aim": limit}, round(ours / limit, 3), runs, notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from pilotage.core.errors import NotAuthenticated, PilotageError
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.bulk import Bulk
 from pilotage.server.tokens import Caller, Issuer
+from pilotage.server.totals import JobTotals
 from pilotage.services.exchange import Message, exchange_many
 from pilotage.services.pool import Pool
 from pilotage.services.sharing import UseBook
@@ -49,6 +51,7 @@ class Context:
     """What was used."""
     exchange: Handler = field(init=False)
     """Answers messages of pilots."""
+    totals: JobTotals = field(init=False)
     bulk: Bulk
     """Through which all submissions are written."""
     in_loop: bool = False
@@ -71,6 +74,7 @@ class Context:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange
+        self.totals = JobTotals(self.readers, time.monotonic)
 
     async def glance(self, ask: Callable[[Connection], Answer]) -> Answer:
         """Put a short question to the store.

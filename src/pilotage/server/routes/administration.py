@@ -8,7 +8,7 @@ from pilotage import __version__
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
-from pilotage.store import browse, expiry, history
+from pilotage.store import expiry, history
 from pilotage.store.events import record
 from pilotage.wire import people
 
@@ -90,7 +90,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     pool, writer = context.pool, context.writer
     lines = ["# TYPE pilotage_jobs gauge"]
     connection = context.readers.connection()
-    totals = browse.state_totals(connection)
+    totals = context.totals.by_state()
     lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
     entries = list(pool.index.entries.values())
     gauges = {
