@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-TURN = 0.0005
+TURN = 0.0001
 """Seconds after which a thread at work lets the others have a turn. SQLite's calls ask for Python's lock at every row,
 and each time wait for so long if a duty computes something beside."""
 
