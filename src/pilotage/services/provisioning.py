@@ -97,7 +97,13 @@ class LocalDirector:
         idle = Counter(pilot.processors for pilot in staying if pilot.id not in holding)
         widths: list[int] = []
         hungry: set[QueueId] = set()
-        for entry in self._fitting(pool, ce, now):
+        entries = self._fitting(pool, ce, now)
+        if free < 1 and not idle:
+            # Only those can want anything that no pilot there is wide enough for.
+            widest = max((pilot.processors for pilot in staying), default=0)
+            entries = [entry for entry in entries if self._width(ce, entry) > widest]
+        pool.rng.shuffle(entries)
+        for entry in entries:
             need, left = self._width(ce, entry), entry.waiting
             while left and (width := next((w for w in sorted(idle) if w >= need and idle[w]), 0)):
                 idle[width] -= 1
@@ -113,13 +119,11 @@ class LocalDirector:
         return widths
 
     def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
-        """The queues that a pilot with all of the CE's capacity could serve, in any order."""
+        """The queues that a pilot with all of the CE's capacity could serve."""
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limiter.used_up(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.node, now)
-        entries = pool.index.candidates(offer, holds, closed)
-        pool.rng.shuffle(entries)
-        return entries
+        return pool.index.candidates(offer, holds, closed)
 
     def _width(self, ce: Ce, entry: Entry) -> int:
         """The processors of a pilot for one of these jobs: as many as bring the memory that it asks for."""
