@@ -50,8 +50,10 @@ class Asked:
 
         self.writer.submit(request, reply)
 
-    def together(self, *named: tuple[str, Callable[[Transaction], Any]]) -> None:
-        """Some that are of one group: the writer is at work while they come."""
+    def together(
+        self, *named: tuple[str, Callable[[Transaction], Any]], commits: Commits | None = None
+    ) -> None:
+        """Some that are of one group: the writer is at work while they come. `commits`: theirs is begun, and held."""
         at_work, go_on = threading.Event(), threading.Event()
 
         def waits(_: Transaction) -> None:
@@ -62,7 +64,15 @@ class Asked:
         assert at_work.wait(DEADLINE)
         for name, request in named:
             self.ask(name, request)
+        if commits is None:
+            go_on.set()
+            return
+        commits.held = True
         go_on.set()
+        # That of whoever waited for the others to come is let go.
+        assert commits.begun.acquire(timeout=DEADLINE)
+        commits.free.release()
+        assert commits.begun.acquire(timeout=DEADLINE)
 
     def wait(self, count: int) -> None:
         for _ in range(count):
@@ -96,12 +106,7 @@ def test_the_next_group_is_decided_meanwhile_and_answered_after_the_first(
         return note(3)(tx)
 
     asked.writer.call(note(0))
-    asked.together(("1", note(1)), ("2", note(2)))
-    commits.held = True
-    # The COMMIT of whoever waited for the others to come is let go; theirs is held.
-    assert commits.begun.acquire(timeout=DEADLINE)
-    commits.free.release()
-    assert commits.begun.acquire(timeout=DEADLINE)
+    asked.together(("1", note(1)), ("2", note(2)), commits=commits)
     asked.ask("3", decides)
     assert decided.wait(DEADLINE)
     assert asked.answers == {}
@@ -116,11 +121,7 @@ def test_the_next_group_is_decided_meanwhile_and_answered_after_the_first(
 def test_what_makes_no_statement_is_answered_after_the_commit_before_it(
     asked: Asked, commits: Commits
 ) -> None:
-    asked.together(("1", note(1)), ("2", note(2)))
-    commits.held = True
-    assert commits.begun.acquire(timeout=DEADLINE)
-    commits.free.release()
-    assert commits.begun.acquire(timeout=DEADLINE)
+    asked.together(("1", note(1)), ("2", note(2)), commits=commits)
     asked.ask("memory", lambda _: "told")
     commits.held = False
     commits.free.release()
@@ -144,11 +145,7 @@ def test_a_commit_that_fails_takes_both_groups_back_and_each_is_done_again(
         return request
 
     asked.writer.call(note(0))
-    asked.together(("1", noting(1)), ("2", noting(2)))
-    commits.held = True
-    assert commits.begun.acquire(timeout=DEADLINE)
-    commits.free.release()
-    assert commits.begun.acquire(timeout=DEADLINE)
+    asked.together(("1", noting(1)), ("2", noting(2)), commits=commits)
     decided = threading.Event()
 
     def decides(tx: Transaction) -> int:
@@ -175,8 +172,9 @@ def test_a_commit_that_fails_takes_both_groups_back_and_each_is_done_again(
 def test_a_commit_that_fails_for_everybody_is_told_to_everybody(
     asked: Asked, commits: Commits, store: Store
 ) -> None:
-    asked.together(("1", note(1)), ("2", note(2)))
-    commits.fails = 10
+    asked.together(("1", note(1)), ("2", note(2)), commits=commits)
+    commits.fails, commits.held = 10, False
+    commits.free.release()
     asked.wait(2)
     assert all("full" in str(error) for error in asked.answers.values())
     assert noted(store.readers.connection()) == []
@@ -185,11 +183,7 @@ def test_a_commit_that_fails_for_everybody_is_told_to_everybody(
 def test_a_writer_stops_only_when_the_last_commit_has_ended(
     asked: Asked, commits: Commits, store: Store
 ) -> None:
-    asked.together(("1", note(1)), ("2", note(2)))
-    commits.held = True
-    assert commits.begun.acquire(timeout=DEADLINE)
-    commits.free.release()
-    assert commits.begun.acquire(timeout=DEADLINE)
+    asked.together(("1", note(1)), ("2", note(2)), commits=commits)
     stopping = threading.Thread(target=asked.writer.stop)
     stopping.start()
     commits.held = False
