@@ -1,9 +1,13 @@
-"""The pilot's calls, as bare ASGI: no routing, no models, decoded straight into the wire's dataclasses."""
+"""The pilot's calls: no routing, no models, decoded straight into the wire's dataclasses.
+
+A server's connections (connections.py) answer them by themselves. As bare ASGI (`serve`) they are answered where a
+request is out of the ordinary, and of another method or version of HTTP.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,7 +17,7 @@ from pilotage.server.errors import answer
 from pilotage.services.enrolment import enrol
 from pilotage.services.exchange import token_hash
 from pilotage.services.matching import MOST
-from pilotage.store.transaction import Item
+from pilotage.store.transaction import Item, Request
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 
 Scope = MutableMapping[str, Any]
@@ -27,29 +31,60 @@ _enrol_request = msgspec.json.Decoder(EnrolRequest)
 _encode = msgspec.json.Encoder().encode
 
 
-class Handler(Protocol):
-    async def __call__(self, context: Context, token: str, body: bytes) -> bytes: ...
+class Call(NamedTuple):
+    """What the writer is asked for, and what is made of its answer."""
+
+    request: Request
+    told: Callable[[Any], bytes]
 
 
-async def _exchange(context: Context, token: str, body: bytes) -> bytes:
+Handler = Callable[[Context, str, bytes], Call]
+"""(context, token, body) → the call. Raises what the caller is told (`refusal`)."""
+
+
+class Refusal(NamedTuple):
+    status: int
+    payload: bytes
+    retry_after: int
+    """Seconds; 0: it is not worth it."""
+
+
+def _exchange(context: Context, token: str, body: bytes) -> Call:
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     request = _exchange_request.decode(body)
-    hashed = token_hash(token)
     weight = 1 if request.take is None else max(1, min(request.take.count, MOST))
-    response: ExchangeResponse = await context.writer.acall(Item(context.exchange, (hashed, request), weight))
+    told = _encode
     if request.leaving or request.releases:
-        context.wake_director.set()
-    return _encode(response)
+
+        def told(response: ExchangeResponse) -> bytes:
+            context.wake_director.set()
+            return _encode(response)
+
+    return Call(Item(context.exchange, (token_hash(token), request), weight), told)
 
 
-async def _enrol(context: Context, token: str, body: bytes) -> bytes:
+def _enrol(context: Context, token: str, body: bytes) -> Call:
     request = _enrol_request.decode(body)
     pool, clock = context.pool, context.clock
-    return _encode(await context.writer.acall(lambda tx: enrol(pool, tx, request, clock())))
+    return Call(lambda tx: enrol(pool, tx, request, clock()), _encode)
 
 
 HANDLERS: dict[str, Handler] = {"/v1/pilot/exchange": _exchange, "/v1/pilot/enrol": _enrol}
+
+
+def refusal(error: BaseException) -> Refusal:
+    """What is told instead of an answer."""
+    if isinstance(error, msgspec.MsgspecError):
+        error = InvalidInput(f"the body is not what this address takes: {error}")
+    status, told = answer(error)
+    return Refusal(status, _encode(told), max(1, round(told.retry_after)) if told.retry_after else 0)
+
+
+def bearer(value: bytes) -> str:
+    """The token of an Authorization header; empty: it has none."""
+    kind, _, token = value.partition(b" ")
+    return token.decode("latin-1").strip() if kind.lower() == b"bearer" else ""
 
 
 async def serve(context: Context, handler: Handler, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,15 +94,12 @@ async def serve(context: Context, handler: Handler, scope: Scope, receive: Recei
         if scope["method"] != "POST":
             raise InvalidInput("this address takes POST only")
         body = await _body(receive)
-        payload = await handler(context, _token(scope), body)
-    except msgspec.MsgspecError as error:
-        status, told = answer(InvalidInput(f"the body is not what this address takes: {error}"))
-        payload = _encode(told)
+        call = handler(context, _token(scope), body)
+        payload = call.told(await context.writer.acall(call.request))
     except Exception as error:
-        status, told = answer(error)
-        payload = _encode(told)
-        if told.retry_after:
-            headers.append((b"retry-after", str(max(1, round(told.retry_after))).encode()))
+        status, payload, retry_after = refusal(error)
+        if retry_after:
+            headers.append((b"retry-after", str(retry_after).encode()))
     headers.append((b"content-length", str(len(payload)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": payload})
@@ -90,8 +122,4 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _token(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            kind, _, token = value.partition(b" ")
-            return token.decode("latin-1").strip() if kind.lower() == b"bearer" else ""
-    return ""
+    return next((bearer(value) for name, value in scope["headers"] if name == b"authorization"), "")

@@ -27,6 +27,7 @@ from pilotage.server import interpreter
 from pilotage.server.app import build
 from pilotage.server.bulk import Bulk
 from pilotage.server.company import FOLLOWS, LIMITS, WATCHES, CompanyDuty, DatabaseClock, bury, join
+from pilotage.server.connections import speaking_with_pilots
 from pilotage.server.context import Context
 from pilotage.server.duties import (
     LEASE_PERIOD,
@@ -241,6 +242,7 @@ class _Server:
     async def _serve(self, context: Context) -> None:
         config = uvicorn.Config(
             build(context),
+            http=speaking_with_pilots(context),
             log_level="warning",
             access_log=False,
             proxy_headers=False,

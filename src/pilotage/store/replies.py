@@ -12,16 +12,30 @@ Reply = Callable[[Any, BaseException | None], None]
 
 
 class LoopReply:
-    """A reply for an event loop: those of one group wake their loop once."""
+    """A reply that is told in an event loop: those of one group wake their loop once."""
 
-    __slots__ = ("future", "loop")
+    __slots__ = ("loop", "tell")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Reply) -> None:
         self.loop = loop
-        self.future = future
+        self.tell = tell
 
     def __call__(self, result: Any, error: BaseException | None) -> None:
-        _wake_loop(self.loop, _settle, self.future, result, error)
+        _wake_loop(self.loop, self.tell, result, error)
+
+
+def settling(future: asyncio.Future[Any]) -> Reply:
+    """What a `LoopReply` tells where a coroutine waits for `future`."""
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    return settle
 
 
 def into(future: Future[Any]) -> Reply:
@@ -40,10 +54,10 @@ def answer(
     replies: Sequence[Reply], results: Sequence[Any], here: asyncio.AbstractEventLoop | None = None
 ) -> None:
     """Have everybody told; a result that is an error is one. `here` is the event loop of this thread."""
-    deliveries: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    deliveries: dict[asyncio.AbstractEventLoop, list[tuple[Reply, Any]]] = {}
     for reply, result in zip(replies, results, strict=True):
         if isinstance(reply, LoopReply):
-            deliveries.setdefault(reply.loop, []).append((reply.future, result))
+            deliveries.setdefault(reply.loop, []).append((reply.tell, result))
         elif isinstance(result, BaseException):
             reply(None, result)
         else:
@@ -66,18 +80,9 @@ def _wake_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *
         loop.call_soon_threadsafe(callback, *arguments)
 
 
-def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-def _deliver(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, result in answers:
+def _deliver(answers: list[tuple[Reply, Any]]) -> None:
+    for tell, result in answers:
         if isinstance(result, BaseException):
-            _settle(future, None, result)
+            tell(None, result)
         else:
-            _settle(future, result, None)
+            tell(result, None)

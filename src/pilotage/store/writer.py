@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from pilotage.core.errors import Overloaded
 from pilotage.store.committing import Commit, Committer
 from pilotage.store.connection import Lost, Raced, WriterConnection
-from pilotage.store.replies import LoopReply, Reply, answer, into, refuse
+from pilotage.store.replies import LoopReply, Reply, answer, into, refuse, settling
 from pilotage.store.transaction import Item, Request, Transaction, perform
 
 Result = TypeVar("Result")
@@ -209,7 +209,7 @@ class Writer:
         """As `call`, for the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self.submit(request, LoopReply(loop, future))
+        self.submit(request, LoopReply(loop, settling(future)))
         return await future
 
     def _run(self) -> None:
