@@ -59,6 +59,8 @@ class Candidates:
         self._arrivals: list[Entry] = []
         self._specials = 0
         """How many are special now."""
+        self._arrived = 0
+        """So often has a queue begun to wait, or changed between plain and special."""
 
     # --- the queues
 
@@ -99,6 +101,7 @@ class Candidates:
         self._specials += entry.standing is _SPECIAL
         self._standing[entry.slot] = entry.standing
         if entry.standing is not _OUT:
+            self._arrived += 1
             self._priority[entry.slot] = entry.priority
             self._arrivals.append(entry)
             if len(self._arrivals) > MOST_ARRIVALS:
@@ -224,6 +227,14 @@ class Candidates:
         """Make the field, of the queues and with the priorities of now."""
         self.kinds.look_on(kind)
         kind.version, kind.arrivals = self._version, len(self._arrivals)
+        if kind.arrived == self._arrived:
+            # The same queues as before, but for those that have ceased to wait.
+            plain = self._standing[kind.members] == _PLAIN
+            members = kind.members if plain.all() else kind.members[plain]
+            if len(members):
+                self._stand(kind, members, self._priority[members])
+                return
+        kind.arrived = self._arrived
         standing = self._standing[kind.slots]
         kind.late, kind.special, kind.cpu_time = [], [], 0
         if self._specials:

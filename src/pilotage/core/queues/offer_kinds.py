@@ -72,6 +72,8 @@ class Kind:
     """Queues that must be looked at by themselves."""
     version: int = -1
     """Of the priorities that the field was made with."""
+    arrived: int = -1
+    """How many queues had begun to wait when the members were last looked up among all that fit."""
     forgotten: bool = False
     """It is not kept up to date any more: ask for it anew."""
     arrivals: int = 0
