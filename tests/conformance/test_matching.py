@@ -77,7 +77,7 @@ class Dirac:
         self.jobs: dict[int, tuple[QueueId, int]] = {}
         self.ids: dict[QueueIdentity, QueueId] = {}
         self.index = QueueIndex(
-            self._heads,
+            lambda wanted: [self._heads(*one) for one in wanted],
             rule=rule,
             cpu_buckets=CPU_BUCKETS,
             memory_buckets=Matching().memory_buckets,

@@ -10,6 +10,7 @@ from stores import Store
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, QueueId
+from pilotage.core.queues.entry import HeadsWanted
 from pilotage.services import following
 from pilotage.services.company import Company
 from pilotage.services.filling import open_pool
@@ -115,7 +116,7 @@ class One:
                 job, queue, weight = found[number % len(found)]
                 tx.connection.execute("UPDATE jobs SET state = 'Waiting' WHERE id = ?", (job,))
                 self.pool.touch_queue(tx, queue)
-                [head] = jobs.heads(tx.connection, queue, weight, job - 1, 1)
+                [[head]] = jobs.heads(tx.connection, [HeadsWanted(queue, weight, job - 1, 1)])
                 self.pool.index.job_returned(queue, weight, head)
 
         self.writer.call(request)

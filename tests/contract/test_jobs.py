@@ -8,6 +8,7 @@ from stores import IDENTITY, fill, offer
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
+from pilotage.core.queues.entry import HeadsWanted
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store import attempts, chunks, events, jobs, pilots, submissions
 from pilotage.store import counts as count_rows
@@ -26,12 +27,21 @@ def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:
 
 def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> None:
     queue = fill(connection)
-    assert jobs.heads(connection, queue, 1, 0, 3) == [(job, 1, 0, 0, f"[{job}]") for job in (2, 4, 6)]
-    assert [row[0] for row in jobs.heads(connection, queue, 1, 6, 9)] == [8, 10]
-    assert [row[0] for row in jobs.heads(connection, queue, 2, 0, 9)] == [1, 3, 5, 7, 9]
-    assert [row[0] for row in jobs.heads(connection, QueueId(99), 2, 0, 9)] == []
+
+    def ids(*wanted: tuple[int, int, int, int]) -> list[list[int]]:
+        found = jobs.heads(connection, [HeadsWanted(QueueId(queue), *rest) for queue, *rest in wanted])
+        return [[row[0] for row in rows] for rows in found]
+
+    rows = [(job, 1, 0, 0, f"[{job}]") for job in (2, 4, 6)]
+    assert jobs.heads(connection, [HeadsWanted(queue, 1, 0, 3)]) == [rows]
+    assert jobs.heads(connection, [HeadsWanted(queue, 1, 0, 3)] * 2) == [rows, rows]
+    each = [((queue, 1, 6, 9), [8, 10]), ((99, 2, 0, 9), []), ((queue, 2, 0, 9), [1, 3, 5, 7, 9])]
+    for wanted, expected in each:
+        assert ids(wanted) == [expected]
+    assert ids(*(wanted for wanted, _ in each)) == [expected for _, expected in each]
+    assert ids() == []
     offer(connection, 1, 1, 2.0, 4)
-    assert [row[0] for row in jobs.heads(connection, queue, 1, 0, 3)] == [2, 6, 8]
+    assert ids((queue, 1, 0, 3)) == [[2, 6, 8]]
     assert count_rows.waiting_counts(connection) == {queue: {1: 4, 2: 5}}
     assert count_rows.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
 

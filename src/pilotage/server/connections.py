@@ -124,7 +124,10 @@ class PilotConnection(asyncio.Protocol):
         self._size += len(data)
         if self._size > MOST_BYTES:
             self._refuse(TooLarge(f"the request has more than {MOST_BYTES} bytes"))
-            return
+        else:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -133,6 +136,13 @@ class PilotConnection(asyncio.Protocol):
                 self._last = True
             else:
                 self._refuse(InvalidInput("this is no HTTP request that is taken here"))
+
+    def _hand_over(self, data: bytes) -> None:
+        self._let_go()
+        other = self._uvicorn()
+        self._transport.set_protocol(other)
+        other.connection_made(self._transport)
+        other.data_received(data)
 
     def pause_writing(self) -> None:
         """Nobody takes the answers: no more requests are taken either."""
@@ -148,13 +158,6 @@ class PilotConnection(asyncio.Protocol):
         self._last = True
         if not self._asked:
             self._transport.close()
-
-    def _hand_over(self, data: bytes) -> None:
-        self._let_go()
-        other = self._uvicorn()
-        self._transport.set_protocol(other)
-        other.connection_made(self._transport)
-        other.data_received(data)
 
     # --- the parser's
 

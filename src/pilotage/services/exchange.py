@@ -91,6 +91,7 @@ def exchange_many(
     moves.write()
     _replace_lost(moves, conversations)
     pool.index.read_ahead()
+    pool.read_submissions(tx, [id_ for one in conversations if one.match for id_ in one.match.submissions()])
     return [one if isinstance(one, PilotageError) else one.answer() for one in asking]
 
 
@@ -207,7 +208,8 @@ class _Conversation:
         if stalled:
             pool.stalled.discard(pilot.id)
             self.tx.on_rollback(lambda: pool.stalled.add(pilot.id))
-            for job in self.moves.of_pilot(pilot.id):
+            # All that it has is on its list.
+            for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
                 if job.state is JobState.STALLED:
                     self.moves.move(job, "heard-again", JobState.RUNNING)
 

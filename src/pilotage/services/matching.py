@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
-from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.entry import Head
 from pilotage.core.queues.fit import Offer
@@ -108,6 +109,11 @@ class Match:
                 pilot.only_owner, self._bound = None, False
                 self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
+
+    def submissions(self) -> Iterator[SubmissionId]:
+        """Those of the jobs that are given."""
+        for head, *_ in self._given:
+            yield head[1]
 
     def fill_in(self, response: ExchangeResponse) -> None:
         """Tell the pilot what it is offered, or why there is nothing."""

@@ -19,7 +19,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
-from pilotage.core.queues.entry import Entry, Head
+from pilotage.core.queues.entry import Entry, Head, HeadsWanted
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Notes, QueueIndex
 from pilotage.core.queues.kinds import KindBook
@@ -107,11 +107,22 @@ class Pool:
             row = submission_rows.by_id(tx.connection, id_)
             if row is None:
                 raise NotFound(f"there is no submission {id_}")
-            inputs = tuple(Input(**plain) for plain in json.loads(row.inputs))
-            facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
-            self._submissions[id_] = facts
-            if len(self._submissions) > REMEMBERED:
-                self._submissions.popitem(last=False)
+            facts = self._remember_submission(row)
+        return facts
+
+    def read_submissions(self, tx: Transaction, ids: Iterable[SubmissionId]) -> None:
+        """Have these submissions in memory, with one statement, as far as they exist."""
+        missing = {id_ for id_ in ids if id_ not in self._submissions}
+        if missing:
+            for row in submission_rows.by_ids(tx.connection, sorted(missing)):
+                self._remember_submission(row)
+
+    def _remember_submission(self, row: submission_rows.Submission) -> SubmissionFacts:
+        inputs = tuple(Input(**plain) for plain in json.loads(row.inputs))
+        facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
+        self._submissions[row.id] = facts
+        if len(self._submissions) > REMEMBERED:
+            self._submissions.popitem(last=False)
         return facts
 
     def pilot_id(self) -> int | None:
@@ -368,15 +379,19 @@ def adopt_limits(pool: Pool, tx: Transaction) -> None:
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
     """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
 
-    def heads(queue: QueueId, weight: int, after: int, most: int) -> Sequence[Head]:
+    def heads(wanted: Sequence[HeadsWanted]) -> Sequence[Sequence[Head]]:
         company = pool.company
         if company is not None and pool.filling is not None:
-            return []
-        found = job_rows.heads(tx.connection, queue, weight, after, most)
-        if company is not None and len(found) < most:
-            company.uncertain.add(queue)
-        # What is not counted yet is not given out yet.
-        return found if pool.filling is None else [head for head in found if pool.counts(head[0])]
+            return [()] * len(wanted)
+        found = job_rows.heads(tx.connection, wanted)
+        if company is not None:
+            company.uncertain.update(
+                one.queue for one, rows in zip(wanted, found, strict=True) if len(rows) < one.most
+            )
+        if pool.filling is not None:
+            # What is not counted yet is not given out yet.
+            found = [[head for head in rows if pool.counts(head[0])] for rows in found]
+        return found
 
     matching = policy.matching
     sharing = frozenset(group for group in policy.groups if policy.sharing(group))

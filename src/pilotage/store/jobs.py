@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
+from pilotage.core.queues.entry import HeadsWanted
 from pilotage.store import history
 from pilotage.store.bulk import update
-from pilotage.store.connection import Connection, among, locked
+from pilotage.store.connection import Connection, among, array, locked
 from pilotage.store.pilots import PilotRow
 
 
@@ -121,15 +122,27 @@ class Waiting(NamedTuple):
     parameters: str | None
 
 
-def heads(
-    connection: Connection, queue: QueueId, weight: int, after: int, most: int
-) -> list[tuple[Any, ...]]:
-    """The first jobs above the id `after` that wait in a queue with one UserPriority: values of `Waiting`."""
-    sql = (
-        "SELECT id, submission_id, epoch, last_event, parameters FROM jobs"
-        " WHERE state = 'Waiting' AND queue_id = ? AND user_priority = ? AND id > ? ORDER BY id LIMIT ?"
-    )
-    return connection.execute(sql, (queue, weight, after, most)).fetchall()
+_HEADS = (
+    "SELECT id, submission_id, epoch, last_event, parameters FROM jobs"
+    " WHERE state = 'Waiting' AND queue_id = {} AND user_priority = {} AND id > {} ORDER BY id LIMIT {}"
+)
+_ONE_HEADS = _HEADS.format(*"????")
+_MANY_HEADS = (
+    "SELECT place, found.* FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])"
+    " WITH ORDINALITY AS wanted(queue, weight, after, most, place),"
+    f" LATERAL ({_HEADS.format('wanted.queue', 'wanted.weight', 'wanted.after', 'wanted.most')}) AS found"
+)
+
+
+def heads(connection: Connection, wanted: Sequence[HeadsWanted]) -> list[list[tuple[Any, ...]]]:
+    """For each that is wanted the first jobs, by rising id: values of `Waiting`; PostgreSQL is asked once."""
+    if connection.dialect == "sqlite" or len(wanted) < 2:
+        return [connection.execute(_ONE_HEADS, one).fetchall() for one in wanted]
+    found: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
+    arrays = [array(values, "bigint") for values in zip(*wanted, strict=True)]
+    for place, *head in connection.execute(_MANY_HEADS, arrays):
+        found[place - 1].append(tuple(head))
+    return found
 
 
 def last_id(connection: Connection) -> int:

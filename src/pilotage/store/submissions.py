@@ -11,7 +11,7 @@ from typing import Any
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store import bulk
-from pilotage.store.connection import Connection, locked
+from pilotage.store.connection import Connection, among, locked
 
 OPEN, STAGED, CLOSED = "open", "staged", "closed"
 """More rows may come; its rows are being stored, it is not accepted yet; it is whole."""
@@ -79,6 +79,13 @@ def _submission(row: Sequence[Any]) -> Submission:
 def by_id(connection: Connection, submission: SubmissionId) -> Submission | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
     return _submission(row) if row else None
+
+
+def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[Submission]:
+    """Those of these that exist."""
+    condition, value = among(connection, "id", submissions)
+    sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition}"
+    return [_submission(row) for row in connection.execute(sql, (value,))]
 
 
 def by_key(connection: Connection, owner: str, key: str) -> Submission | None:

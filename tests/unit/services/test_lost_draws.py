@@ -47,7 +47,7 @@ def act_unheard(bench: Bench, verb: str, *jobs: int) -> None:
     """With all heads in memory, so that the draw cannot find out by itself."""
     for entry in bench.pool.index.entries.values():
         for weight, part in entry.classes.items():
-            bench.pool.index._read_heads(entry, weight, part)
+            bench.pool.index._read_heads([(entry, weight, part)])
     other = elsewhere(bench)
     outcome = bench.do(
         lambda tx: act(other, tx, verb, jobs, actor="user:alice", reason="", now=bench.now, dry_run=False)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from bench import Bench, finished
 
+from pilotage.core.queues.entry import HeadsWanted
 from pilotage.services.exchange import exchange_many, token_hash
 from pilotage.services.filling import open_pool
 from pilotage.store import counts as count_rows
@@ -19,7 +20,7 @@ from pilotage.store.bulk import Bulk
 from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, Offer, Reference
 
-HEADS = "AND user_priority = ? AND id > ?"
+HEADS = "state = 'Waiting' AND queue_id = "
 OTHERS = 20_000
 """Jobs and pilots that have nothing to do with it."""
 
@@ -126,7 +127,9 @@ def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
     hot = Round(bench, 4)
     asked = after_two_others(hot)
     hot.watched.asked.clear()
-    jobs.heads(hot.watched, next(iter(hot.pool.index.entries)), 1, 0, 16)
+    queue = next(iter(hot.pool.index.entries))
+    for wanted in ([HeadsWanted(queue, 1, 0, 16)], [HeadsWanted(queue, 1, after, 16) for after in (0, 7)]):
+        jobs.heads(hot.watched, wanted)
     jobs.due(hot.watched, bench.now, 100)
     count_rows.waiting_between(hot.watched, 100, 200)
     pilots.by_token(hot.watched, token_hash("unknown"))

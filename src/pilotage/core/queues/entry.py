@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import FIRST
@@ -17,6 +17,15 @@ Entity = tuple[str, str]
 
 Head = tuple[Any, ...]
 """A waiting job: its id, and whatever else the store has told of it."""
+
+
+class HeadsWanted(NamedTuple):
+    """The first jobs that wait in a queue with one UserPriority, at most so many with ids above `after`."""
+
+    queue: QueueId
+    user_priority: int
+    after: int
+    most: int
 
 
 class Standing(IntEnum):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
-from pilotage.core.queues.entry import Entry, Head, JobClass, Standing, refusal, taking_part
+from pilotage.core.queues.entry import Entry, Head, HeadsWanted, JobClass, Standing, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_kinds import Kind
@@ -31,8 +31,11 @@ _PLAIN = Standing.PLAIN
 MOST_FOLLOWING = 256
 """For so many draws the next one is looked at."""
 
-Heads = Callable[[QueueId, int, int, int], Sequence[Head]]
-"""(queue, UserPriority, after this id, at most n) → waiting jobs, by rising id."""
+Heads = Callable[[Sequence[HeadsWanted]], Sequence[Sequence[Head]]]
+"""For each that is wanted the waiting jobs, by rising id."""
+
+_Short = tuple[Entry, int, JobClass]
+"""Of a queue, a UserPriority, and its jobs: the heads are to be read."""
 
 
 class Proposal(NamedTuple):
@@ -301,13 +304,16 @@ class QueueIndex:
 
     def read_ahead(self) -> None:
         """Read the heads that the next draws are likely to take: now, so that they need not wait for them."""
+        short: dict[tuple[QueueId, int], _Short] = {}
         for kind in self._following:
             entry = self._candidates.look_ahead(kind)
             if entry is not None:
                 for weight, part in entry.classes.items():
                     if len(part.heads) < FIRST and part.short:
-                        self._read_heads(entry, weight, part)
+                        short[entry.id, weight] = (entry, weight, part)
         self._following.clear()
+        if short:
+            self._read_heads(list(short.values()))
 
     def explain(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> NoMatch:
         """Why `offer` finds nothing, by the same conditions as the match."""
@@ -343,7 +349,7 @@ class QueueIndex:
         part = classes[weight]
         heads = part.heads
         if part.short:
-            self._read_heads(entry, weight, part)
+            self._read_heads([(entry, weight, part)])
         if not heads:
             self._moved(entry)
             return None
@@ -365,14 +371,17 @@ class QueueIndex:
         weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
         return weights[draw_class(weights, self.rule, rng)][0]
 
-    def _read_heads(self, entry: Entry, weight: int, part: JobClass) -> None:
-        most = part.prefetch = min(max(FIRST_PREFETCH, part.prefetch * 2), LARGEST_PREFETCH)
-        more = self._heads(entry.id, weight, part.read_to, most)
-        part.heads.extend(more)
-        if more:
-            part.read_to = more[-1][0]
-        if len(more) < most:
-            entry.count(weight, part, len(part.heads) - part.count)
+    def _read_heads(self, short: Sequence[_Short]) -> None:
+        wanted = []
+        for entry, weight, part in short:
+            most = part.prefetch = min(max(FIRST_PREFETCH, part.prefetch * 2), LARGEST_PREFETCH)
+            wanted.append(HeadsWanted(entry.id, weight, part.read_to, most))
+        for (entry, weight, part), one, more in zip(short, wanted, self._heads(wanted), strict=True):
+            part.heads.extend(more)
+            if more:
+                part.read_to = more[-1][0]
+            if len(more) < one.most:
+                entry.count(weight, part, len(part.heads) - part.count)
 
     def _moved(self, entry: Entry) -> None:
         """The waiting jobs of a queue have changed."""

@@ -71,7 +71,7 @@ class Motion:
         self.began: dict[int, int] = {}
         self.x_holds = True
         self.index = QueueIndex(
-            self.heads,
+            lambda wanted: [self.heads(*one) for one in wanted],
             rule=rule,
             cpu_buckets=CPU_BUCKETS,
             memory_buckets=MEMORY_BUCKETS,

@@ -59,7 +59,7 @@ def entry(number: int, identity: QueueIdentity | None = None, priority: float = 
 def index_of(shelf: Shelf, rule: Rule = "document", *entries: Entry) -> QueueIndex:
     wanted = {one.id: one.priority for one in entries}
     index = QueueIndex(
-        shelf.heads,
+        lambda wanted: [shelf.heads(*one) for one in wanted],
         rule=rule,
         cpu_buckets=CPU_BUCKETS,
         memory_buckets=MEMORY_BUCKETS,

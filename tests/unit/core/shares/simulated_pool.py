@@ -62,7 +62,7 @@ class Pool:
         """What the clock shows is so much ahead of `time`."""
         priorities: Priorities[QueueId] = Priorities(self.shares, frozenset())
         self.index = QueueIndex(
-            lambda _queue, _weight, after, most: [(after + 1 + step,) for step in range(most)],
+            lambda wanted: [[(one.after + 1 + step,) for step in range(one.most)] for one in wanted],
             rule=self.rule,
             cpu_buckets=(500,),
             memory_buckets=(500,),

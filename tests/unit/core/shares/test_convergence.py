@@ -198,7 +198,7 @@ def test_short_jobs_starve_under_the_documents_rule_only(rule: Rule, starves: bo
 def index_of(rule: Rule, queues: Mapping[int, tuple[int, float]]) -> QueueIndex:
     """Queues with jobs without end, by (CPU bucket, priority)."""
     index = QueueIndex(
-        lambda _queue, _weight, after, most: [(after + 1 + step,) for step in range(most)],
+        lambda wanted: [[(one.after + 1 + step,) for step in range(one.most)] for one in wanted],
         rule=rule,
         cpu_buckets=(500, 5000),
         memory_buckets=(500,),

@@ -242,7 +242,7 @@ def test_a_burst_of_new_queues_recomputes_nothing(count: int, monkeypatch: pytes
     priorities: Priorities[QueueId] = Priorities({"physics": 1000.0}, frozenset())
     priorities.correct({}, {(f"o{number}", "physics"): Counted(1) for number in range(count)})
     index = QueueIndex(
-        lambda *_: [],
+        lambda wanted: [()] * len(wanted),
         rule="document",
         cpu_buckets=(500,),
         memory_buckets=(500,),
