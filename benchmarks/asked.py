@@ -173,9 +173,14 @@ def _first_of_queues(connection: Connection, rng: Random) -> list[tuple[int, int
 
 
 @contextmanager
-def opened(store: Store, shape: Shape, tokens: Sequence[str]) -> Generator[Site]:
-    """The pool of a filled store, behind a writer in its own thread."""
+def opened(store: Store, shape: Shape, tokens: Sequence[str], *, sync: bool = True) -> Generator[Site]:
+    """The pool of a filled store, behind a writer in its own thread. `sync`: what is committed is on the disk."""
     connection = store.open_writer()
+    if not sync:
+        off = (
+            "PRAGMA synchronous = OFF" if connection.dialect == "sqlite" else "SET synchronous_commit TO off"
+        )
+        connection.execute(off)
     writer = Writer(connection)
     writer.start()
     try:

@@ -60,6 +60,8 @@ LINES = (
     Line("match --ask 16"),
     Line(f"match --ask 16 {POSTGRES}"),
     Line("match --interleaved"),
+    Line("match --no-sync"),
+    Line(f"match --no-sync {POSTGRES}"),
     Line(f"match {HTTP} --ask 1", **ONE),
     Line(f"match {HTTP} --ask 1 {POSTGRES}", **ONE),
     Line(f"match {HTTP}", **SIXTEEN),

@@ -75,15 +75,37 @@ def run(asked: argparse.Namespace) -> Figure:
             )
         except Exception as error:
             notes[name] = f"does not run here: {' '.join(str(error).split())[:200] or type(error).__name__}"
-    notes["limit"] = f"one process of this machine starts and reaps {_spawn(2_000):,.0f} of them per second"
+    alone, on_all = spawn(2_000), spawn_on_all(1_000)
+    notes["limit"] = (
+        f"one process starts and reaps {alone:,.0f} of them per second, one on each core {on_all:,.0f}"
+    )
     return figure("life", "jobs/s", rates, peers, notes)
 
 
-def _spawn(count: int) -> float:
+def spawn(count: int) -> float:
+    """No-op programs per second of one process that does nothing else."""
     begun = time.perf_counter()
     for _ in range(count):
         subprocess.run([NO_OP], check=True)
     return count / (time.perf_counter() - begun)
+
+
+def spawn_on_all(count: int) -> float:
+    """Of as many processes as there are cores, side by side, nothing else being done."""
+    code = (
+        "import sys; from benchmarks.life import spawn; input(); print(spawn(int(sys.argv[1])), flush=True)"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(os.cpu_count() or 1)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return sum(float(process.communicate()[0]) for process in processes)
 
 
 def _hyperqueue(count: int) -> float:

@@ -37,6 +37,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ask", type=int, help="jobs asked for in one call: 1; 16 with --http")
     parser.add_argument("--processes", type=int, default=2, help="of clients, with --http")
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument(
+        "--no-sync",
+        action="store_true",
+        help="wait for no disk, neither here nor in the limit: what is left is the program's own (in process)",
+    )
 
 
 def run(asked: argparse.Namespace) -> Figure:
@@ -48,6 +53,9 @@ def run(asked: argparse.Namespace) -> Figure:
         if asked.http:
             from benchmarks.over_http import measured
 
+            if asked.no_sync:
+                raise SystemExit("--no-sync is for pilots in process: a server makes everything durable")
+
             return measured(asked, Path(folder), store, shape)
         return _in_process(asked, store, shape)
 
@@ -58,7 +66,7 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
     filled = fill_apart(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
     forget_most()
     before = memory("self")
-    with in_process.opened(store, shape, tokens) as site:
+    with in_process.opened(store, shape, tokens, sync=not asked.no_sync) as site:
         found = site.measured(ask, asked.seconds)
         most, times, groups = memory("self", "VmHWM"), site.writer.times, site.writer.groups
         raw = site.raw_limit(asked.seconds / 4)
@@ -81,7 +89,8 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
 
 def pool_told(asked: argparse.Namespace, store: Store, shape: Shape) -> str:
     lie = ", interleaved" if asked.interleaved else ""
-    return f"{shape.told}{lie}, rule {asked.rule}; {store.name}"
+    durable = ", NOTHING DURABLE" if asked.no_sync else ""
+    return f"{shape.told}{lie}, rule {asked.rule}; {store.name}{durable}"
 
 
 def latency_told(latencies: Sequence[float]) -> str:
