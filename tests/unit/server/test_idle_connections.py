@@ -1,0 +1,44 @@
+"""A connection on which nothing is asked for any more is ended, also one whose request never becomes whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+import uvloop
+from uvicorn.server import ServerState
+
+from pilotage.server.connections import PilotConnection
+
+ENOUGH = 20.0
+
+
+async def _nothing(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("nothing is asked for")
+
+
+async def _told(begun: bytes) -> bytes:
+    """What a client hears that sends this and then waits; until the connection ends."""
+    config = uvicorn.Config(_nothing, timeout_keep_alive=1)
+    state = ServerState()
+
+    def connection() -> PilotConnection:
+        return PilotConnection(None, config=config, server_state=state, app_state={})  # type: ignore[arg-type]
+
+    server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    try:
+        writer.write(begun)
+        return await asyncio.wait_for(reader.read(), ENOUGH)
+    finally:
+        writer.close()
+        server.close()
+        assert not state.connections
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST /v1/pi", b"POST /v1/pilot/exchange HTTP/1.1\r\nHost: he"])
+def test_it_is_ended(begun: bytes) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(_told(begun)) == b""
