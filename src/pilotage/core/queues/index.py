@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -403,10 +403,3 @@ class QueueIndex:
         """Have the priorities know what waits in a queue."""
         identity = entry.identity
         self._priorities.set(entry.id, identity.owner, identity.group, entry.weight, entry.waiting)
-
-
-def load(index: QueueIndex, entries: Iterable[tuple[Entry, dict[int, int]]]) -> None:
-    """Fill an empty index from the store."""
-    for entry, counts in entries:
-        index.add(entry)
-        index.reset(entry.id, counts)

@@ -22,7 +22,7 @@ from pilotage.core.queues.draws import FIRST, RULES, Rule
 from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Proposal, QueueIndex, load
+from pilotage.core.queues.index import Proposal, QueueIndex
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 
@@ -66,7 +66,9 @@ def index_of(shelf: Shelf, rule: Rule = "document", *entries: Entry) -> QueueInd
         priorities=Priorities({}, frozenset()),
         rng=Random(7),
     )
-    load(index, [(one, dict(shelf.counts(one.id))) for one in entries])
+    for one in entries:
+        index.add(one)
+        index.reset(one.id, dict(shelf.counts(one.id)))
     for queue, priority in wanted.items():
         index.set_priority(queue, priority)
     return index
