@@ -41,6 +41,8 @@ class Found:
     cpu: float = 0.0
     """Processor time of the whole process."""
     latencies: list[float] = field(default_factory=list)
+    logged: list[int] = field(default_factory=list)
+    """Bytes and whole pages in PostgreSQL's log."""
 
 
 @dataclass
@@ -74,6 +76,7 @@ class Site:
         if run.most is not None:
             run.most -= run.found.matched
         found = run.found = Found()
+        before = self.logged()
         begun, cpu = time.perf_counter(), time.process_time()
         settling = threading.Thread(target=self._settle, args=(run.stop,))
         settling.start()
@@ -83,7 +86,15 @@ class Site:
         # Whatever is under way is answered before this.
         self.writer.call(lambda _: None)
         found.seconds, found.cpu = time.perf_counter() - begun, time.process_time() - cpu
+        found.logged = [now - then for then, now in zip(before, self.logged(), strict=True)]
         return found
+
+    def logged(self) -> list[int]:
+        """What PostgreSQL has logged until now, or a second ago: bytes, whole pages. Of SQLite nothing."""
+        if self.connection.dialect == "sqlite":
+            return []
+        sql = "SELECT wal_bytes::bigint, wal_fpi FROM pg_stat_wal"
+        return list(self.writer.call(lambda tx: tx.connection.execute(sql).fetchone()))
 
     def _nodes(self, ask: int) -> list[Node]:
         rng = Random(3)

@@ -82,6 +82,11 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
         "memory": f"{most} MB at most, {before} MB before the index was built",
         "filling": f"{filled:.1f} s",
     }
+    if found.logged:
+        size, pages = (amount / max(1, found.matched) for amount in found.logged)
+        notes["log"] = (
+            f"{size:,.0f} bytes for each match, with {pages:.2f} whole pages: the first change since a checkpoint"
+        )
     return Figure(
         "match", rate, "matches/s", {"raw claims": round(raw, 1)}, round(rate / raw, 3), [rate], notes
     )
