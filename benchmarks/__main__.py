@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from benchmarks.figure import Figure
 from benchmarks.shapes import Absent
+from benchmarks.speed import speed
 
 NAMES = {
     "match": "matches/s, each committed with its event: in process, or with --http of a server",
@@ -40,12 +41,16 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="the JSON line only")
     module.options(parser)
     options = parser.parse_args(sys.argv[2:])
+    before = speed()
     try:
         figure: Figure = module.run(options)
     except Absent as reason:
         print(f"{name}: {reason}", file=sys.stderr)
         print(json.dumps({"name": name, "skipped": str(reason)}))
         return 0
+    figure.notes["speed"] = (
+        f"{before:.1f} and {speed():.1f} million turns of a loop a second, before and after"
+    )
     if not options.json:
         figure.print()
     print(json.dumps(asdict(figure)), flush=True)

@@ -17,6 +17,7 @@ from benchmarks.figure import Figure, told
 POSTGRES, LHCB, HTTP = "--store postgres", "--shape lhcb", "--http"
 TEN = "--jobs 10000000"
 LATENCY = re.compile(r"p99 ([\d.]+) ms")
+SPEED = re.compile(r"[\d.]+")
 MEGABYTES = re.compile(r"(\d+) MB at most")
 
 
@@ -108,7 +109,7 @@ def run(asked: argparse.Namespace) -> Figure:
             one = found[line.command] = _measured(line.command, asked.quick)
             rows.append(_row(line, one, found))
             print(rows[-1], file=sys.stderr, flush=True)
-    print("| command | ours | in the same call | ratio | p99 | aim |\n|---|---|---|---|---|---|")
+    print("| command | ours | in the same call | ratio | p99 | speed | aim |\n|---|---|---|---|---|---|---|")
     print("\n".join(rows))
     missed = sum(row.endswith("not reached |") for row in rows)
     notes = {"time": f"{time.perf_counter() - begun:.0f} s", "aims not reached": str(missed)}
@@ -133,7 +134,7 @@ def _measured(command: str, quick: bool) -> dict[str, Any]:
 def _row(line: Line, one: dict[str, Any], found: dict[str, dict[str, Any]]) -> str:
     command = f"`./bench {line.command}`"
     if "ours" not in one:
-        return f"| {command} | {one.get('failed') or one['skipped']} | | | | {line.aim} |"
+        return f"| {command} | {one.get('failed') or one['skipped']} | | | | | {line.aim} |"
     beside = ", ".join(f"{name} {told(value)}" for name, value in one["peers"].items())
     text = str(one["notes"].get("latency", ""))
     latency = float(match[1]) if (match := LATENCY.search(text)) else None
@@ -141,9 +142,9 @@ def _row(line: Line, one: dict[str, Any], found: dict[str, dict[str, Any]]) -> s
     if aim and not _reached(line, one, latency, found):
         aim += ": not reached"
     p99 = f"{latency:.1f} ms" if latency is not None else ""
-    return (
-        f"| {command} | {told(one['ours'])} {one['unit']} | {beside} | {one['ratio']:.2f} | {p99} | {aim} |"
-    )
+    speed = "–".join(SPEED.findall(str(one["notes"].get("speed", "")).partition(" million")[0]))
+    ours = f"{told(one['ours'])} {one['unit']}"
+    return f"| {command} | {ours} | {beside} | {one['ratio']:.2f} | {p99} | {speed} | {aim} |"
 
 
 def _reached(line: Line, one: dict[str, Any], p99: float | None, found: dict[str, dict[str, Any]]) -> bool:
