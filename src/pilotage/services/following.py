@@ -80,11 +80,12 @@ def _do_notes(pool: Pool, tx: Transaction, xid: int, news: News) -> None:
 
 
 def _count_uncertain(pool: Pool, tx: Transaction) -> None:
-    """Count the queues that seemed to have come to their end."""
+    """Count the queues that seemed to have come to their end: some, the others at the next look."""
     company = _company(pool)
-    for queue in list(company.uncertain):
-        pool.reload_queue(tx, queue)
-    company.uncertain.clear()
+    if company.uncertain and pool.filling is None:
+        some = sorted(company.uncertain)[:CHUNK]
+        recount(pool, tx, some)
+        company.uncertain.difference_update(some)
 
 
 def _adopt_policy(pool: Pool, tx: Transaction) -> None:
