@@ -96,12 +96,12 @@ class PilotConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
-        # They hold each other.
-        self._parser = None
 
     def _let_go(self) -> None:
         self._state.connections.discard(self)
         self._timer.cancel()
+        # They hold each other.
+        self._parser = None
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
