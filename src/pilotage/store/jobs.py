@@ -131,6 +131,7 @@ _MANY_HEADS = (
     "SELECT place, found.* FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])"
     " WITH ORDINALITY AS wanted(queue, weight, after, most, place),"
     f" LATERAL ({_HEADS.format('wanted.queue', 'wanted.weight', 'wanted.after', 'wanted.most')}) AS found"
+    " ORDER BY place, found.id"
 )
 
 
