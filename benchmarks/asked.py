@@ -25,8 +25,9 @@ from pilotage.store import instance, jobs
 from pilotage.store.connection import Connection, WriterConnection
 from pilotage.store.events import last_event
 from pilotage.store.numbers import Counting
+from pilotage.store.times import Times
 from pilotage.store.transaction import Item, Transaction
-from pilotage.store.writer import Times, Writer
+from pilotage.store.writer import Writer
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Node, Take
 
 RAW_BATCH, RAW_HEADS = 64, 100

@@ -112,11 +112,13 @@ def _transactions(client: Client) -> dict[str, str]:
         name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
     }
     commits, slow = found["pilotage_commits_total"], found["pilotage_slow_transactions_total"]
+    busy = found["pilotage_busy_transactions_total"]
     work = found["pilotage_transactions_work_seconds_total"] / commits * 1000
     commit = found["pilotage_transactions_commit_seconds_total"] / commits * 1000
     longest = found["pilotage_longest_work_of_a_transaction_seconds"] * 1000
     whole = found["pilotage_longest_transaction_seconds"] * 1000
     return {
         "transactions": f"{commits:,.0f}, {work:.1f} ms each and {commit:.1f} ms for the commit",
-        "longest": f"{longest:.1f} ms ({slow:.0f} above 5 ms); {whole:.1f} ms with its commit and checkpoint",
+        "longest": f"{longest:.1f} ms; {whole:.1f} ms with its commit and checkpoint",
+        "above 5 ms": f"{slow:.0f} by the clock, {busy:.0f} by processor time",
     }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from stores import DEADLINE, Store, note, noted
 
+from pilotage.store import times
 from pilotage.store.committing import Commit, Committer
 from pilotage.store.transaction import Transaction
 from pilotage.store.writer import Writer
@@ -116,6 +117,30 @@ def test_the_next_group_is_decided_meanwhile_and_answered_after_the_first(
     asked.wait(3)
     assert list(asked.answers) == ["1", "2", "3"]
     assert noted(store.readers.connection()) == [0, 1, 2, 3]
+
+
+def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transaction(
+    asked: Asked, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(times, "perf_counter", lambda: clock[0])
+    decided = threading.Event()
+
+    def decides(tx: Transaction) -> None:
+        clock[0] += 100.0
+        note(3)(tx)
+        clock[0] += times.SLOW * 2
+        decided.set()
+
+    asked.together(("1", note(1)), ("2", note(2)), commits=commits)
+    asked.ask("3", decides)
+    commits.held = False
+    commits.free.release()
+    asked.wait(3)
+    assert decided.is_set()
+    taken = asked.writer.times
+    assert taken.longest_work == pytest.approx(times.SLOW * 2)
+    assert (taken.slow, taken.busy) == (1, 0)
 
 
 def test_what_makes_no_statement_is_answered_after_the_commit_before_it(

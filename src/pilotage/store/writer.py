@@ -29,14 +29,13 @@ from pilotage.core.errors import Overloaded
 from pilotage.store.committing import Commit, Committer
 from pilotage.store.connection import Lost, Raced, WriterConnection
 from pilotage.store.replies import LoopReply, Reply, answer, into, refuse, settling
+from pilotage.store.times import Spent, Times
 from pilotage.store.transaction import Item, Request, Transaction, perform
 
 Result = TypeVar("Result")
 
 RACES = 3
 """So often a transaction is carried out again that lost against others."""
-SLOW = 0.005
-"""Seconds; bulk work is cut so that no transaction takes longer."""
 RENEWAL_PAUSE = 0.5
 """Seconds between attempts to reach a lost database."""
 
@@ -56,29 +55,8 @@ class _UnderWay:
     group: _Group
     transaction: Transaction
     results: list[Any]
-    worked: float
+    worked: Spent
     commit: Commit
-
-
-@dataclass(slots=True)
-class Times:
-    """How long the transactions took that were committed; seconds."""
-
-    work: float = 0.0
-    """From their beginning to their commit, all of them."""
-    commit: float = 0.0
-    longest_work: float = 0.0
-    longest: float = 0.0
-    """With its commit, which now and then makes a checkpoint."""
-    slow: int = 0
-    """Those whose work took more than `SLOW`."""
-
-    def took(self, work: float, commit: float) -> None:
-        self.work += work
-        self.commit += commit
-        self.longest_work = max(self.longest_work, work)
-        self.longest = max(self.longest, work + commit)
-        self.slow += work > SLOW
 
 
 class Writer:
@@ -101,6 +79,7 @@ class Writer:
         self._turn_comes = False
         self._committer: Committer | None = None
         self._under_way: _UnderWay | None = None
+        self._begun = Spent(0.0, 0.0)
         self.groups = 0
         self.requests = 0
         self.replays = 0
@@ -234,7 +213,7 @@ class Writer:
             self.groups += 1
             self.requests += len(group)
         transaction = Transaction(self._connection)
-        begun = perf_counter()
+        self._begun = Spent.now()
         try:
             results = self._work(transaction, group)
         except _Uncommitted:
@@ -250,7 +229,7 @@ class Writer:
         except BaseException as error:
             self._failed(transaction, group, error, races)
             return
-        worked = perf_counter() - begun
+        worked = self._begun.until_now()
         if self._committer is not None and len(group) > 1:
             commit = self._committer.begin()
             self._under_way = _UnderWay(group, transaction, results, worked, commit)
@@ -278,7 +257,7 @@ class Writer:
         self._begin()
 
     def _commit(
-        self, group: _Group, transaction: Transaction, results: list[Any], worked: float, races: int
+        self, group: _Group, transaction: Transaction, results: list[Any], worked: Spent, races: int
     ) -> None:
         begun = perf_counter()
         try:
@@ -323,6 +302,8 @@ class Writer:
         self._failed(before.transaction, before.group, before.commit.error, 0)
 
     def _begin(self) -> None:
+        # What was decided before, while another group was being committed, has held up nobody.
+        self._begun = Spent.now()
         try:
             self._connection.begin()
         except Lost:

@@ -107,6 +107,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         "pilotage_requests_total": writer.requests,
         "pilotage_replayed_groups_total": writer.replays,
         "pilotage_slow_transactions_total": writer.times.slow,
+        "pilotage_busy_transactions_total": writer.times.busy,
         "pilotage_transactions_work_seconds_total": round(writer.times.work, 6),
         "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
     }
