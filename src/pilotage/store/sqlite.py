@@ -15,8 +15,13 @@ from typing import Any, Literal
 from pilotage.core.errors import Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
 
-WAL_PAGES = 500
-"""Checkpoint after so many pages (2 MB): rarer ones make longer pauses, more frequent ones cost throughput."""
+PAGE = 2048
+"""Bytes of a page of a new file. A claim changes one row on a page of its own: the smaller it is the less is written,
+and the less a checkpoint copies; below this, bulk insertions become slower."""
+
+CHECKPOINT = 2_048_000
+"""Bytes of the WAL after which a checkpoint is made: rarer ones make longer pauses, more frequent ones cost throughput.
+"""
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -82,13 +87,19 @@ class _Reader(SqliteConnection):
     begins = "BEGIN"
 
 
+def small_pages(connection: sqlite3.Connection) -> None:
+    """Have the file get pages of `PAGE` bytes if it is new; one that has tables keeps its own."""
+    connection.execute(f"PRAGMA page_size={PAGE}")
+
+
 def open_writer(path: Path) -> SqliteConnection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=256, factory=SqliteConnection
     )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
+    [page] = connection.execute("PRAGMA page_size").fetchone()
+    connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT // page}")
     connection.execute("PRAGMA cache_size=-65536")
     connection.execute("PRAGMA temp_store=MEMORY")
     return connection

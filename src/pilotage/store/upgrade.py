@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.copies import take
-from pilotage.store.sqlite import SqliteConnection, open_writer
+from pilotage.store.sqlite import SqliteConnection, open_writer, small_pages
 
 
 def _config() -> Config:
@@ -28,7 +28,9 @@ def _config() -> Config:
 
 def sqlite_engine(path: Path) -> sa.Engine:
     """For migrations only: everything else goes through the writer and the readers."""
-    return sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    sa.event.listen(engine, "connect", lambda connection, _: small_pages(connection))
+    return engine
 
 
 def current_revision(engine: sa.Engine) -> str | None:
