@@ -63,6 +63,7 @@ class Asking:
     _asked: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], Asked] = field(
         default_factory=dict
     )
+    _whole: Rest | None = None
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""
@@ -78,7 +79,10 @@ class Asking:
         )
 
     def whole(self, pilot: PilotRow) -> Rest:
-        return Rest(self.base.processors, self.base.memory, pilot.only_owner)
+        whole = self._whole
+        if whole is None or whole.only_owner != pilot.only_owner:
+            whole = self._whole = Rest(self.base.processors, self.base.memory, pilot.only_owner)
+        return whole
 
     def offer(self, rest: Rest) -> Offer:
         return replace(
