@@ -283,6 +283,26 @@ def test_what_another_server_has_under_its_hands_is_left_alone(store: Store, man
     other.close()
 
 
+def test_a_job_that_another_server_puts_back_meanwhile_is_found(
+    store: Store, many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if store.name == "sqlite":
+        pytest.skip("a SQLite file has one writer")
+    moved(many, 1000.0)
+    other, read = store.open_writer(), history.rows_of
+    other.renew()
+    one, two = list_of(many, "SELECT id FROM history ORDER BY id LIMIT 2")
+
+    def too_late(connection: Any, columns: str, ids: Any) -> Any:
+        history.recall(other, [one])
+        return read(connection, columns, ids)
+
+    monkeypatch.setattr(history, "rows_of", too_late)
+    assert jobs.by_ids(many, [one, two]).keys() == {one, two}
+    assert jobs.by_ids(many, [10**9]) == {}
+    other.close()
+
+
 # --- what goes
 
 

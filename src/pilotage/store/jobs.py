@@ -56,6 +56,19 @@ def by_ids(connection: Connection, ids: Sequence[int], *, to_move: bool = True) 
 
     One that is in history is as it was when it ended.
     """
+    rows = _hot(connection, ids, to_move)
+    missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
+    if missing:
+        found = history.rows_of(connection, _OLD_COLUMNS, missing)
+        rows |= {values[0]: _row(values) for values in found}
+        missing = [id_ for id_ in missing if id_ not in rows]
+    if missing and connection.dialect != "sqlite":
+        # Between the two questions another server may have put some of them back.
+        rows |= _hot(connection, missing, to_move)
+    return rows
+
+
+def _hot(connection: Connection, ids: Sequence[int], to_move: bool) -> dict[int, JobRow]:
     lock = locked(connection, "UPDATE") if to_move else ""
     if len(ids) == 1:
         found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?{lock}", (ids[0],))
@@ -64,12 +77,7 @@ def by_ids(connection: Connection, ids: Sequence[int], *, to_move: bool = True) 
         found = connection.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE {condition} ORDER BY id{lock}", (value,)
         )
-    rows = {values[0]: _row(values) for values in found}
-    missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
-    if missing:
-        found = history.rows_of(connection, _OLD_COLUMNS, missing)
-        rows |= {values[0]: _row(values) for values in found}
-    return rows
+    return {values[0]: _row(values) for values in found}
 
 
 def of_pilot(connection: Connection, pilot: PilotId, *, to_move: bool = True) -> list[JobRow]:
