@@ -13,12 +13,13 @@ from random import Random
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
-from pilotage.core.queues.index import Notes
 from pilotage.core.queues.limits import Limiter
+from pilotage.core.queues.notes import Notes
 from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.services.company import Company, News, read_news
 from pilotage.services.facts import Filling
-from pilotage.services.pool import Pool, adopt_limits, new_index
+from pilotage.services.indexing import adopt_limits, new_index
+from pilotage.services.pool import Pool
 from pilotage.store import changes
 from pilotage.store import counts as count_rows
 from pilotage.store import jobs as job_rows

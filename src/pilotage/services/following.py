@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
-from pilotage.core.queues.index import Notes
+from pilotage.core.queues.notes import Notes
 from pilotage.services.company import Company, News, read_news
 from pilotage.services.filling import enter, fill
 from pilotage.services.governing import take_up

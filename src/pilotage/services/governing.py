@@ -6,8 +6,9 @@ from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services import limits
 from pilotage.services.filling import fill
+from pilotage.services.indexing import match_anew
 from pilotage.services.offers import renew_kinds
-from pilotage.services.pool import Pool, match_anew
+from pilotage.services.pool import Pool
 from pilotage.store import instance, servers
 from pilotage.store.events import record
 from pilotage.store.transaction import Transaction

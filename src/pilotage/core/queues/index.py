@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from pilotage.core.queues.draws import FIRST, Rule, draw_class
 from pilotage.core.queues.entry import Entry, Head, HeadsWanted, JobClass, Standing, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
 from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.notes import Notes
 from pilotage.core.queues.offer_kinds import Kind
 from pilotage.core.shares.priorities import Priorities
 
@@ -50,19 +51,6 @@ class Proposal(NamedTuple):
     @property
     def queue(self) -> QueueId:
         return self.entry.id
-
-
-@dataclass(slots=True)
-class Notes:
-    """What was done to an index since somebody last looked, for the indexes of other servers."""
-
-    gone: list[tuple[QueueId, int, int, int]] = field(default_factory=list)
-    """(queue, UserPriority, job, what its last event was): they wait no longer. Event 0: whatever it was."""
-    back: list[tuple[QueueId, int, int, int]] = field(default_factory=list)
-    """(queue, UserPriority, lowest id, how many): they wait, new or again."""
-
-    def __bool__(self) -> bool:
-        return bool(self.gone or self.back)
 
 
 @dataclass(frozen=True, slots=True)
