@@ -33,6 +33,7 @@ class Contact:
         self.take_at = now
         """No exchange is sent for the sake of a take alone before this."""
         self.empty_takes = 0
+        """One after another, since the last one that went along with news of jobs."""
         self.sent_at = -math.inf
         self.retry_at = now
         self.due_at = now
@@ -56,6 +57,9 @@ class Contact:
         self._heartbeat = response.heartbeat or self._terms.heartbeat
         self.due_at = now + HEARTBEAT_PART * self._heartbeat
         if request.take:
+            if request.finishes or request.releases or request.confirms:
+                # The node was at work: its last reports follow each other closely, and are no long time without work.
+                self.empty_takes = 0
             self._take_answered(request.take, response, now)
         return request
 
