@@ -20,6 +20,7 @@ from .inputs import InputCache
 from .launch import CannotRun, base_environment
 from .log import log
 from .payload import RunningPayload
+from .sampling import Sampling
 from .strays import Strays
 from .system import kill_group, peek_dead_child
 from .tree import all_processes, below, proportional_memory
@@ -29,9 +30,6 @@ TERM_GRACE = 5.0
 """Between SIGTERM and SIGKILL."""
 STORE_GRACE = 10.0
 """What is being uploaded when the payload is to end has so long."""
-_FIRST_SAMPLE, _SAMPLE = 0.1, 0.5
-_SAMPLING_PART = 50
-"""Sampling may take a fiftieth of a core."""
 
 
 class Crew:
@@ -56,8 +54,7 @@ class Crew:
         self._cache = InputCache(os.path.join(folder, "inputs"))
         self._by_pid: Dict[int, RunningPayload] = {}
         self._strays = Strays()
-        self._sample_at = math.inf
-        self._sample_pause = _SAMPLE
+        self._sampling = Sampling()
         self._null = os.open(os.devnull, os.O_RDONLY)
         # Inherited by all payloads.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -104,7 +101,7 @@ class Crew:
             self._free_cores.update(cores)
             raise
         self._by_pid[payload.pid] = payload
-        self._sample_at = min(self._sample_at, now + _FIRST_SAMPLE)
+        self._sampling.started(now)
 
     def _take_cores(self, count: int) -> Tuple[int, ...]:
         if len(self._free_cores) < count or count == self._all_cores:
@@ -196,7 +193,7 @@ class Crew:
     # Watching
 
     def next_at(self) -> float:
-        instants = [self._sample_at if self._by_pid else math.inf, self._strays.look_at]
+        instants = [self._sampling.next_at if self._by_pid else math.inf, self._strays.look_at]
         for payload in self.running.values():
             instants += [payload.kill_at, payload.abandon_at, self._wall_end(payload)]
         return min(instants)
@@ -212,8 +209,10 @@ class Crew:
             if now >= payload.kill_at and not payload.gone:
                 payload.kill_at = now + TERM_GRACE
                 self._kill_tree(payload)
-        if self._by_pid and now >= self._sample_at:
-            self._sample(now)
+        if self._by_pid and now >= self._sampling.next_at:
+            oldest = min(payload.started for payload in self._by_pid.values())
+            if self._sampling.is_due(now, oldest):
+                self._sample(now, oldest)
         if now >= self._strays.look_at:
             self._strays.sweep(now, self._leaders())
 
@@ -228,7 +227,7 @@ class Crew:
                 os.kill(process.pid, signal.SIGKILL)
         kill_group(payload.pid, signal.SIGKILL)
 
-    def _sample(self, now: float) -> None:
+    def _sample(self, now: float, oldest: float) -> None:
         processes = all_processes()
         for pid, payload in list(self._by_pid.items()):
             tree = below(pid, processes)
@@ -247,9 +246,7 @@ class Crew:
             if payload.cpu > payload.cpu_limit(self._power):
                 self._end(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
         self._strays.notice(processes, self._leaders())
-        after = self._clock()
-        pause = min(_SAMPLE, 2 * (now - min(payload.started for payload in self._by_pid.values())))
-        self._sample_at = after + max(pause, _FIRST_SAMPLE, _SAMPLING_PART * (after - now))
+        self._sampling.looked(now, self._clock(), oldest)
 
     def end_all(self) -> None:
         """The pilot leaves: no mercy any more. What outlives this, the guardian finds."""
