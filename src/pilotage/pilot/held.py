@@ -24,6 +24,9 @@ class Stage(enum.Enum):
     FINISHED = "finished"  # the verdict on its Finish
     RELEASED = "released"  # the verdict on its Release
 
+    # There is one of each: by identity. The enumeration's own way is a call in Python for each look into a table.
+    __hash__ = object.__hash__
+
 
 ALLOWED: Dict[Stage, Tuple[Stage, ...]] = {
     Stage.OFFERED: (Stage.CONFIRMING, Stage.RELEASED),
@@ -97,7 +100,14 @@ class Holdings:
         return sum(len(self._stages[stage]) for stage in stages)
 
     def of(self, *stages: Stage) -> List[Held]:
-        return [held for stage in stages for held in self._stages[stage].values()]
+        found: List[Held] = []
+        for stage in stages:
+            found += self._stages[stage].values()
+        return found
+
+    def first(self, stage: Stage) -> Optional[Held]:
+        """The one that has been longest in this stage."""
+        return next(iter(self._stages[stage].values()), None)
 
     def use(self, *stages: Stage) -> Tuple[int, int]:
         """Processors and memory of the tries in these stages."""

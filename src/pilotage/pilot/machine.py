@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
 
@@ -46,8 +46,8 @@ SUPERSEDED = 3
 SERVER_AWAY = 5
 RESULTS_LOST = 6
 
-COALESCE = 0.01
-"""While payloads are very short, exchanges start at least so many seconds apart."""
+COALESCE = 0.03
+"""While payloads are very short, exchanges start at least so many seconds apart: each has its price on both sides."""
 STUCK = 2.0
 """Jobs ahead that could not be started for so long are given back."""
 FAREWELL = 5.0
@@ -111,8 +111,9 @@ class Machine:
         if self.holdings.count(*ACTIVE):
             instants.append(contact.lease_until)
         if len(self.holdings):
-            waiting = self.holdings.of(Stage.OFFERED, Stage.READY)
-            instants += [held.since + STUCK for held in waiting[:1]]
+            waiting = self._longest_waiting()
+            if waiting is not None:
+                instants.append(waiting.since + STUCK)
         else:
             instants += [self._busy_at + terms.idle, (contact.away_since or now) + self._patience()]
         return min((instant for instant in instants if instant > now), default=now + terms.heartbeat)
@@ -285,6 +286,9 @@ class Machine:
         """What waits too long for room, because of a payload that turned out long, is somebody else's to run."""
         if self.contact.flying or not self.holdings.count(*OCCUPYING):
             return
+        waiting = self._longest_waiting()
+        if waiting is None or now - waiting.since <= STUCK:
+            return
         stuck = [held for held in self.holdings.of(Stage.OFFERED, Stage.READY) if now - held.since > STUCK]
         node = self.terms.node
         processors, memory = self.holdings.use(*OCCUPYING)
@@ -293,20 +297,25 @@ class Machine:
                 self._pace.forget()
                 self._release(held, "could not be started soon", now)
 
+    def _longest_waiting(self) -> Optional[Held]:
+        """For room, or to be confirmed."""
+        firsts = (self.holdings.first(Stage.OFFERED), self.holdings.first(Stage.READY))
+        return min((held for held in firsts if held), key=lambda held: held.since, default=None)
+
     # The exchange
 
     def _send(self, now: float, actions: List[Action]) -> None:
         contact, holdings = self.contact, self.holdings
         if contact.flying or self._superseded or now < contact.retry_at or self._farewell_said():
             return
+        busy = self._pace.short() and holdings.count(Stage.RUNNING, Stage.READY)
+        if busy and now < contact.sent_at + COALESCE:
+            return
         take = contact.take
         if take is None and not self.leaving and now < self.terms.end - self.terms.least:
             take = next_take(contact.take_number, holdings, self._pace, self.terms, now)
         farewell = self.leaving if self._may_go() else ""
         pending = holdings.count(Stage.FINISHED, Stage.RELEASED, Stage.OFFERED)
-        busy = self._pace.short() and holdings.count(Stage.RUNNING, Stage.READY)
-        if busy and now < contact.sent_at + COALESCE:
-            return
         if not (pending or farewell or now >= contact.due_at or (take and now >= contact.take_at)):
             return
         request = ExchangeRequest(

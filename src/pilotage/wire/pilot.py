@@ -76,7 +76,7 @@ class EnrolResponse:
     """MB that the batch job was given; 0: find out."""
     tags: List[str] = field(default_factory=list)
     isolation: str = "none"
-    ahead: int = 32
+    ahead: int = 128
     """At most so many jobs beyond what runs may be held when jobs are very short."""
 
 
