@@ -176,6 +176,7 @@ def test_a_change_of_a_transaction_that_commits_late_is_not_lost(opened: Open) -
     since = changes.position(reader)
     early.begin()
     changes.write(early, "a", "one", 1.0)
+    early.execute("SELECT 1")  # until then it may wait
     late.begin()
     changes.write(late, "b", "two", 1.0)
     late.commit()

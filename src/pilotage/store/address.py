@@ -14,7 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pilotage.core.errors import Conflict, InvalidInput, Unreachable
 from pilotage.store.connection import Lost
 from pilotage.store.hints import ListeningSession
-from pilotage.store.postgresql import PostgresqlConnection, PostgresqlReaders, Session, adapt, one_line
+from pilotage.store.pipeline import Session
+from pilotage.store.postgresql import PostgresqlConnection, adapt, one_line
+from pilotage.store.postgresql_readers import PostgresqlReaders
 
 OLDEST = 14
 LOCK = 0x50494C4F54
@@ -92,11 +94,10 @@ class Address:
             own = conninfo_to_dict(conninfo).get("options", "")
             conninfo = make_conninfo(conninfo, options=f"{options} {own}")
         try:
-            session = psycopg.connect(conninfo, autocommit=True, prepare_threshold=3)
+            session = psycopg.connect(conninfo, autocommit=True)
         except psycopg.Error as error:
             words = one_line(str(error)).removeprefix("connection failed: ")
             raise Lost(f"the database {self.shown} cannot be reached: {words}") from None
-        session.prepared_max = 500
         adapt(session)
         return session
 

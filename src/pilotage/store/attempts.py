@@ -32,7 +32,7 @@ _BEGUN = insert(
 
 
 def save_begun(connection: Connection, begun: Iterable[Begun]) -> None:
-    connection.save(_BEGUN, begun)
+    connection.save_later(_BEGUN, begun)
 
 
 class Closed(NamedTuple):
@@ -61,7 +61,7 @@ _CLOSED = update(
 
 def save_closed(connection: Connection, closed: Iterable[Closed]) -> None:
     """A try that was cut before keeps its end: its use was charged up to there."""
-    connection.save(_CLOSED, closed)
+    connection.save_later(_CLOSED, closed)
 
 
 class Cut(NamedTuple):
@@ -82,7 +82,7 @@ _CUT = update(
 
 
 def save_cut(connection: Connection, cut: Iterable[Cut]) -> None:
-    connection.save(_CUT, cut)
+    connection.save_later(_CUT, cut)
 
 
 def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
@@ -113,7 +113,7 @@ _RESULTS = insert(
 
 
 def save_results(connection: Connection, results: Iterable[Result]) -> None:
-    connection.save(
+    connection.save_later(
         _RESULTS,
         [(r.job, r.epoch, r.stdout, r.stderr, json.dumps(r.outputs), json.dumps(r.missing)) for r in results],
     )
@@ -132,4 +132,4 @@ _RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")
 
 
 def delete_results(connection: Connection, jobs: Iterable[JobId]) -> None:
-    connection.save(_RESULTS_OF_JOB, [(job,) for job in jobs])
+    connection.save_later(_RESULTS_OF_JOB, [(job,) for job in jobs])

@@ -59,9 +59,9 @@ def write(
     With a `hint` they look at once.
     """
     if hint:
-        connection.execute(_WRITE_AND_NOTIFY, (at, server, payload, server))
+        connection.execute_later(_WRITE_AND_NOTIFY, (at, server, payload, server))
     else:
-        connection.execute(_WRITE, (at, server, payload))
+        connection.execute_later(_WRITE, (at, server, payload))
 
 
 def position(connection: Connection) -> int:

@@ -50,6 +50,19 @@ class Connection(Protocol):
         """Carry out a bulk statement for all rows; how many rows of the table it has changed."""
         ...
 
+    def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
+        """As `execute`, of a statement whose result nobody reads.
+
+        In a transaction it may wait: it is carried out in order, before the result of any later statement is seen,
+        and with COMMIT at the latest. So its error may come out of a later statement, or of `commit`; then nothing was
+        committed.
+        """
+        ...
+
+    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+        """As `save`, where nobody asks how many rows were changed; when, see `execute_later`."""
+        ...
+
     def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         """As `save`; what the statement's RETURNING gave for the rows that were changed, in no order."""
         ...

@@ -219,7 +219,7 @@ _HELD = update(
 
 
 def save_held(connection: Connection, moves: Iterable[Held]) -> None:
-    connection.save(_HELD, moves)
+    connection.save_later(_HELD, moves)
 
 
 class Freed(NamedTuple):
@@ -245,7 +245,7 @@ _FREED = update(
 
 
 def save_freed(connection: Connection, moves: Iterable[Freed]) -> None:
-    connection.save(_FREED, moves)
+    connection.save_later(_FREED, moves)
 
 
 class Ended(NamedTuple):
@@ -270,7 +270,7 @@ _ENDED = update(
 
 
 def save_ended(connection: Connection, moves: Iterable[Ended]) -> None:
-    connection.save(_ENDED, moves)
+    connection.save_later(_ENDED, moves)
 
 
 class FinishTaken(NamedTuple):
@@ -289,7 +289,7 @@ _FINISH_TAKEN = update(
 
 def save_finish_taken(connection: Connection, moves: Iterable[FinishTaken]) -> None:
     """Remember what the finish of an epoch said, so that the same one again gets the same answer."""
-    connection.save(_FINISH_TAKEN, moves)
+    connection.save_later(_FINISH_TAKEN, moves)
 
 
 class Counted(NamedTuple):
@@ -307,7 +307,7 @@ _COUNTED = update(
 
 
 def save_counted(connection: Connection, counts: Iterable[Counted]) -> None:
-    connection.save(_COUNTED, counts)
+    connection.save_later(_COUNTED, counts)
 
 
 class Moved(NamedTuple):
@@ -328,7 +328,7 @@ _MOVED = update(
 
 
 def save_moved(connection: Connection, moves: Iterable[Moved]) -> None:
-    connection.save(_MOVED, moves)
+    connection.save_later(_MOVED, moves)
 
 
 def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:

@@ -203,7 +203,7 @@ def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
         raise ValueError(f"not changeable: {unknown}")
     columns = ", ".join(f"{column} = ?" for column in changes)
     values = [str(value) if isinstance(value, PilotState) else value for value in changes.values()]
-    connection.execute(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
+    connection.execute_later(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
 
 
 class Taken(NamedTuple):
@@ -227,11 +227,11 @@ _TAKEN = bulk.update(
 
 def save_taken(connection: Connection, takes: Sequence[tuple[Any, ...]]) -> None:
     """`takes`: values of `Taken`."""
-    connection.save(_TAKEN, takes)
+    connection.save_later(_TAKEN, takes)
 
 
 def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
-    connection.execute("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
+    connection.execute_later("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
 
 
 def with_lease_before(connection: Connection, now: float) -> list[PilotRow]:

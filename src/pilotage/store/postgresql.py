@@ -1,35 +1,33 @@
 """A PostgreSQL server: one session that writes, a few that read, through psycopg 3 with plain SQL and tuples.
 
-Statements are sent with the server's own `$1` and are prepared there once they repeat. Integers are always sent as
-bigint, so that one statement is one plan. Errors that are no fault of a request come out as `Lost`, `Raced` and
-`Overloaded`.
+Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.pipeline`). Those whose
+result nobody reads wait for the next one, to make the trip with it. Integers are always sent as bigint, so that one
+statement is one plan. Errors that are no fault of a request come out as `Lost`, `Raced` and `Overloaded`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import psycopg
 from psycopg import pq
+from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from pilotage.core.errors import InvalidInput, Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
-from pilotage.store.connection import Connection, GivenUp, Lost, Raced, array
+from pilotage.store.connection import GivenUp, Lost, Raced, array
 from pilotage.store.copying import REPLACEMENT, block
-
-Session = psycopg.Connection[tuple[Any, ...]]
-Result = TypeVar("Result")
+from pilotage.store.pipeline import Pipeline, Rows, Session, Statement
 
 COPY_FROM = 256
 """Plain insertions of at least so many rows go by COPY."""
-READERS = 6
-"""Sessions for reading, whatever the number of threads."""
+WAITING = 64
+"""So many statements at most wait for one that is sent."""
 _PLACE = re.compile(r"'[^']*'|\?")
 _GONE = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 """SQLSTATEs, or how they begin, after which a session is of no use."""
@@ -52,15 +50,17 @@ class PostgresqlConnection:
     def __init__(self, connect: Callable[[], Session], *, reads_only: bool = False) -> None:
         self._connect = connect
         self._reads_only = reads_only
-        self._session: Session | None = None
+        self._pipeline: Pipeline | None = None
+        self._waiting: list[Statement] = []
         self._transaction = ""
         self._failed: Exception | None = None
         self._member = ""
+        self.trips = 0
+        """How often something was sent and waited for."""
 
     @property
     def in_transaction(self) -> bool:
-        session = self._session
-        return session is not None and session.pgconn.transaction_status in (
+        return not self.lost and self._open().session.pgconn.transaction_status in (
             pq.TransactionStatus.INTRANS,
             pq.TransactionStatus.INERROR,
             pq.TransactionStatus.ACTIVE,
@@ -68,24 +68,49 @@ class PostgresqlConnection:
 
     @property
     def lost(self) -> bool:
-        return self._session is None or self._session.closed
+        return self._pipeline is None or self._pipeline.session.closed
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> psycopg.RawCursor[tuple[Any, ...]]:
-        return self._execute(_numbered(sql), values)
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+        return self._execute(self._statement(_numbered(sql), values))
 
-    def _execute(
-        self, sql: str, values: Sequence[Any], prepare: bool | None = None
-    ) -> psycopg.RawCursor[tuple[Any, ...]]:
-        cursor = self._cursor()
+    def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
+        self._later(self._statement(_numbered(sql), values))
+
+    def _later(self, statement: Statement) -> None:
+        """Have it wait for the next one that is sent; outside of a transaction nothing might come."""
+        self._waiting.append(statement)
+        if len(self._waiting) >= WAITING or not self.in_transaction:
+            self._send()
+
+    def _statement(self, sql: str, values: Sequence[Any], prepare: bool | None = None) -> Statement:
+        pipeline = self._open()
         try:
-            cursor.execute(sql, values or None, binary=True, prepare=prepare)
+            return pipeline.statement(sql, values, prepare)
         except psycopg.DataError as error:
             if not _has_nul(values):
                 raise self._fault(error) from error
-            return self._execute(sql, [_without_nul(value) for value in values], prepare)
+            return self._statement(sql, [_without_nul(value) for value in values], prepare)
+
+    def _execute(self, statement: Statement) -> Rows:
+        result = self._send(statement)[-1]
+        return self._open().rows(statement, result)
+
+    def _send(self, *statements: Statement) -> list[PGresult]:
+        """Carry out what waits, then these, in one trip."""
+        waiting, self._waiting = self._waiting, []
+        self.trips += 1
+        try:
+            return self._open().carry_out([*waiting, *statements])
         except psycopg.Error as error:
             raise self._fault(error) from error
-        return cursor
+
+    def _cursor(self) -> psycopg.RawCursor[tuple[Any, ...]]:
+        """For what is no statement of a pipeline; what waits is carried out first."""
+        session = self._open().session
+        if self._waiting:
+            self._send()
+        self.trips += 1
+        return psycopg.RawCursor(session)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> psycopg.RawCursor[tuple[Any, ...]]:
         cursor = self._cursor()
@@ -101,22 +126,28 @@ class PostgresqlConnection:
             return 0
         if bulk.copy and len(given) >= COPY_FROM:
             return self._copy(bulk.copy, given)
-        return sum(self._carry_out(bulk, bulk.postgresql, part).rowcount for part in bulk.passes(given))
+        return sum(self._execute(one).rowcount for one in self._parts(bulk, bulk.postgresql, given))
+
+    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+        given = rows if isinstance(rows, Sequence) else list(rows)
+        if bulk.copy and len(given) >= COPY_FROM:
+            self._copy(bulk.copy, given)
+        elif given:
+            for statement in self._parts(bulk, bulk.postgresql, given):
+                self._later(statement)
 
     def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         if not given:
             return []
         sql = bulk.postgresql + bulk.returning
-        return [row for part in bulk.passes(given) for row in self._carry_out(bulk, sql, part).fetchall()]
+        return [row for one in self._parts(bulk, sql, given) for row in self._execute(one).fetchall()]
 
-    def _carry_out(
-        self, bulk: Bulk, sql: str, rows: Sequence[Sequence[Any]]
-    ) -> psycopg.RawCursor[tuple[Any, ...]]:
-        arrays = [
-            array(column, kind) for kind, column in zip(bulk.types, zip(*rows, strict=True), strict=True)
-        ]
-        return self._execute(sql, arrays, prepare=True)
+    def _parts(self, bulk: Bulk, sql: str, given: Sequence[Sequence[Any]]) -> Iterator[Statement]:
+        pipeline = self._open()
+        for rows in bulk.passes(given):
+            columns = zip(bulk.types, zip(*rows, strict=True), strict=True)
+            yield pipeline.of_texts(sql, [_without_nul(array(column, kind)) for kind, column in columns])
 
     def _copy(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         cursor = self._cursor()
@@ -128,7 +159,7 @@ class PostgresqlConnection:
         return cursor.rowcount
 
     def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
-        session = self._open()
+        session = self._cursor().connection
         # RawServerCursor takes $1 as RawCursor does.
         with psycopg.RawServerCursor(session, "portions", withhold=not self.in_transaction) as cursor:
             try:
@@ -140,20 +171,13 @@ class PostgresqlConnection:
 
     def begin(self) -> None:
         self._failed = None
+        self._waiting.clear()
         if self._reads_only:
-            self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
+            self._send(self._statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", (), prepare=False))
             return
-        cursor = self._cursor()
-        try:
-            # The name by which the outcome is asked for, should the connection be lost in COMMIT.
-            cursor.execute(f"BEGIN; SELECT pg_current_xact_id()::text{self._need()}")
-            cursor.nextset()
-            row = cursor.fetchone()
-            stays = not self._member or (cursor.nextset() and cursor.fetchone() is not None)
-        except psycopg.Error as error:
-            raise self._fault(error) from error
-        assert row is not None
-        self._transaction = row[0]
+        who = self._statement(*self._who())
+        found = self._send(self._statement("BEGIN", (), prepare=False), who)[-1]
+        self._transaction, stays = self._open().rows(who, found).fetchone()
         if not stays:
             self.rollback()
             raise GivenUp(
@@ -163,35 +187,41 @@ class PostgresqlConnection:
     def belong_to(self, server: str) -> None:
         self._member = server
 
-    def _need(self) -> str:
-        """The statement that holds the row of this server until the transaction ends."""
+    def _who(self) -> tuple[str, tuple[str, ...]]:
+        """Asks for the transaction's name, by which its outcome is asked for if the connection is lost in COMMIT.
+
+        And holds the row of this server until the transaction ends, if it is there.
+        """
         if not self._member:
-            return ""
-        name = self._member.replace("'", "''")
-        return f"; SELECT 1 FROM servers WHERE name = '{name}' FOR KEY SHARE"
+            return "SELECT pg_current_xact_id()::text, 1", ()
+        held = "(SELECT 1 FROM servers WHERE name = $1 FOR KEY SHARE)"
+        return f"SELECT pg_current_xact_id()::text, {held}", (self._member,)
 
     def commit(self) -> None:
-        if self._execute("COMMIT", ()).statusmessage != "COMMIT":
+        # Not prepared: under its own name for whoever watches the database.
+        if self._send(self._statement("COMMIT", (), prepare=False))[-1].command_status != b"COMMIT":
             # The server's answer to COMMIT after a failed statement whose error somebody has swallowed.
             raise self._failed or RuntimeError("the transaction had failed before its commit")
 
     def rollback(self) -> None:
+        self._waiting.clear()
         if self.lost or not self.in_transaction:
             return
         with contextlib.suppress(Lost):
-            self._execute("ROLLBACK", ())
+            self._send(self._statement("ROLLBACK", (), prepare=False))
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
+        if self._pipeline is not None:
+            self._pipeline.session.close()
 
     def renew(self) -> None:
-        if self._session is None:
-            self._session = self._connect()
+        self._waiting.clear()
+        if self._pipeline is None:
+            self._pipeline = Pipeline(self._connect())
             return
-        self._session.close()
+        self._pipeline.session.close()
         try:
-            self._session = self._connect()
+            self._pipeline = Pipeline(self._connect())
         except PilotageError as error:
             # Whatever hinders it now: who asked the running server may come again.
             raise Lost(error.message, hint=error.hint) from None
@@ -207,15 +237,12 @@ class PostgresqlConnection:
     def told(self, error: BaseException) -> BaseException:
         return error
 
-    def _open(self) -> Session:
-        if self._session is None or self._session.closed:
+    def _open(self) -> Pipeline:
+        if self._pipeline is None or self._pipeline.session.closed:
             raise Lost(
                 "the connection to the database is lost", hint="it is made again; try again in a moment"
             )
-        return self._session
-
-    def _cursor(self) -> psycopg.RawCursor[tuple[Any, ...]]:
-        return psycopg.RawCursor(self._open())
+        return self._pipeline
 
     def _fault(self, error: psycopg.Error) -> Exception:
         """What the store says instead of the driver's error; the error itself where it is a bug."""
@@ -228,7 +255,7 @@ class PostgresqlConnection:
 
     def _read(self, error: psycopg.Error) -> Exception:
         state, words = error.sqlstate or "", one_line(str(error))
-        session = self._session
+        session = None if self._pipeline is None else self._pipeline.session
         stands_by = state == "25006" and not self._reads_only  # a server that has become one that only reads
         if session is None or session.closed or session.broken or state.startswith(_GONE) or stands_by:
             if session is not None:
@@ -244,128 +271,6 @@ class PostgresqlConnection:
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"the database cannot hold this: {words}")
         return error
-
-
-class PostgresqlReaders:
-    """Sessions for reading, shared by all threads: one is lent for a statement, or until the end of a snapshot."""
-
-    def __init__(self, connect: Callable[[], Session], most: int = READERS) -> None:
-        self._connect = connect
-        self._idle: list[PostgresqlConnection] = []
-        self._free = threading.Semaphore(most)
-        self._lock = threading.Lock()
-        self._local = threading.local()
-        self._closed = False
-
-    def connection(self) -> Connection:
-        reader: _Reader | None = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = _Reader(self)
-        return reader
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
-
-    def take(self) -> PostgresqlConnection:
-        """A session, to be put back; waits while all are in use."""
-        self._free.acquire()
-        try:
-            with self._lock:
-                connection = self._idle.pop() if self._idle else None
-            if connection is None:
-                connection = PostgresqlConnection(self._connect, reads_only=True)
-            if connection.lost:
-                connection.renew()
-        except BaseException:
-            self._free.release()
-            raise
-        return connection
-
-    def put(self, connection: PostgresqlConnection) -> None:
-        connection.rollback()
-        with self._lock:
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.append(connection)
-        self._free.release()
-
-    @contextlib.contextmanager
-    def lent(self) -> Generator[PostgresqlConnection, None, None]:
-        connection = self.take()
-        try:
-            yield connection
-        finally:
-            self.put(connection)
-
-
-class _Reader:
-    """What a thread reads with: a session of the pool for each statement, one for all of a snapshot."""
-
-    dialect: Literal["postgresql"] = "postgresql"
-
-    def __init__(self, pool: PostgresqlReaders) -> None:
-        self._pool = pool
-        self._held: PostgresqlConnection | None = None
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._held is not None and self._held.in_transaction
-
-    def _with(self, what: Callable[[PostgresqlConnection], Result]) -> Result:
-        if self._held is not None:
-            return what(self._held)
-        with self._pool.lent() as connection:
-            return what(connection)
-
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> psycopg.RawCursor[tuple[Any, ...]]:
-        return self._with(lambda connection: connection.execute(sql, values))
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> psycopg.RawCursor[tuple[Any, ...]]:
-        return self._with(lambda connection: connection.executemany(sql, rows))
-
-    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
-        return self._with(lambda connection: connection.save(bulk, rows))
-
-    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
-        return self._with(lambda connection: connection.save_returning(bulk, rows))
-
-    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
-        if self._held is not None:
-            yield from self._held.portions(sql, values, size)
-            return
-        with self._pool.lent() as connection:
-            yield from connection.portions(sql, values, size)
-
-    def begin(self) -> None:
-        assert self._held is None
-        held = self._pool.take()
-        try:
-            held.begin()
-        except BaseException:
-            self._pool.put(held)
-            raise
-        self._held = held
-
-    def commit(self) -> None:
-        assert self._held is not None
-        held, self._held = self._held, None
-        try:
-            held.commit()
-        finally:
-            self._pool.put(held)
-
-    def rollback(self) -> None:
-        if self._held is not None:
-            held, self._held = self._held, None
-            self._pool.put(held)
-
-    def close(self) -> None:
-        self.rollback()
 
 
 def adapt(session: Session) -> None:

@@ -20,7 +20,7 @@ from pilotage.store.connection import WriterConnection
 from pilotage.store.hints import PostgresqlHints
 from pilotage.store.instance import Instance
 from pilotage.store.numbers import Counters
-from pilotage.store.postgresql import PostgresqlReaders
+from pilotage.store.postgresql_readers import PostgresqlReaders
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,12 @@ class SqliteConnection(sqlite3.Connection):
         given = rows if isinstance(rows, Sequence) else list(rows)
         return self.executemany(bulk.sqlite, bulk.arranged(given)).rowcount if given else 0
 
+    def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
+        self.execute(sql, values)
+
+    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+        self.save(bulk, rows)
+
     def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         sql, execute = bulk.sqlite + bulk.returning, self.execute

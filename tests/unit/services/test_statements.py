@@ -42,9 +42,17 @@ class Watched:
     def executemany(self, sql: str, rows: Iterable[Any]) -> Any:
         pytest.fail(f"a statement for each row: {sql}")
 
+    def execute_later(self, sql: str, values: Sequence[Any] = ()) -> None:
+        self.asked.append((sql, values))
+        self.connection.execute_later(sql, values)
+
     def save(self, bulk: Bulk, rows: Sequence[Any]) -> int:
         self.asked.append((bulk, list(rows)))
         return int(self.connection.save(bulk, rows))
+
+    def save_later(self, bulk: Bulk, rows: Sequence[Any]) -> None:
+        self.asked.append((bulk, list(rows)))
+        self.connection.save_later(bulk, rows)
 
     def plan(self, statement: str | Bulk, values: Any) -> str:
         explain = "EXPLAIN QUERY PLAN " if self.connection.dialect == "sqlite" else "EXPLAIN "
@@ -119,6 +127,20 @@ def test_their_number_does_not_grow_with_that_of_the_messages(bench: Bench) -> N
     assert texts(first) == texts(second)
     assert texts(first).total() <= 12
     assert sum(isinstance(one, str) and HEADS in one for one, _ in second) <= 24 / 16 + 1
+
+
+def test_most_of_them_share_a_trip_to_the_database(bench: Bench) -> None:
+    if bench.connection.dialect == "sqlite":
+        pytest.skip("a file is no trip")
+    bench.submit(count=200)
+    round_ = Round(bench, 24)
+    asked = after_two_others(round_)
+    before = bench.connection.trips
+    asked = round_.go()
+    # BEGIN, the jobs that are spoken of, the claims, and one for each read of heads; COMMIT takes what is left along.
+    read = sum(isinstance(one, str) and HEADS in one for one, _ in asked)
+    assert bench.connection.trips - before - read <= 4
+    assert len(asked) + 2 - read >= 9
 
 
 def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
