@@ -15,6 +15,7 @@ from tests.postgres import PASSWORD, server
 from pilotage.core.errors import InvalidInput, Overloaded
 from pilotage.store import bulk, pipeline
 from pilotage.store.address import Address, alone
+from pilotage.store.connection import Lost
 from pilotage.store.postgresql import COPY_FROM, WAITING
 from pilotage.store.transaction import Transaction
 from pilotage.store.writer import RACES, Writer
@@ -97,6 +98,7 @@ def test_what_waits_goes_with_its_transaction(connection: Any) -> None:
 
 def test_what_waits_makes_the_trip_of_what_follows(connection: Any, of_servers: None) -> None:
     connection.begin()
+    connection.execute("SELECT 1")
     before = connection.trips
     later(connection, 1)
     later(connection, 2)
@@ -198,6 +200,7 @@ def test_lost_before_the_commit_nothing_was_done(proxied: tuple[Writer, Proxy, A
     writer, proxy, _ = proxied
 
     def reads_on(tx: Transaction) -> None:
+        noted(tx.connection)
         later(tx.connection, 2)
         noted(tx.connection)
 
@@ -208,10 +211,28 @@ def test_lost_before_the_commit_nothing_was_done(proxied: tuple[Writer, Proxy, A
     assert writer.call(lambda tx: noted(tx.connection)) == [1]
 
 
+def test_what_was_lost_before_its_commit_was_sent_was_not_committed(
+    proxied: tuple[Writer, Proxy, Any],
+) -> None:
+    writer, proxy, connection = proxied
+    writer.call(later_in(1))
+    connection.begin()
+    later(connection, 2)
+    proxy.open = False
+    proxy.cut_at(b"INSERT", delivered=True)
+    with pytest.raises(Lost):
+        connection.commit()
+    proxy.open = True
+    connection.renew()
+    assert connection.was_committed() is False
+    assert noted(connection) == [1]
+
+
 def test_what_waited_when_the_connection_was_lost_is_forgotten(proxied: tuple[Writer, Proxy, Any]) -> None:
     writer, _, connection = proxied
 
     def waits(tx: Transaction) -> None:
+        noted(tx.connection)
         with psycopg.connect(server().url("postgres"), autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
                           (connection.execute("SELECT current_database()").fetchone()[0],))  # fmt: skip
@@ -224,6 +245,28 @@ def test_what_waited_when_the_connection_was_lost_is_forgotten(proxied: tuple[Wr
     with pytest.raises(Overloaded):
         writer.call(waits)
     assert writer.call(lambda tx: noted(tx.connection)) == []
+
+
+def test_a_transaction_begins_with_its_first_statement(connection: Any, of_servers: None) -> None:
+    before = connection.trips
+    connection.begin()
+    assert connection.in_transaction
+    connection.rollback()
+    assert not connection.in_transaction
+    connection.begin()
+    later(connection, 1)
+    assert connection.trips == before
+    connection.commit()  # in two trips: without the name of the transaction nobody could ask how it has ended
+    assert connection.trips == before + 2
+    connection.begin()
+    connection.rollback()
+    connection.begin()
+    assert noted(connection) == [1]
+    connection.commit()
+    assert connection.trips == before + 4
+    connection.begin()
+    connection.commit()  # tells whether this server may still do anything
+    assert connection.trips == before + 6
 
 
 def test_a_statement_is_prepared_once_whatever_becomes_of_its_trip(connection: Any, of_servers: None) -> None:

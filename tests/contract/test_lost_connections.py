@@ -75,8 +75,13 @@ def told(database: str, proxy: Proxy) -> Iterator[Told]:
 def test_lost_before_the_commit_nothing_was_done(told: Told, proxy: Proxy) -> None:
     told.note(1)
     proxy.cut_at(b"INSERT", delivered=False)
+
+    def reads_first(tx: Transaction) -> None:
+        noted(tx.connection)
+        told.noting(tx, 2)
+
     with pytest.raises(Overloaded, match="lost") as refused:
-        told.note(2)
+        told.writer.call(reads_first)
     assert refused.value.retry_after > 0
     told.agree({1})
     told.note(3)
@@ -132,6 +137,17 @@ def test_lost_between_two_requests_nobody_notices(told: Told, database: str) -> 
         other.execute(sql, (database,))
     told.note(2)
     told.agree({1, 2})
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_lost_in_the_first_trip_of_a_transaction_nobody_notices(
+    told: Told, proxy: Proxy, delivered: bool
+) -> None:
+    told.note(1)
+    proxy.cut_at(b"INSERT", delivered)
+    assert told.note(2) == 2
+    told.agree({1, 2})
+    assert (proxy.cuts, told.writer.replays, told.writer.races) == (1, 0, 0)
 
 
 def test_while_the_database_is_away_callers_are_refused_and_afterwards_served(

@@ -314,6 +314,11 @@ def test_a_server_that_was_given_up_carries_out_nothing_more(opened: Open) -> No
     own.commit()
     assert servers.silent(other, 100.0, "b") == ["a"]
     servers.give_up(other, "a")
+    own.begin()
     with pytest.raises(GivenUp, match="start it again"):
-        own.begin()
+        own.execute("SELECT 1")
+    assert not own.in_transaction
+    own.begin()
+    with pytest.raises(GivenUp):
+        own.commit()
     assert not own.in_transaction

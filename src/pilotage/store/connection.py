@@ -72,7 +72,10 @@ class Connection(Protocol):
         ...
 
     def begin(self) -> None:
-        """Begin a transaction: on a writer's connection one that may write, on a reader's a snapshot."""
+        """Begin a transaction: on a writer's connection one that may write, on a reader's a snapshot.
+
+        A writer's may begin with its first statement; what hinders it is told then.
+        """
         ...
 
     def commit(self) -> None: ...

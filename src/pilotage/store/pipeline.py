@@ -34,7 +34,6 @@ class Statement(NamedTuple):
     values: Sequence[Any] | None = None
     types: tuple[int, ...] = ()
     formats: Sequence[pq.Format] | None = None
-    transformer: abc.Transformer | None = None
     prepare: bool | None = None
     """Whether it is prepared; None: once it repeats."""
 
@@ -84,20 +83,18 @@ class Pipeline:
 
     def statement(self, sql: str, values: Sequence[Any], prepare: bool | None = None) -> Statement:
         """With $1 and so on for `values`. Raises `psycopg.DataError` for what cannot be sent."""
-        transformer = Transformer(self.session)
         if not values:
-            return Statement(sql.encode(), transformer=transformer, prepare=prepare)
+            return Statement(sql.encode(), prepare=prepare)
+        transformer = Transformer(self.session)
         dumped = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
-        return Statement(
-            sql.encode(), dumped, transformer.types or (), transformer.formats, transformer, prepare
-        )
+        return Statement(sql.encode(), dumped, transformer.types or (), transformer.formats, prepare)
 
     def of_texts(self, sql: str, texts: Sequence[str]) -> Statement:
         """As `statement`, for texts whose types the statement says itself. They have no NUL."""
         return Statement(sql.encode(), [text.encode() for text in texts], prepare=True)
 
-    def rows(self, statement: Statement, result: PGresult) -> Rows:
-        return Rows(result, statement.transformer or Transformer(self.session))
+    def rows(self, result: PGresult) -> Rows:
+        return Rows(result, Transformer(self.session))
 
     def carry_out(self, statements: Sequence[Statement]) -> list[PGresult]:
         """Send all as one message and wait for what each of them gives.
@@ -126,7 +123,7 @@ class Pipeline:
 
     def _send(self, statement: Statement, preparing: dict[_Key, bytes]) -> Iterator[_Key | None]:
         """Of each command that is sent: what it prepares, if it does."""
-        sql, values, types, formats, _, prepare = statement
+        sql, values, types, formats, prepare = statement
         key = (sql, types)
         name = self._names.get(key) or preparing.get(key)
         pgconn = self.session.pgconn

@@ -52,6 +52,8 @@ class PostgresqlConnection:
         self._reads_only = reads_only
         self._pipeline: Pipeline | None = None
         self._waiting: list[Statement] = []
+        self._begins = False
+        """A transaction was begun that the server does not know of yet."""
         self._transaction = ""
         self._failed: Exception | None = None
         self._member = ""
@@ -60,7 +62,9 @@ class PostgresqlConnection:
 
     @property
     def in_transaction(self) -> bool:
-        return not self.lost and self._open().session.pgconn.transaction_status in (
+        if self._begins or self.lost:
+            return self._begins
+        return self._open().session.pgconn.transaction_status in (
             pq.TransactionStatus.INTRANS,
             pq.TransactionStatus.INERROR,
             pq.TransactionStatus.ACTIVE,
@@ -93,21 +97,45 @@ class PostgresqlConnection:
 
     def _execute(self, statement: Statement) -> Rows:
         result = self._send(statement)[-1]
-        return self._open().rows(statement, result)
+        return self._open().rows(result)
 
     def _send(self, *statements: Statement) -> list[PGresult]:
         """Carry out what waits, then these, in one trip."""
         waiting, self._waiting = self._waiting, []
+        if self._begins:
+            self._begins = False
+            return self._send_first([*waiting, *statements])
+        return self._carry_out([*waiting, *statements])
+
+    def _carry_out(self, statements: Sequence[Statement]) -> list[PGresult]:
         self.trips += 1
         try:
-            return self._open().carry_out([*waiting, *statements])
+            return self._open().carry_out(statements)
         except psycopg.Error as error:
             raise self._fault(error) from error
+
+    def _send_first(self, statements: Sequence[Statement]) -> list[PGresult]:
+        """Carry these out in a transaction that begins with them. They are not the last ones of it."""
+        sent = [self._statement("BEGIN", (), prepare=False), self._statement(*self._who()), *statements]
+        try:
+            results = self._carry_out(sent)
+        except Lost:
+            # It was lost while nothing was under way, or nothing is kept of that: nobody needs to know.
+            self.renew()
+            self._failed = None
+            results = self._carry_out(sent)
+        self._transaction, stays = self._open().rows(results[1]).fetchone()
+        if not stays:
+            self.rollback()
+            raise GivenUp(
+                "this server was silent for so long that the others have given it up", hint="start it again"
+            )
+        return results[2:]
 
     def _cursor(self) -> psycopg.RawCursor[tuple[Any, ...]]:
         """For what is no statement of a pipeline; what waits is carried out first."""
         session = self._open().session
-        if self._waiting:
+        if self._waiting or self._begins:
             self._send()
         self.trips += 1
         return psycopg.RawCursor(session)
@@ -175,14 +203,8 @@ class PostgresqlConnection:
         if self._reads_only:
             self._send(self._statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", (), prepare=False))
             return
-        who = self._statement(*self._who())
-        found = self._send(self._statement("BEGIN", (), prepare=False), who)[-1]
-        self._transaction, stays = self._open().rows(who, found).fetchone()
-        if not stays:
-            self.rollback()
-            raise GivenUp(
-                "this server was silent for so long that the others have given it up", hint="start it again"
-            )
+        self._open()
+        self._begins, self._transaction = True, ""
 
     def belong_to(self, server: str) -> None:
         self._member = server
@@ -198,6 +220,9 @@ class PostgresqlConnection:
         return f"SELECT pg_current_xact_id()::text, {held}", (self._member,)
 
     def commit(self) -> None:
+        if self._begins:
+            # Not in one trip with COMMIT: without the transaction's name nobody could ask how it ended.
+            self._send()
         # Not prepared: under its own name for whoever watches the database.
         if self._send(self._statement("COMMIT", (), prepare=False))[-1].command_status != b"COMMIT":
             # The server's answer to COMMIT after a failed statement whose error somebody has swallowed.
@@ -205,6 +230,7 @@ class PostgresqlConnection:
 
     def rollback(self) -> None:
         self._waiting.clear()
+        self._begins = False
         if self.lost or not self.in_transaction:
             return
         with contextlib.suppress(Lost):
@@ -216,6 +242,7 @@ class PostgresqlConnection:
 
     def renew(self) -> None:
         self._waiting.clear()
+        self._begins = False
         if self._pipeline is None:
             self._pipeline = Pipeline(self._connect())
             return
@@ -227,6 +254,8 @@ class PostgresqlConnection:
             raise Lost(error.message, hint=error.hint) from None
 
     def was_committed(self) -> bool | None:
+        if not self._transaction:
+            return False  # it was lost before the server was told of COMMIT
         try:
             row = self.execute("SELECT pg_xact_status(?::xid8)", (self._transaction,)).fetchone()
         except InvalidInput:
