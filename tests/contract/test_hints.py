@@ -215,6 +215,7 @@ def test_what_cannot_be_read_yet_is_told(postgresql: Store, writing: Any) -> Non
     early = postgresql.open_writer()
     early.begin()
     changes.write(early, "early", "{}", 1.0)
+    early.execute("SELECT 1")  # until then it may wait
     changes.write(writing, "late", "{}", 1.0)
     found = changes.read(writing, begin, "me")
     assert (found.changes, found.more) == ((), True)
