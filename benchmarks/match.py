@@ -72,7 +72,7 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
         raw = site.raw_limit(asked.seconds / 4)
     rate = round(found.matched / found.seconds, 1)
     notes = {
-        "pool": pool_told(asked, store, shape),
+        "pool": pool_told(asked, store, shape) + (", NOTHING DURABLE" if asked.no_sync else ""),
         "asking": f"{asked.clients} pilots in process, {ask} at a time; {len(found.latencies):,} answers,"
         f" {found.matched / max(1, len(found.latencies)):.1f} jobs in each, {found.empty} without",
         "latency": latency_told(found.latencies),
@@ -94,8 +94,7 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
 
 def pool_told(asked: argparse.Namespace, store: Store, shape: Shape) -> str:
     lie = ", interleaved" if asked.interleaved else ""
-    durable = ", NOTHING DURABLE" if asked.no_sync else ""
-    return f"{shape.told}{lie}, rule {asked.rule}; {store.name}{durable}"
+    return f"{shape.told}{lie}, rule {asked.rule}; {store.name}"
 
 
 def latency_told(latencies: Sequence[float]) -> str:
