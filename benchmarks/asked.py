@@ -69,7 +69,8 @@ class Site:
         """
         run = _Run(self, count, most)
         for token, node in zip(self.tokens, self._nodes(count), strict=True):
-            run.ask(token_hash(token), 1, node)
+            pilot = self.pool.pilots.get(token_hash(token))
+            run.ask(token_hash(token), pilot.take_number + 1 if pilot else 1, node)
         # Behind the first question of every pilot.
         self.writer.call(lambda _: None)
         run.half.wait(WARM)

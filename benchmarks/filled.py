@@ -49,7 +49,7 @@ class Store:
 def store_at(folder: Path, kind: str) -> Generator[Store]:
     """An empty store with the schema; a file is that of the home `folder`/home."""
     path = folder / "home" / "pilotage.db"
-    path.parent.mkdir(mode=0o700)
+    path.parent.mkdir(mode=0o700, parents=True)
     if kind == "sqlite":
         engine = sqlite_engine(path)
         upgrade(engine)

@@ -11,13 +11,18 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 from benchmarks import asked as in_process
 from benchmarks.figure import Figure, part
 from benchmarks.filled import Store, fill_apart, store_at
 from benchmarks.processes import forget_most, memory
 from benchmarks.shapes import Shape, shape_of
+
+TURNS = 6
+"""So often two pools are measured in turns."""
 
 
 def store_options(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +48,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="wait for no disk, neither here nor in the limit: what is left is the program's own (in process)",
     )
 
+    parser.add_argument(
+        "--against",
+        type=int,
+        metavar="JOBS",
+        help="measure in turns with a pool of so many jobs: the ratio is that of the two (in process)",
+    )
+
 
 def run(asked: argparse.Namespace) -> Figure:
     shape = shape_of(asked)
@@ -50,6 +62,10 @@ def run(asked: argparse.Namespace) -> Figure:
         tempfile.TemporaryDirectory(prefix="bench-match-") as folder,
         store_at(Path(folder), asked.store) as store,
     ):
+        if asked.against:
+            if asked.http:
+                raise SystemExit("--against is for pilots in process")
+            return _in_turns(asked, Path(folder), store, shape)
         if asked.http:
             from benchmarks.over_http import measured
 
@@ -90,6 +106,32 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
     return Figure(
         "match", rate, "matches/s", {"raw claims": round(raw, 1)}, round(rate / raw, 3), [rate], notes
     )
+
+
+def _in_turns(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape) -> Figure:
+    """The machine may be twice as fast a minute later: so neither pool has a minute of its own."""
+    other = shape_of(argparse.Namespace(**{**vars(asked), "jobs": asked.against}))
+    tokens = [f"token {number}" for number in range(asked.clients)]
+    with store_at(folder / "other", asked.store) as second, ExitStack() as stack:
+        sites = []
+        for place, what in ((store, shape), (second, other)):
+            fill_apart(place, what, asked.rule, tokens, interleaved=asked.interleaved)
+            sites.append(stack.enter_context(in_process.opened(place, what, tokens, sync=not asked.no_sync)))
+        turns: list[list[float]] = [[], []]
+        for _ in range(TURNS):
+            for site, rates in zip(sites, turns, strict=True):
+                found = site.measured(asked.ask or 1, asked.seconds / TURNS)
+                rates.append(round(found.matched / found.seconds, 1))
+        most = memory("self", "VmHWM")
+    ours, beside = turns
+    notes = {
+        "pool": pool_told(asked, store, shape),
+        "in turns": ", ".join(f"{one:,.0f} and {two:,.0f}" for one, two in zip(ours, beside, strict=True)),
+        "memory": f"{most} MB at most, of both pools",
+    }
+    ratio = round(median(one / two for one, two in zip(ours, beside, strict=True)), 3)
+    peers = {f"with {asked.against:,} jobs": median(beside)}
+    return Figure("match", median(ours), "matches/s", peers, ratio, ours, notes)
 
 
 def pool_told(asked: argparse.Namespace, store: Store, shape: Shape) -> str:
