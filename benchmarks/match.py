@@ -52,7 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--against",
         type=int,
         metavar="JOBS",
-        help="measure in turns with a pool of so many jobs: the ratio is that of the two (in process)",
+        help="measure in turns with a pool of so many jobs: the ratio is that of the two",
     )
 
 
@@ -62,15 +62,12 @@ def run(asked: argparse.Namespace) -> Figure:
         tempfile.TemporaryDirectory(prefix="bench-match-") as folder,
         store_at(Path(folder), asked.store) as store,
     ):
+        if asked.http and asked.no_sync:
+            raise SystemExit("--no-sync is for pilots in process: a server makes everything durable")
         if asked.against:
-            if asked.http:
-                raise SystemExit("--against is for pilots in process")
             return _in_turns(asked, Path(folder), store, shape)
         if asked.http:
             from benchmarks.over_http import measured
-
-            if asked.no_sync:
-                raise SystemExit("--no-sync is for pilots in process: a server makes everything durable")
 
             return measured(asked, Path(folder), store, shape)
         return _in_process(asked, store, shape)
@@ -88,7 +85,7 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
         raw = site.raw_limit(asked.seconds / 4)
     rate = round(found.matched / found.seconds, 1)
     notes = {
-        "pool": pool_told(asked, store, shape) + (", NOTHING DURABLE" if asked.no_sync else ""),
+        "pool": pool_told(asked, store, shape),
         "asking": f"{asked.clients} pilots in process, {ask} at a time; {len(found.latencies):,} answers,"
         f" {found.matched / max(1, len(found.latencies)):.1f} jobs in each, {found.empty} without",
         "latency": latency_told(found.latencies),
@@ -111,32 +108,46 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
 def _in_turns(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape) -> Figure:
     """The machine may be twice as fast a minute later: so neither pool has a minute of its own."""
     other = shape_of(argparse.Namespace(**{**vars(asked), "jobs": asked.against}))
-    tokens = [f"token {number}" for number in range(asked.clients)]
-    with store_at(folder / "other", asked.store) as second, ExitStack() as stack:
-        sites = []
-        for place, what in ((store, shape), (second, other)):
-            fill_apart(place, what, asked.rule, tokens, interleaved=asked.interleaved)
-            sites.append(stack.enter_context(in_process.opened(place, what, tokens, sync=not asked.no_sync)))
-        turns: list[list[float]] = [[], []]
-        for _ in range(TURNS):
-            for site, rates in zip(sites, turns, strict=True):
-                found = site.measured(asked.ask or 1, asked.seconds / TURNS)
-                rates.append(round(found.matched / found.seconds, 1))
-        most = memory("self", "VmHWM")
-    ours, beside = turns
-    notes = {
-        "pool": pool_told(asked, store, shape),
-        "in turns": ", ".join(f"{one:,.0f} and {two:,.0f}" for one, two in zip(ours, beside, strict=True)),
-        "memory": f"{most} MB at most, of both pools",
-    }
+    with store_at(folder / "other", asked.store) as second:
+        pools = ((folder, store, shape), (folder / "other", second, other))
+        notes = {"pool": pool_told(asked, store, shape)}
+        if asked.http:
+            from benchmarks.over_http import in_turns
+
+            ours, beside = in_turns(asked, pools, TURNS)
+        else:
+            ours, beside = _turns_in_process(asked, pools)
+            notes["memory"] = f"{memory('self', 'VmHWM')} MB at most, of both pools"
+    if not all(beside):
+        raise SystemExit(f"{asked.against:,} jobs do not last for all turns: take more, or fewer --seconds")
+    notes["in turns"] = ", ".join(f"{one:,.0f} and {two:,.0f}" for one, two in zip(ours, beside, strict=True))
     ratio = round(median(one / two for one, two in zip(ours, beside, strict=True)), 3)
     peers = {f"with {asked.against:,} jobs": median(beside)}
     return Figure("match", median(ours), "matches/s", peers, ratio, ours, notes)
 
 
+def _turns_in_process(
+    asked: argparse.Namespace, pools: Sequence[tuple[Path, Store, Shape]]
+) -> list[list[float]]:
+    tokens = [f"token {number}" for number in range(asked.clients)]
+    rates: list[list[float]] = [[] for _ in pools]
+    with ExitStack() as stack:
+        sites = []
+        for _, store, shape in pools:
+            fill_apart(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
+            sites.append(stack.enter_context(in_process.opened(store, shape, tokens, sync=not asked.no_sync)))
+        for _ in range(TURNS):
+            for site, found in zip(sites, rates, strict=True):
+                one = site.measured(asked.ask or 1, asked.seconds / TURNS)
+                found.append(round(one.matched / one.seconds, 1))
+    return rates
+
+
 def pool_told(asked: argparse.Namespace, store: Store, shape: Shape) -> str:
+    """`asked` may be without the option `no_sync`: then everything is durable."""
     lie = ", interleaved" if asked.interleaved else ""
-    return f"{shape.told}{lie}, rule {asked.rule}; {store.name}"
+    durable = ", NOTHING DURABLE" if getattr(asked, "no_sync", False) else ""
+    return f"{shape.told}{lie}, rule {asked.rule}; {store.name}{durable}"
 
 
 def latency_told(latencies: Sequence[float]) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from benchmarks import asked as in_process
 from benchmarks.figure import Figure
-from benchmarks.filled import Store, fill
+from benchmarks.filled import Store, fill, fill_apart
 from benchmarks.match import latency_told, pool_told
 from benchmarks.processes import cpu, cpu_of, family, memory
 from benchmarks.server import index_waiting, served
@@ -65,6 +66,34 @@ def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape
     return Figure(
         "match --http", rate, "jobs/s", {"raw claims": round(raw, 1)}, round(rate / raw, 3), [rate], notes
     )
+
+
+def in_turns(
+    asked: argparse.Namespace, pools: Sequence[tuple[Path, Store, Shape]], turns: int
+) -> list[list[float]]:
+    """Jobs per second of each of two pools, each with a server of its own, in each turn."""
+    ask = asked.ask or 16
+    # A client begins to count its takes anew: so each turn has its own pilots.
+    of_turn = asked.clients * PILOTS
+    tokens = [f"token {number}" for number in range(of_turn * turns)]
+    part = argparse.Namespace(**{**vars(asked), "seconds": asked.seconds / turns})
+    with ExitStack() as stack:
+        servers = []
+        for folder, store, shape in pools:
+            fill_apart(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
+            client = stack.enter_context(served(folder, again=True, database=store.url))
+            rng = Random(3)
+            servers.append((folder, client.url, [[token, asdict(shape.node(rng, ask))] for token in tokens]))
+            while index_waiting(client.url) < shape.jobs:
+                time.sleep(0.1)
+        rates: list[list[float]] = [[] for _ in pools]
+        for turn in range(turns):
+            for (folder, url, pilots), found in zip(servers, rates, strict=True):
+                pid = json.loads((folder / "home" / "server.json").read_text())["pid"]
+                mine = pilots[turn * of_turn : (turn + 1) * of_turn]
+                answers, _, _ = _asked(part, url, mine, ask, pid, [])
+                found.append(round(sum(one["matched"] for one in answers) / part.seconds, 1))
+    return rates
 
 
 def postmaster(store: Store) -> str:
