@@ -18,6 +18,7 @@ from stores import DEADLINE, IDENTITY, Store
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.store import (
+    attempts,
     browse,
     chunks,
     events,
@@ -69,6 +70,38 @@ def end(
             " VALUES (?, ?, ?, ?, ?, ?, 'applied', 'o', 'g', 'here')",
             (job, epoch, epoch, pilot, at - 1, at),
         )
+
+
+def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: Any) -> None:
+    submission(connection, 1, 1, 6)
+    add_pilots(connection)
+    for job in range(1, 6):
+        end(connection, job, 10.0 + job, state="Killed" if job == 5 else "Done", epoch=2)
+    connection.execute("UPDATE jobs SET state = 'Rescheduled', finished_epoch = 2 WHERE id = 6")
+
+    def result(job: int, epoch: int, missing: list[str], refused: list[tuple[str, str]]) -> None:
+        row = attempts.Result(JobId(job), epoch, b"o", None, [], missing, refused)
+        attempts.save_results(connection, [row])
+
+    result(1, 2, ["*.root"], [])
+    result(2, 2, [], [("device", "not a regular file")])
+    result(3, 2, [], [])
+    result(4, 1, ["of an earlier try"], [])
+    result(5, 2, ["of a killed job"], [])
+    result(6, 2, ["of a job that is tried again"], [])
+
+    def incomplete() -> dict[int, bool]:
+        rows = browse.jobs(connection, Selection(submission=1), EVERYBODY, 0, 100)
+        return {row["id"]: row["outputs_incomplete"] for row in rows}
+
+    told = {job: job in (1, 2) for job in range(1, 7)}
+    asked = Selection(submission=1, outputs_incomplete=True)
+    for _ in range(3):  # all in the hot table, then one, then all final ones in history
+        assert incomplete() == told
+        assert browse.job_ids(connection, asked, EVERYBODY, 0, 100) == [1, 2]
+        assert browse.counts(connection, asked, EVERYBODY) == {"Done": 2}
+        assert browse.counts(connection, Selection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
+        history.move(connection, 100.0, 1)
 
 
 def add_pilots(connection: Any, count: int = 3) -> None:

@@ -173,7 +173,7 @@ def test_tries_and_results(connection: Any) -> None:
     assert connection.execute("SELECT outcome, ended, max_rss FROM attempts").fetchall() == [
         ("applied", 9.0, 30)
     ]
-    result = attempts.Result(JobId(1), 2, b"out\x00", None, [("f", 5)], ["*.x"])
+    result = attempts.Result(JobId(1), 2, b"out\x00", None, [("f", 5)], ["*.x"], [("a\\xff", "no")])
     attempts.save_results(connection, [result, result])
     assert attempts.result_of(connection, JobId(1), 2) == result
     assert attempts.result_of(connection, JobId(1), 1) is None

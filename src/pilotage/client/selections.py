@@ -86,4 +86,6 @@ def as_query(selection: Selection) -> dict[str, str | int | float | list[str] | 
         instant = getattr(selection, name)
         if instant is not None:
             query[name] = instant
+    if selection.outputs_incomplete:
+        query["outputs_incomplete"] = "true"
     return query

@@ -17,6 +17,10 @@ from pilotage.wire.pilot import Finish
 
 MESSAGE_BYTES = 2000
 """A pilot's words about a failure are cut to this length."""
+MOST_MISSING, MOST_REFUSED = 1000, 100
+NAME_LENGTH, REASON_LENGTH = 1000, 200
+"""Of what a pilot tells about outputs, in characters; the rest is cut."""
+_SHOWN_NAME = 100
 
 
 def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: Moves) -> JobState:
@@ -58,8 +62,23 @@ def describe(finish: Finish, failure: str) -> str:
     message = finish.message[:MESSAGE_BYTES]
     if failure in ("", "payload"):
         how = f"signal {finish.signal}" if finish.signal else f"exit code {finish.exit_code}"
-        return "" if not failure and not message else f"{how}: {message}" if message else how
+        if not failure:
+            return f"{how}: {message}" if message else incomplete_outputs(finish)
+        return f"{how}: {message}" if message else how
     return f"{failure}: {message}" if message else failure
+
+
+def incomplete_outputs(finish: Finish) -> str:
+    """The first output that is missing or was refused, and how many there are; "" if all are stored."""
+    number = len(finish.missing) + len(finish.refused)
+    if not number:
+        return ""
+    if finish.missing:
+        first = f"no file matches the output {finish.missing[0][:_SHOWN_NAME]!r}"
+    else:
+        refused = finish.refused[0]
+        first = f"output {refused.name[:_SHOWN_NAME]!r} was not stored: {refused.reason[:REASON_LENGTH]}"
+    return f"{first} (and {number - 1} more)" if number > 1 else first
 
 
 def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
@@ -81,10 +100,14 @@ def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
 
 def _save_result(finish: Finish, moves: Moves) -> None:
     stdout, stderr = _decoded(finish.stdout), _decoded(finish.stderr)
-    if stdout or stderr or finish.outputs or finish.missing:
+    if stdout or stderr or finish.outputs or finish.missing or finish.refused:
         outputs = [(name, -1) for name in finish.outputs]
+        missing = [pattern[:NAME_LENGTH] for pattern in finish.missing[:MOST_MISSING]]
+        refused = [
+            (one.name[:NAME_LENGTH], one.reason[:REASON_LENGTH]) for one in finish.refused[:MOST_REFUSED]
+        ]
         moves.result(
-            attempts.Result(JobId(finish.job), finish.epoch, stdout, stderr, outputs, finish.missing)
+            attempts.Result(JobId(finish.job), finish.epoch, stdout, stderr, outputs, missing, refused)
         )
 
 

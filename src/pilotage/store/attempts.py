@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
@@ -94,7 +94,11 @@ def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Outputs of one try. `outputs` are (name, bytes) of uploaded files."""
+    """Outputs of one try.
+
+    `outputs` are (name, bytes) of uploaded files, `missing` patterns that matched nothing, `refused` are (name,
+    reason) of files that matched and were not stored.
+    """
 
     job: JobId
     epoch: int
@@ -102,11 +106,12 @@ class Result:
     stderr: bytes | None
     outputs: list[tuple[str, int]]
     missing: list[str]
+    refused: list[tuple[str, str]] = field(default_factory=list)
 
 
 _RESULTS = insert(
     "results",
-    ("job_id", "epoch", "stdout", "stderr", "outputs", "missing"),
+    ("job_id", "epoch", "stdout", "stderr", "outputs", "missing", "refused"),
     conflict=("job_id", "epoch"),
     otherwise="UPDATE",
 )
@@ -115,17 +120,21 @@ _RESULTS = insert(
 def save_results(connection: Connection, results: Iterable[Result]) -> None:
     connection.save_later(
         _RESULTS,
-        [(r.job, r.epoch, r.stdout, r.stderr, json.dumps(r.outputs), json.dumps(r.missing)) for r in results],
+        [
+            (r.job, r.epoch, r.stdout, r.stderr, *map(json.dumps, (r.outputs, r.missing, r.refused)))
+            for r in results
+        ],
     )
 
 
 def result_of(connection: Connection, job: JobId, epoch: int) -> Result | None:
-    sql = "SELECT stdout, stderr, outputs, missing FROM results WHERE job_id = ? AND epoch = ?"
+    sql = "SELECT stdout, stderr, outputs, missing, refused FROM results WHERE job_id = ? AND epoch = ?"
     row = connection.execute(sql, (job, epoch)).fetchone()
     if row is None:
         return None
     outputs = [(name, size) for name, size in json.loads(row[2])]
-    return Result(job, epoch, row[0], row[1], outputs, json.loads(row[3]))
+    refused = [(name, reason) for name, reason in json.loads(row[4])]
+    return Result(job, epoch, row[0], row[1], outputs, json.loads(row[3]), refused)
 
 
 _RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")

@@ -6,7 +6,14 @@ from typing import Any
 
 from pilotage.core.jobs.states import FINAL
 from pilotage.store.connection import Connection, Cursor, listed
-from pilotage.store.selections import Selection, Viewer, of_counts, of_history, of_hot
+from pilotage.store.selections import (
+    OUTPUTS_INCOMPLETE,
+    Selection,
+    Viewer,
+    of_counts,
+    of_history,
+    of_hot,
+)
 
 _FROM = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
@@ -20,7 +27,7 @@ _JOB_COLUMNS = (
     " j.failures + j.own_failures AS failures, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce, p.id AS pilot,"
     " coalesce(p.hostname, '') AS hostname, j.exit_code, j.submitted,"
     " coalesce(a.started, CASE WHEN j.state IN ('Running', 'Stalled', 'Completing') THEN j.started END) AS started,"
-    " j.ended"
+    f" j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete"
 )
 
 
@@ -28,7 +35,7 @@ _OLD_COLUMNS = (
     'j.id, j.submission_id AS submission, j.state, j.reason, j.owner, j.grp AS "group", j.job_name AS name,'
     " j.job_group, j.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
     " j.failures + j.own_failures AS failures, j.site, j.ce, j.pilot_id AS pilot, j.hostname, j.exit_code, j.submitted,"
-    " j.started, j.ended"
+    f" j.started, j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete"
 )
 """The same of history j."""
 
@@ -43,7 +50,10 @@ def jobs(
 ) -> list[dict[str, Any]]:
     """A page of job summaries with ids above `after`, ascending: of the hot table and of history as of one table."""
     sql, values = _page(connection, (_JOB_COLUMNS, _OLD_COLUMNS), selection, viewer, after, limit)
-    return _dictionaries(connection.execute(sql, values))
+    found = _dictionaries(connection.execute(sql, values))
+    for row in found:
+        row["outputs_incomplete"] = bool(row["outputs_incomplete"])  # SQLite answers 0 or 1
+    return found
 
 
 def job_ids(

@@ -391,6 +391,8 @@ results = sa.Table(
     # JSON lists: [name, size] of the uploaded files; patterns that matched nothing.
     sa.Column("outputs", sa.Text, nullable=False, server_default="[]"),
     sa.Column("missing", sa.Text, nullable=False, server_default="[]"),
+    # JSON list of [name, reason]: files that matched a pattern and were not stored.
+    sa.Column("refused", sa.Text, nullable=False, server_default="[]"),
 )
 
 pilots = sa.Table(

@@ -16,6 +16,12 @@ from pilotage.store.connection import Connection, among
 
 _FINAL = sorted(map(str, FINAL))
 
+OUTPUTS_INCOMPLETE = (
+    "(coalesce(j.state, '') IN ('Done', 'Failed') AND EXISTS (SELECT 1 FROM results r WHERE r.job_id = j.id"
+    " AND r.epoch = j.finished_epoch AND (r.missing <> '[]' OR r.refused <> '[]')))"
+)
+"""Of a row j of `jobs` or `history`: an output of its applied try is missing or was refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
@@ -42,12 +48,15 @@ class Selection:
     name: str = ""
     ended_since: float | None = None
     ended_before: float | None = None
+    outputs_incomplete: bool = False
 
     @property
     def by_people_and_states(self) -> bool:
         """Whether owner, group and state are all that it asks for."""
         named = self.ids or self.submission or self.job_group or self.site or self.name
-        return not named and self.ended_since is None and self.ended_before is None
+        return (
+            not (named or self.outputs_incomplete) and self.ended_since is None and self.ended_before is None
+        )
 
 
 @dataclass(slots=True)
@@ -92,6 +101,8 @@ def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Cond
         found.add("j.ended >= ?", selection.ended_since)
     if selection.ended_before is not None:
         found.add("j.ended < ?", selection.ended_before)
+    if selection.outputs_incomplete:
+        found.add(OUTPUTS_INCOMPLETE)
     return found
 
 
@@ -185,6 +196,8 @@ def _branch(
         # By the same index, and months after it are not even looked at.
         column = "j.ended" if drive.implies == "ended" else "coalesce(j.ended, 0)"
         found.add(f"{column} < ?", selection.ended_before)
+    if selection.outputs_incomplete:
+        found.add(OUTPUTS_INCOMPLETE)
     return found
 
 

@@ -175,6 +175,8 @@ class Selection:
     name: str = ""
     ended_since: Optional[float] = None
     ended_before: Optional[float] = None
+    outputs_incomplete: bool = False
+    """Only jobs of which `JobSummary.outputs_incomplete` is true."""
 
 
 @dataclass
@@ -201,6 +203,9 @@ class JobSummary:
     submitted: float
     started: Optional[float]
     ended: Optional[float]
+    outputs_incomplete: bool = False
+    """The job is Done or Failed, and an output pattern matched nothing or a matching file was not stored.
+    `JobDetail` names them; `reason` tells the first of them of a job that is Done."""
 
 
 @dataclass
@@ -240,6 +245,12 @@ class OutputFile:
 
 
 @dataclass
+class RefusedOutputFile:
+    name: str
+    reason: str
+
+
+@dataclass
 class JobDetail:
     job: JobSummary
     description: Dict[str, Any]
@@ -247,6 +258,9 @@ class JobDetail:
     attempts: List[Attempt]
     outputs: List[OutputFile]
     missing_outputs: List[str] = field(default_factory=list)
+    """Output patterns that matched no file."""
+    refused_outputs: List[RefusedOutputFile] = field(default_factory=list)
+    """Files that matched an output pattern and were not stored."""
 
 
 @dataclass

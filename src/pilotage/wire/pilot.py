@@ -89,6 +89,15 @@ class Reference:
 
 
 @dataclass
+class RefusedOutput:
+    """A file that matched a pattern of the output sandbox and could not be stored."""
+
+    name: str
+    """As text that can be shown; bytes that are not UTF-8, and control characters, are escaped."""
+    reason: str
+
+
+@dataclass
 class Finish:
     """The end of one payload. `failure` is empty when it ran to its end, whatever its exit code.
 
@@ -114,6 +123,9 @@ class Finish:
     """Names of the files uploaded for (job, epoch), standard output and error included if uploaded."""
     missing: List[str] = field(default_factory=list)
     """Patterns of the output sandbox that matched nothing."""
+    refused: List[RefusedOutput] = field(default_factory=list)
+    """Files that a pattern matched and that were not stored, each with its reason. Like `missing`, this leaves
+    the result of the payload as it is."""
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from bench import (
     HEARTBEAT,
@@ -16,10 +18,11 @@ from bench import (
 )
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated, Superseded
+from pilotage.core.ids import JobId
 from pilotage.services import leases
 from pilotage.services.enrolment import enrol
-from pilotage.store import submissions
-from pilotage.wire.pilot import EnrolRequest, Reference, Release
+from pilotage.store import attempts, submissions
+from pilotage.wire.pilot import EnrolRequest, Reference, RefusedOutput, Release
 
 
 def test_submit_take_confirm_finish(bench: Bench) -> None:
@@ -559,3 +562,31 @@ def test_answers_do_not_depend_on_what_memory_remembers(bench: Bench) -> None:
     first = bench.do(pilot.asking(request))
     bench.crash(pilot.asking(request))
     assert dumped(bench.do(pilot.asking(request))) == dumped(first)
+
+
+def test_missing_and_refused_outputs_leave_the_state_and_are_told(bench: Bench) -> None:
+    bench.submit(3)
+    pilot = bench.pilot(processors=3)
+    jobs = []
+    refused = [RefusedOutput("n" * 5000, "r" * 5000)] * 5000
+    contents: list[dict[str, Any]] = [
+        {"missing": ["*.root", "log"]},
+        {"refused": refused},
+        {"missing": ["*.root"], "exit_code": 3},
+    ]
+    for content in contents:
+        offer = pilot.hold()
+        jobs.append(offer.job)
+        assert pilot.finish(offer, **content) == "accepted"
+    assert [bench.state(job) for job in jobs] == ["Done", "Done", "Failed"]
+    assert bench.history(jobs[0])[-1].detail == "no file matches the output '*.root' (and 1 more)"
+    assert bench.history(jobs[2])[-1].detail == "exit code 3"
+    detail = bench.history(jobs[1])[-1].detail
+    assert detail.startswith("output 'nnn")
+    assert "was not stored: rrr" in detail
+    # What a pilot says is bounded before it is stored.
+    assert len(detail) < 500
+    stored = attempts.result_of(bench.connection, JobId(jobs[1]), 1)
+    assert stored is not None
+    assert len(stored.refused) == 100
+    assert all(len(name) == 1000 and len(reason) == 200 for name, reason in stored.refused)

@@ -39,8 +39,21 @@ def selection_of(
     name: str = "",
     ended_since: float | None = None,
     ended_before: float | None = None,
+    outputs_incomplete: bool = False,
 ) -> Selection:
-    return Selection(ids, submission, states, owner, group, job_group, site, name, ended_since, ended_before)
+    return Selection(
+        ids,
+        submission,
+        states,
+        owner,
+        group,
+        job_group,
+        site,
+        name,
+        ended_since,
+        ended_before,
+        outputs_incomplete,
+    )
 
 
 @router.get("/jobs")
@@ -74,12 +87,14 @@ def job(
     summary, facts = _visible(context, caller, job)
     tries = [people.Attempt(**row) for row in browse.attempts(connection, job)]
     result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
+    refused = result.refused if result else []
     return people.JobDetail(
         job=summary,
         description=description_to_json(stored_description(facts, job)),
         attempts=tries,
         outputs=_outputs(context, facts, job, result),
         missing_outputs=result.missing if result else [],
+        refused_outputs=[people.RefusedOutputFile(name, reason) for name, reason in refused],
     )
 
 
