@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from pilotage.client.following import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submitting import Submitting
 from pilotage.client.transport import Transport
-from pilotage.core.errors import InvalidInput, PilotageError
+from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
 from pilotage.wire.governing import PolicyRollback, PolicyVersion, PolicyVersionsPage
 from pilotage.wire.people import (
     MAX_PAGE,
@@ -89,7 +90,8 @@ class Client(Submitting):
         authorities = ssl.get_default_verify_paths().cafile or True
         self._transport = Transport(
             url,
-            lambda: source.current(self._refresh),
+            lambda: source.current(self._refresh, self._ensure_home_token),
+            refused=lambda token, error: source.refused(token, error, self._ensure_home_token),
             patience=patience,
             at_first=at_first,
             timeout=timeout,
@@ -111,7 +113,7 @@ class Client(Submitting):
         """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
         folder = default_home() if home is None else Path(home)
         place = Place(server) if server else read_place(folder)
-        file = TokenFile(Path(token_file) if token_file else folder / "token")
+        file = TokenFile(Path(token_file)) if token_file else TokenFile(folder / "token", of_home=True)
         return cls(
             place.url,
             file,
@@ -296,8 +298,12 @@ class Client(Submitting):
     # --- the ways of asking
 
     def _refresh(self, token: str) -> TokenResponse:
-        answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, idempotent=True)
+        answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, at_once=True)
         return decode(answer.content, TokenResponse)
+
+    def _ensure_home_token(self) -> None:
+        with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # a server of an earlier version
+            self._transport.request("POST", "/v1/tokens/home", token="", idempotent=True)
 
     def _get(self, path: str, kind: type[T], query: Query | None = None) -> T:
         return decode(self._transport.request("GET", quote(path), query=query).content, kind)

@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
 from pilotage.wire.people import TokenResponse
 
-NEW_TOKEN = (
-    "get a new one: an administrator runs `pilotage token create USER`; "
-    "on the server's own machine `pilotage up` writes one at its start"
-)
+NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
+
+RENEW_AFTER = 3600.0
+"""Seconds after which a token is traded for a new one at its next use: who works every day is never locked out."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,26 @@ class FixedToken:
     def __init__(self, token: str) -> None:
         self._token = token
 
-    def current(self, refresh: Callable[[str], TokenResponse]) -> str:
+    def current(self, refresh: Callable[[str], TokenResponse], ensure: Callable[[], None]) -> str:
         return self._token
+
+    def refused(self, token: str, error: NotAuthenticated, ensure: Callable[[], None]) -> None:
+        raise error
 
     def __repr__(self) -> str:
         return "FixedToken(...)"
 
 
 class TokenFile:
-    """A file with one token, mode 600, renewed in place when less than a quarter of its life is left."""
+    """A file with one token, mode 600, renewed in place when it is an hour old or near its end.
 
-    def __init__(self, path: Path) -> None:
+    `of_home`: it is the token of a server's home. The server then writes a new one into it when asked: who can read
+    the file has the token. Only the server judges whether a token has ended: clocks differ.
+    """
+
+    def __init__(self, path: Path, *, of_home: bool = False) -> None:
         self.path = path
+        self.of_home = of_home
         self._token = ""
         self._renew_at = 0.0
         self._expires = 0.0
@@ -83,17 +92,58 @@ class TokenFile:
     def __repr__(self) -> str:
         return f"TokenFile({str(self.path)!r})"
 
-    def current(self, refresh: Callable[[str], TokenResponse]) -> str:
-        """The token to send now. `refresh` trades it for a new one; if that fails, the old one goes on."""
+    def current(self, refresh: Callable[[str], TokenResponse], ensure: Callable[[], None]) -> str:
+        """The token to send now. `refresh` trades it for a new one; if that fails, the old one goes on.
+
+        `ensure` asks the server to put a good token into the file of its home.
+        """
         with self._lock:
             now = time.time()
-            if not self._token or (self._expires and now >= self._expires):
-                self._take(self._read())
-            if self._expires and now >= self._expires:
-                raise NotAuthenticated(f"the token in {self.path} has expired", hint=NEW_TOKEN)
-            if self._renew_at and now >= self._renew_at:
+            if not self._token:
+                self._take(self._first(ensure))
+            if self._renew_at and self._renew_at <= now < self._expires:
                 self._renew(refresh, now)
             return self._token
+
+    def refused(self, token: str, error: NotAuthenticated, ensure: Callable[[], None]) -> None:
+        """The server has refused `token` with `error`: return if there is another one to try, else raise."""
+        with self._lock:
+            if self._token != token or self._another(token):
+                return
+            if self.of_home:
+                ensure()
+                if self._another(token):
+                    return
+            raise self._explained(error)
+
+    def _first(self, ensure: Callable[[], None]) -> str:
+        try:
+            return self._read()
+        except NotAuthenticated:
+            if not self.of_home:
+                raise
+        ensure()
+        return self._read()
+
+    def _another(self, token: str) -> bool:
+        """Take what is in the file now, if it is not `token`."""
+        try:
+            latest = self._read()
+        except NotAuthenticated:
+            return False
+        if latest == token:
+            return False
+        self._take(latest)
+        return True
+
+    def _explained(self, error: NotAuthenticated) -> NotAuthenticated:
+        user, group = bearer_of(self._token)
+        if not user:
+            return error
+        words = f"{user} --group {group}" if group else user
+        over = time.time() >= self._expires
+        hint = NEW_TOKEN.format(user=words, path=self.path) if over or not error.hint else error.hint
+        return NotAuthenticated(f"{error.message} (the token of {user} in {self.path})", hint=hint)
 
     def _renew(self, refresh: Callable[[str], TokenResponse], now: float) -> None:
         latest = self._read()
@@ -114,20 +164,25 @@ class TokenFile:
         self._token = token
         issued, expires = life_of(token)
         self._expires = expires
-        self._renew_at = expires - (expires - issued) / 4 if expires else 0.0
+        self._renew_at = issued + min(RENEW_AFTER, (expires - issued) * 3 / 4) if expires else 0.0
 
     def _read(self) -> str:
         try:
             token = self.path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise NotAuthenticated(f"there is no token: {self.path} does not exist", hint=NEW_TOKEN) from None
+            raise NotAuthenticated(
+                f"there is no token: {self.path} does not exist", hint=self._how_to_get_one()
+            ) from None
         except OSError as trouble:
             raise NotAuthenticated(f"cannot read {self.path}: {trouble.strerror}") from trouble
         except UnicodeDecodeError:
             token = ""
         if not token or any(character.isspace() for character in token):
-            raise NotAuthenticated(f"{self.path} does not hold a token", hint=NEW_TOKEN)
+            raise NotAuthenticated(f"{self.path} does not hold a token", hint=self._how_to_get_one())
         return token
+
+    def _how_to_get_one(self) -> str:
+        return NEW_TOKEN.format(user="USER", path=self.path)
 
 
 def write_token(path: Path, token: str) -> None:
@@ -146,11 +201,25 @@ def write_token(path: Path, token: str) -> None:
         raise
 
 
+def bearer_of(token: str) -> tuple[str, str]:
+    """(user, group) of a JSON Web Token, unverified; empty for anything else."""
+    try:
+        claims = _claims(token)
+        return str(claims.get("sub", "")), str(claims.get("grp", ""))
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return "", ""
+
+
+def _claims(token: str) -> dict[str, Any]:
+    middle = token.split(".")[1]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+    return claims
+
+
 def life_of(token: str) -> tuple[float, float]:
     """(issued at, expires at) of a JSON Web Token, unverified; (0, 0) for anything else."""
     try:
-        middle = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+        claims = _claims(token)
         expires = float(claims["exp"])
         return float(claims.get("iat", expires - 43200.0)), expires
     except (IndexError, ValueError, KeyError, TypeError, binascii.Error):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilotage.client.answers import error_of
-from pilotage.core.errors import Overloaded, PilotageError, Unreachable
+from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
 
 if TYPE_CHECKING:
     import httpx
@@ -37,7 +37,8 @@ def load_httpx() -> None:
 class Transport:
     """One server, one identity. Threads may share it.
 
-    `token` is asked before every request. A request that never reached the server is tried again until
+    `token` is asked before every request, `refused` after one that was refused: it raises if there is no other.
+    A request that never reached the server is tried again until
     `patience` seconds are over; one that may have reached it only if `idempotent`. "Come later" (429, 503) is
     obeyed for as long as patience lasts. Until the server has answered once patience is `at_first`; `on_away` is
     told when an absence lasts for longer than a moment.
@@ -52,6 +53,7 @@ class Transport:
         at_first: float | None = None,
         timeout: float,
         verify: str | bool,
+        refused: Callable[[str, NotAuthenticated], None],
         on_away: Callable[[PilotageError], None] | None = None,
     ) -> None:
         load_httpx()
@@ -63,6 +65,7 @@ class Transport:
         self._on_away = on_away
         self._timeout = timeout
         self._token = token
+        self._refused = refused
         try:
             self._pool = httpx.Client(
                 base_url=self.url,
@@ -91,12 +94,14 @@ class Transport:
         token: str | None = None,
         timeout: float | None = None,
         patience: float = 0.0,
+        at_once: bool = False,
     ) -> httpx.Response:
         """The 2xx answer, read whole; every other outcome raises an error of core/errors.py.
 
-        `patience`: at least so much, for this request.
+        `token`: instead of our own; empty for none. `patience`: at least so much, for this request;
+        `at_once`: none.
         """
-        headers = {"authorization": f"Bearer {token or self._token()}"}
+        headers: dict[str, str] = {}
         content: Body | None = body
         if json is not None:
             encoded = msgspec.json.encode(json)
@@ -106,8 +111,10 @@ class Transport:
             headers["content-length"] = str(size)
         again = method != "POST" if idempotent is None else idempotent
 
-        def once() -> httpx.Response:
+        def once(bearer: str) -> httpx.Response:
             sent = content() if content else None
+            if bearer:
+                headers["authorization"] = f"Bearer {bearer}"
             response = self._pool.request(
                 method,
                 path,
@@ -120,29 +127,40 @@ class Transport:
                 raise error_of(response)
             return response
 
-        return self._patiently(once, again, patience)
+        if token is not None:
+            return once(token) if at_once else self._patiently(lambda: once(token), again, patience)
+        return self._patiently(lambda: self._authenticated(once), again, patience)
 
     @contextmanager
     def stream(self, path: str) -> Iterator[httpx.Response]:
         """GET with the body unread. Opening is tried again like any request; reading on is not."""
         import httpx
 
-        def once() -> httpx.Response:
+        def once(bearer: str) -> httpx.Response:
             request = self._pool.build_request("GET", path)
-            request.headers["authorization"] = f"Bearer {self._token()}"
+            request.headers["authorization"] = f"Bearer {bearer}"
             response = self._pool.send(request, stream=True)
             if not response.is_success:
                 response.read()
                 raise error_of(response)
             return response
 
-        response = self._patiently(once, True)
+        response = self._patiently(lambda: self._authenticated(once), True)
         try:
             yield response
         except (httpx.TransportError, httpx.StreamError) as trouble:
             raise self._away(trouble) from trouble
         finally:
             response.close()
+
+    def _authenticated(self, once: Callable[[str], httpx.Response]) -> httpx.Response:
+        """Once more if the token was refused and another one is there; a refused request has changed nothing."""
+        token = self._token()
+        try:
+            return once(token)
+        except NotAuthenticated as error:
+            self._refused(token, error)
+        return once(self._token())
 
     def _patiently(
         self, once: Callable[[], httpx.Response], again: bool, patience: float = 0.0

@@ -14,6 +14,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import NotAuthenticated, PilotageError
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.bulk import Bulk
+from pilotage.server.home_token import HomeToken
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.server.totals import JobTotals
 from pilotage.services.exchange import Message, exchange_many
@@ -49,6 +50,7 @@ class Context:
     """(cores, MB) of a CE, 0 for not known."""
     book: UseBook
     """What was used."""
+    home_token: HomeToken
     exchange: Handler = field(init=False)
     """Answers messages of pilots."""
     totals: JobTotals = field(init=False)

@@ -47,10 +47,11 @@ from pilotage.server.duties import (
     until_stopped,
 )
 from pilotage.server.home import Home, HomeLock
+from pilotage.server.home_token import HomeToken
 from pilotage.server.listening import handles, listen
 from pilotage.server.posts import RENEWED, FencedWriter, Posts
 from pilotage.server.retention import RetentionDuty
-from pilotage.server.tokens import Issuer, fingerprint, signing_key, write_private
+from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.server.waiting import ReasonDuty
 from pilotage.services.filling import open_pool
 from pilotage.services.making import AIM, AIM_ELSEWHERE, Pace
@@ -190,14 +191,12 @@ class _Server:
             url=url,
             pilot_url=settings.pilot_server or url,
             book=UseBook(pool.policy.accounting.history),
+            home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             in_loop=on_file,
             bulk=Bulk(self._writer, Pace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)),
             capacity=lambda name: capacity(pool.policy.ces[name], settings.node),
         )
-        if settings.owner in pool.policy.users:
-            user = pool.policy.users[settings.owner]
-            token, _ = issuer.issue(settings.owner, user.groups[0], context.clock())
-            write_private(home.token, token)
+        context.home_token.write()
         return context
 
     def _load(self, tx: Transaction, url: str, key: str, sandboxes: str) -> tuple[instance.Instance, Pool]:

@@ -30,6 +30,10 @@ class Caller:
     group: str
     properties: frozenset[str]
     expires: float
+    lifetime: float = LIFETIME
+    """Seconds between the token's issue and its end."""
+    home: bool = False
+    """Whether it is the token of the home's owner: they administer their own server, whatever the policy says."""
 
     @property
     def administrator(self) -> bool:
@@ -53,8 +57,10 @@ class Issuer:
         self._key = key
         self._instance = instance
 
-    def issue(self, user: str, group: str, now: float, lifetime: float = LIFETIME) -> tuple[str, float]:
-        """A token and the instant when it ends."""
+    def issue(
+        self, user: str, group: str, now: float, lifetime: float = LIFETIME, *, home: bool = False
+    ) -> tuple[str, float]:
+        """A token and the instant when it ends. `home`: for the owner of the home."""
         expires = now + min(max(lifetime, 1.0), LONGEST)
         claims = {
             "iss": self._instance,
@@ -64,6 +70,8 @@ class Issuer:
             "exp": int(expires),
             "jti": secrets.token_hex(8),
         }
+        if home:
+            claims["own"] = True
         return jwt.encode(claims, self._key, ALGORITHM), float(int(expires))
 
     def read(self, token: str, policy: Policy, now: float) -> Caller:
@@ -88,12 +96,16 @@ class Issuer:
         if now >= expires:
             raise NotAuthenticated(
                 "this token has expired",
-                hint="`pilotage token create USER` by an administrator, or `pilotage up` for the home's own",
+                hint="an administrator makes a new one: `pilotage token create USER --out FILE`",
             )
         user, group = str(claims["sub"]), str(claims.get("grp", ""))
-        if user not in policy.users or group not in policy.users[user].groups:
+        lifetime = expires - float(claims.get("iat", expires - LIFETIME))
+        properties, home = policy.properties(user, group), claims.get("own") is True
+        if home:
+            properties |= {ADMINISTRATOR}
+        elif user not in policy.users or group not in policy.users[user].groups:
             raise Forbidden(f"the policy has no user {user} in group {group}", hint="ask an administrator")
-        return Caller(user, group, policy.properties(user, group), expires)
+        return Caller(user, group, properties, expires, lifetime, home)
 
 
 def signing_key(path: Path) -> str:
@@ -112,6 +124,10 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read; it appears whole."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    partial.touch(mode=0o600)
-    partial.write_text(text + "\n")
-    partial.replace(path)
+    try:
+        partial.touch(mode=0o600)
+        partial.write_text(text + "\n")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

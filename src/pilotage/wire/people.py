@@ -27,7 +27,8 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
     GET    /v1/queues/{id}/why                 Why, of all jobs of a task queue
     GET    /v1/whoami                          Identity
     POST   /v1/tokens                          TokenRequest → TokenResponse (administrators)
-    POST   /v1/tokens/refresh                  → TokenResponse, for whom the current token is
+    POST   /v1/tokens/refresh                  → TokenResponse, for whom the current token is, with its lifetime
+    POST   /v1/tokens/home                     → 204, without token: the token file of the server's home is good again
     GET    /v1/policy                          PolicyDocument (administrators, as all of the policy)
     PUT    /v1/policy                          PolicyChange → PolicyDocument; 409 if not `expect` is in force
     GET    /v1/policy/versions                 after, limit → PolicyVersionsPage, newest first

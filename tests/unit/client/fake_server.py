@@ -56,7 +56,11 @@ FINAL = ("Done", "Failed", "Killed", "Deleted")
 
 def token(issued: float, expires: float) -> str:
     claims = (
-        base64.urlsafe_b64encode(json.dumps({"iat": issued, "exp": expires}).encode()).decode().rstrip("=")
+        base64.urlsafe_b64encode(
+            json.dumps({"iat": issued, "exp": expires, "sub": "ada", "grp": "lab"}).encode()
+        )
+        .decode()
+        .rstrip("=")
     )
     return f"e30.{claims}.c2ln"
 

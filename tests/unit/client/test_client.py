@@ -145,13 +145,37 @@ def test_a_refused_renewal_leaves_the_old_token(fake: tuple[str, State], tmp_pat
 def test_a_token_that_is_over(fake: tuple[str, State], tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(token(1.0, 2.0))
+    fake[1].failures = [(401, {"code": "not-authenticated", "message": "this token has expired"})]
     with (
         Client(fake[0], TokenFile(file)) as client,
         pytest.raises(errors.NotAuthenticated, match="expired") as error,
     ):
         client.whoami()
-    assert "pilotage token create" in error.value.hint
-    assert fake[1].requests == []
+    assert "pilotage token create ada --group lab --out FILE" in error.value.hint
+    assert str(file) in error.value.hint
+    assert fake[1].requests == [("GET", "/v1/whoami")], "the server judges, and no renewal is tried"
+
+
+def test_a_token_is_renewed_when_it_is_an_hour_old(fake: tuple[str, State], tmp_path: Path) -> None:
+    now, file = time.time(), tmp_path / "token"
+    for age, renewals in ((3000, 0), (4000, 1)):
+        file.write_text(token(now - age, now - age + 30 * 86400))
+        fake[1].refreshed = token(now, now + 30 * 86400)
+        with Client(fake[0], TokenFile(file)) as client:
+            client.whoami()
+        assert fake[1].paths("POST") == ["/v1/tokens/refresh"] * renewals
+
+
+def test_a_renewal_by_another_process_is_taken_up(fake: tuple[str, State], tmp_path: Path) -> None:
+    now, file = time.time(), tmp_path / "token"
+    file.write_text(token(now, now + 600))
+    with Client(fake[0], TokenFile(file)) as client:
+        client.whoami()
+        fresh = token(now + 1, now + 700)
+        file.write_text(fresh)
+        fake[1].failures = [(401, {"code": "not-authenticated", "message": "no"})]
+        assert client.whoami().user == "ada"
+    assert fake[1].tokens[-1] == f"Bearer {fresh}"
 
 
 @pytest.mark.parametrize("content", ["", "two words", "\x00\xff"])

@@ -56,8 +56,20 @@ def refresh_token(
     context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> people.TokenResponse:
     """A new token for whom the current one is."""
-    token, expires = context.issuer.issue(caller.user, caller.group, context.clock())
+    token, expires = context.issuer.issue(
+        caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home
+    )
     return people.TokenResponse(token, expires, caller.user, caller.group)
+
+
+@router.post("/tokens/home", status_code=204)
+def renew_home_token(context: Context = Depends(context_of)) -> Response:
+    """See to it that the token file of the server's home holds a good token. Asks for no token and tells none.
+
+    Who can read that file, which is private to the home's owner, has the token.
+    """
+    context.home_token.ensure()
+    return Response(status_code=204)
 
 
 @router.post("/shutdown", status_code=202)

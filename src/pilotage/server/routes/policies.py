@@ -137,9 +137,9 @@ def _change(
 
 
 def _locked_out(caller: Caller, new: Policy) -> list[str]:
-    if ADMINISTRATOR in new.properties(caller.user, caller.group):
+    if caller.home or ADMINISTRATOR in new.properties(caller.user, caller.group):
         return []
     return [
         f"{caller.user} in group {caller.group} has not {ADMINISTRATOR} in it: once it is in force, your token can"
-        " change nothing any more. The owner of the home gets another one when the server starts again."
+        " change nothing any more. The owner of the home always can."
     ]

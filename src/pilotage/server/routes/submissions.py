@@ -78,7 +78,10 @@ def prepared_of(
     """Check what was read against the policy and the files that this caller has uploaded."""
     policy = context.pool.policy
     group = group or caller.group
-    if group not in policy.users[caller.user].groups:
+    user = policy.users.get(caller.user)
+    if user is None:
+        raise Forbidden(f"the policy has no user {caller.user}", hint="add [users.NAME] and apply the policy")
+    if group not in user.groups:
         raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
     description = submission.description
     check_places(description, policy)

@@ -1,0 +1,87 @@
+"""The token of the home's owner: a file that only they can read, with a good token in it whenever one is asked for.
+
+The permission of the file is the proof. So the owner is never locked out: not by a night, a changed key, a step of
+the clock or a policy.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pilotage.core.errors import Overloaded, PilotageError
+from pilotage.core.policy import Policy
+from pilotage.server.tokens import LIFETIME, Issuer, write_private
+
+SLACK = 60.0
+"""Seconds that the clock may have been set back without a new token."""
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class HomeToken:
+    """Keeps the file at `path`. Any thread may call it."""
+
+    def __init__(
+        self,
+        path: Path,
+        issuer: Issuer,
+        owner: str,
+        policy: Callable[[], Policy],
+        clock: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._issuer = issuer
+        self._owner = owner
+        self._policy = policy
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def write(self) -> None:
+        """Put a new token into the file."""
+        policy = self._policy()
+        user = policy.users.get(self._owner)
+        group = user.groups[0] if user is not None and user.groups else ""
+        token, _ = self._issuer.issue(self._owner, group, self._clock(), home=True)
+        try:
+            write_private(self._path, token)
+        except OSError as error:
+            if error.errno not in NO_SPACE or not self._overwritten(token):
+                raise Overloaded(
+                    f"the token of the home cannot be written: {error.strerror}",
+                    hint="make room on the disk of the home",
+                ) from error
+
+    def ensure(self) -> None:
+        """Put a new token into the file unless the one there is good for half of its life or more."""
+        with self._lock:
+            if not self._good():
+                self.write()
+
+    def _good(self) -> bool:
+        now = self._clock()
+        try:
+            if self._path.stat().st_mode & 0o077:
+                return False
+            caller = self._issuer.read(self._path.read_text().strip(), self._policy(), now)
+        except (OSError, UnicodeDecodeError, PilotageError):
+            return False
+        user = self._policy().users.get(self._owner)
+        known = user is None or caller.group in user.groups
+        # A token that is good for longer than a whole life comes from a clock that was ahead.
+        return caller.home and known and LIFETIME / 2 <= caller.expires - now <= LIFETIME + SLACK
+
+    def _overwritten(self, token: str) -> bool:
+        """Write into the blocks that the file has: a full disk has no room for a second file."""
+        try:
+            if self._path.stat().st_mode & 0o077:
+                return False
+            with self._path.open("r+b", buffering=0) as file:
+                file.write(token.encode() + b"\n")
+                file.truncate()
+                os.fsync(file.fileno())
+        except OSError:
+            return False
+        return True
