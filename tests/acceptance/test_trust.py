@@ -121,7 +121,7 @@ def test_bad_tokens_are_refused(shared: Instance) -> None:
             except NotAuthenticated:
                 continue
         pytest.fail(f"taken although {what}")
-    gone = jwt.encode({**claims, "sub": "mallory"}, key, "HS256")
+    gone = jwt.encode({**claims, "sub": "mallory", "own": False}, key, "HS256")
     with Client(url, gone) as client, pytest.raises(Forbidden):
         client.whoami()
 
