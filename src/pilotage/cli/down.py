@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from pilotage.cli.moments import parse_span
 from pilotage.cli.session import Session, connected
 from pilotage.client.credentials import Place, read_place
+from pilotage.client.server_process import on_this_machine, process_state
 from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 
 
@@ -80,23 +80,9 @@ def _wait(session: Session, place: Place, limit: float) -> None:
 
 def _gone(place: Place) -> bool:
     """Whether the server's process has ended; one of another host is taken for gone when it does not answer."""
-    if place.pid is None or place.host not in ("", socket.gethostname(), socket.getfqdn()):
+    if place.pid is None or not on_this_machine(place.host):
         return not _listens(place.url)
-    try:
-        os.kill(place.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return _is_zombie(place.pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except (OSError, IndexError):
-        return False
+    return process_state(place.pid) in ("", "Z")
 
 
 def _listens(url: str) -> bool:

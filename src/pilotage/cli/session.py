@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 PATIENCE = 4.0
-"""Seconds that a command waits for a server that does not answer."""
+"""Seconds that a command waits for a server that starts, is busy, or went away after it had answered."""
 LONG_PATIENCE = 600.0
 """The same for commands that wait anyway: they outlive a restart of the server."""
 
@@ -67,16 +68,31 @@ class Session:
 
     def client(self, *, patience: float = PATIENCE) -> Client:
         """A client for the server that the options name."""
+        from pilotage.client.credentials import read_place
+        from pilotage.client.server_process import await_start, refuse_suspended
+
+        asked = asked_patience()
+        if not self.server:
+            await_start(self.folder, asked or PATIENCE)
+            refuse_suspended(read_place(self.folder))
         from pilotage.client import Client
 
         return Client.connect(
             home=self.home,
             server=self.server,
             token_file=self.token_file,
-            patience=patience,
-            at_first=min(PATIENCE, patience),
+            patience=max(asked, patience),
+            at_first=asked,
             on_away=lambda error: self.screen.note(f"{error.message}; waiting for it ..."),
         )
+
+
+def asked_patience() -> float:
+    """Seconds of PILOTAGE_PATIENCE: so long a command waits for a server that is not there."""
+    from pilotage.cli.moments import parse_span
+
+    text = os.environ.get("PILOTAGE_PATIENCE", "")
+    return parse_span(text) if text else 0.0
 
 
 def connected(function: Callable[Concatenate[Session, P], int | None]) -> Callable[..., int | None]:

@@ -38,10 +38,10 @@ class Transport:
     """One server, one identity. Threads may share it.
 
     `token` is asked before every request, `refused` after one that was refused: it raises if there is no other.
-    A request that never reached the server is tried again until
-    `patience` seconds are over; one that may have reached it only if `idempotent`. "Come later" (429, 503) is
-    obeyed for as long as patience lasts. Until the server has answered once patience is `at_first`; `on_away` is
-    told when an absence lasts for longer than a moment.
+    A request that never reached the server is tried again until `patience` seconds are over; one that may have
+    reached it only if `idempotent`. "Come later" (429, 503) is obeyed for as long as patience lasts. Until the
+    server has answered once, a connection that nobody takes is tried again for `at_first` seconds only. `on_away`
+    is told when an absence lasts for longer than a moment.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Transport:
         import httpx
 
         self.url = url.rstrip("/")
-        self.patience = patience if at_first is None else at_first
-        self._patience_then = patience
+        self.patience = patience
+        self._until_answered = patience if at_first is None else at_first
         self._on_away = on_away
         self._timeout = timeout
         self._token = token
@@ -171,11 +171,15 @@ class Transport:
         while True:
             error: PilotageError
             try:
+                limit = max(patience, self.patience)
                 response = once()
-                self.patience = self._patience_then
+                self._until_answered = self.patience
                 return response
-            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as trouble:
+            except (httpx.ConnectError, httpx.ConnectTimeout) as trouble:
                 error, wait, may_repeat = self._away(trouble), pause, True  # it never reached the server
+                limit = max(patience, self._until_answered)
+            except httpx.PoolTimeout as trouble:
+                error, wait, may_repeat = self._away(trouble), pause, True
             except (httpx.TransportError, httpx.InvalidURL) as trouble:
                 error, wait, may_repeat = self._away(trouble), pause, again
             except Overloaded as busy:
@@ -183,7 +187,7 @@ class Transport:
             except Unreachable as away:
                 error, wait, may_repeat = away, pause, again
             gone = time.monotonic() - start
-            if not may_repeat or gone + wait > max(patience, self.patience):
+            if not may_repeat or gone + wait > limit:
                 raise error
             if gone > LONG_MOMENT and not told and self._on_away:
                 told = True
