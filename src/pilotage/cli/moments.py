@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.durations import clock_seconds
 
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -35,16 +36,16 @@ def moment(at: float | None, now: float, *, exact: bool) -> str:
 
 
 def parse_span(text: str) -> float:
-    """Seconds: "90", "90s", "15m", "2h", "1h30m", "3d", "01:30:00"."""
+    """Seconds: "90", "90s", "15m", "2h", "1h30m", "3d"; with colons or days as Slurm: "1:30" is 90 s, "1-12" 36 h."""
     stripped = text.strip().lower().replace(" ", "")
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return float(stripped)
-    if clock := re.fullmatch(r"(\d+):(\d\d)(?::(\d\d))?", stripped):
-        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        return float(hours * 3600 + minutes * 60 + seconds)
+    clock = clock_seconds(stripped)
+    if clock is not None:
+        return float(clock)
     parts = re.findall(r"(\d+(?:\.\d+)?)(min|[smhdw])", stripped)
     if not parts or "".join(number + unit for number, unit in parts) != stripped:
-        raise InvalidInput(f"{text!r} is not a duration", hint="write 90s, 15m, 2h, 1h30m, 3d or 01:30:00")
+        raise InvalidInput(f"{text!r} is not a duration", hint="write 90s, 15m, 2h, 1h30m, 3d or 1:30:00")
     return sum(float(number) * UNITS[unit] for number, unit in parts)
 
 

@@ -2,6 +2,7 @@
 
     PilotageError
     ├── InvalidInput         what was given is wrong: the field, the line, what would be right
+    │   ├── Mistakes         several such errors, told together
     │   ├── TooLarge         a limit of size or count is exceeded
     │   └── IncompatibleVersion  a pilot or client of another protocol
     ├── NotAuthenticated     no token, an expired one, one of another server
@@ -18,6 +19,8 @@ Lower floors raise these; routes alone know HTTP, the command line alone knows e
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class PilotageError(Exception):
@@ -59,6 +62,29 @@ class InvalidInput(PilotageError):
             return text
         place = f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
         return f"{place}: {text}"
+
+
+MISTAKES_TOLD = 50
+
+
+class Mistakes(InvalidInput):
+    """Two or more errors of one text. `all` are the single errors; the message has a line for each."""
+
+    def __init__(self, errors: Iterable[InvalidInput]) -> None:
+        self.all = tuple(errors)
+        lines = [str(error) for error in self.all[:MISTAKES_TOLD]]
+        if len(self.all) > MISTAKES_TOLD:
+            lines.append(f"... and {len(self.all) - MISTAKES_TOLD:,} more")
+        super().__init__("\n  ".join([f"{len(self.all):,} mistakes:", *lines]))
+
+
+def check_mistakes(errors: Iterable[InvalidInput]) -> None:
+    """Raise the error, or several as one; return if there is none."""
+    found = tuple(errors)
+    if len(found) > 1:
+        raise Mistakes(found)
+    if found:
+        raise found[0]
 
 
 class TooLarge(InvalidInput):

@@ -498,3 +498,27 @@ def test_any_tree_is_taken_or_refused_in_words(text: str) -> None:
 def test_any_text_is_taken_or_refused_in_words(text: str) -> None:
     with suppress(InvalidInput):
         policy_of_cfg(text)
+
+
+def test_a_list_of_groups_makes_an_instance_for_each() -> None:
+    text = DOCUMENT.replace("Group = lhcb_user\n", "Group = lhcb_user, lhcb_prod, lhcb_data\n") + (
+        "Registry\n{\nGroups\n{\nlhcb_prod\n{\nProperties = NormalUser, JOB_SHARING\n}\n}\n}\n"
+    )
+    found = policy_of_cfg(text)
+    history = parse(found.text).correction.wms_history
+    assert {name: one.group for name, one in history.items()} == {
+        "GroupsInstance": "",
+        "lhcb_userInstance_lhcb_user": "lhcb_user",
+        "lhcb_userInstance_lhcb_data": "lhcb_data",
+    }
+    assert history["lhcb_userInstance_lhcb_user"].slices == history["lhcb_userInstance_lhcb_data"].slices
+    assert [(one.value, one.reason) for one in found.left] == [
+        ("lhcb_prod", "lhcb_prod has JobSharing, so its owners have no shares")
+    ]
+
+
+def test_a_policy_may_name_properties_as_DIRAC_does() -> None:
+    text = '[groups.a]\nproperties = ["NormalUser", "JobSharing", "JOB_SHARING"]\n[users.u]\ngroups = ["a"]\n'
+    policy = parse(text)
+    assert policy.groups["a"].properties == (NORMAL_USER, JOB_SHARING)
+    assert policy.sharing("a")

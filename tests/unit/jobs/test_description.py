@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.cli.moments import parse_span
+from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.core.jobs.fields import BY_NAME, FIELDS
 from pilotage.core.jobs.jdl import parse_jdl
-from pilotage.core.jobs.parametric import bind
+from pilotage.core.jobs.parametric import bind, unfilled
 from pilotage.core.jobs.reference import reference_markdown
+from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.jobs.texts import description_from_text, from_json, from_yaml, parse_yaml_mapping
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "job-description.md"
@@ -139,12 +141,13 @@ def test_defaults_and_the_table_agree() -> None:
         ('Executable = "x";\nArguments = "don\'t";', 2, "quote is not closed"),
         ('Executable = "x";\nArguments = 1 + 2;', 2, "constant"),
         ('Executable = "x";\nRequirements = other.A > ;', 2, "not expected"),
-        ('Executable = "x";\nRequirements = "other.A >";', 1, "requirements: the text ends"),
+        ('Executable = "x";\nRequirements = "other.A >";', 2, "Requirements: the text ends"),
         ('Executable = "x"\nSite = "A";', 2, "';'"),
         ('Executable = "x";\nPriority = 11;', 2, "0 to 10"),
         ('Executable = "x";\nPriority = true;', 2, "truth value"),
         ('Executable = "x";\nLogLevel = "DEBUGGG";', 2, "one of DEBUG"),
-        ('Executable = "x";\nPilotTypes = "strange";', 2, "private, generic"),
+        ('Executable = "x";\nPilotTypes = "strange";', 2, "must be private"),
+        ('Executable = "x";\nPilotTypes = {"private", "Generic"};', 2, "ForceGeneric"),
         ('Executable = "x";\nEnvironment = {"A"};', 2, "NAME=value"),
         ('Executable = "x";\nEnvironment = {"A=1", "A=2"};', 2, "set twice"),
         ('Executable = "x";\nEnvironment = {"A b=1"};', 2, "name of a variable"),
@@ -168,7 +171,7 @@ def test_defaults_and_the_table_agree() -> None:
         ('Executable = "x";\nParameters = {"..", "a"}; OutputSandbox = {"%s/f"};', 2, "leads out"),
         ('Executable = "%s";\nParameters = {"a", ""};', 1, "empty"),
         ('Executable = "";', 1, "empty"),
-        ("Site = 1;", 1, "must be a name"),
+        ('Executable = "x";\nSite = 1;', 2, "must be a name"),
         ('Site = "A";', None, "missing"),
         ('Type = "Collection"; Executable = "x"', 1, "not supported"),
     ],
@@ -178,6 +181,179 @@ def test_refused_with_a_place(jdl: str, line: int | None, part: str) -> None:
         parse_jdl(jdl)
     assert part in str(caught.value)
     assert caught.value.line == line
+
+
+WRONG_JDL = """[
+  Executable = 5 + 5;
+  Colour = "red";
+  Priority = 11;  Memory = "much";
+  Site = {"A"}; BannedSites = {"A"};
+  StdOutput = "../out";
+  Priority = 3;
+]"""
+WRONG_YAML = """\
+colour: red
+user_priority: 11
+memory: much
+sites: [A]
+banned_sites: [A]
+std_output: ../out
+"""
+
+
+def places(error: InvalidInput) -> list[tuple[int | None, int | None, str | None]]:
+    assert isinstance(error, Mistakes)
+    return [(one.line, one.column, one.field) for one in error.all]
+
+
+def test_all_mistakes_of_a_jdl_are_told_at_once_each_with_its_place() -> None:
+    with pytest.raises(Mistakes) as caught:
+        parse_jdl(WRONG_JDL)
+    assert places(caught.value) == [
+        (2, 3, "Executable"),
+        (3, 3, "Colour"),
+        (4, 3, "user_priority"),
+        (4, 19, "memory"),
+        (5, 3, "sites"),
+        (6, 3, "std_output"),
+        (7, 3, "Priority"),
+        (None, None, "executable"),
+    ]
+    text = str(caught.value)
+    assert text.startswith("8 mistakes:\n  line 2, column 3: Executable must be a constant")
+    assert "line 4, column 19: Memory must be megabytes" in text
+
+
+def test_all_mistakes_of_a_yaml_are_told_at_once_each_with_its_place() -> None:
+    with pytest.raises(Mistakes) as caught:
+        from_yaml(WRONG_YAML)
+    assert places(caught.value) == [
+        (1, 1, "colour"),
+        (2, 1, "user_priority"),
+        (3, 1, "memory"),
+        (4, 1, "sites"),
+        (6, 1, "std_output"),
+        (None, None, "executable"),
+    ]
+
+
+def test_very_many_mistakes_make_no_very_long_message() -> None:
+    with pytest.raises(Mistakes) as caught:
+        parse_jdl("".join(f"A{n} = 1;\n" for n in range(3000)))
+    assert len(caught.value.all) == 3001
+    assert len(caught.value.message.splitlines()) == 52
+    assert caught.value.message.endswith("... and 2,951 more")
+
+
+GLITE = """[
+  JobType = "Parametric";
+  Executable = "/bin/sim";
+  Arguments = "--in f_PARAM_.txt _PARAM_";
+  StdOutput = "out_PARAM_.txt"; StdError = "err_PARAM_.txt";
+  InputSandbox = {"f_PARAM_.txt"};
+  OutputSandbox = {"out_PARAM_.txt"};
+  Environment = {"SEED=_PARAM_"};
+  JobName = "sim-_PARAM_";
+  %s
+]"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "values"),
+    [
+        ("Parameters = 3;", ["0", "1", "2"]),
+        ("Parameters = 10; ParameterStart = 1; ParameterStep = 4;", ["1", "5", "9"]),
+        ("Parameters = 0; ParameterStart = 4; ParameterStep = -2;", ["4", "2"]),
+        ('Parameters = {"alpha", "beta"};', ["alpha", "beta"]),
+    ],
+)
+def test_gLites_parametric_jobs(parameters: str, values: list[str]) -> None:
+    submission = parse_jdl(GLITE % parameters)
+    assert submission.description.job_type == "User"
+    jobs = [
+        bind(submission.description, submission.names, row, index, submission.count)
+        for index, row in enumerate(submission.parameters)
+    ]
+    assert [job.arguments for job in jobs] == [("--in", f"f{v}.txt", v) for v in values]
+    assert [job.std_output for job in jobs] == [f"out{v}.txt" for v in values]
+    assert [job.environment for job in jobs] == [(("SEED", v),) for v in values]
+    assert [job.job_name for job in jobs] == [f"sim-{v}" for v in values]
+    assert [job.input_sandbox[0].source for job in jobs] == [f"f{v}.txt" for v in values]
+    assert unfilled(submission.description, submission.names) == []
+
+
+@pytest.mark.parametrize(
+    ("jdl", "part"),
+    [
+        (GLITE % "", "no Parameters: how many"),
+        (GLITE % "Parameters = 3; ParameterStart = 3;", "where the values end"),
+        (GLITE % "Parameters = 3; ParameterStep = 0;", "steps of 0"),
+        (GLITE % 'Parameters = 3; Site = "LCG._PARAM_.ch";', "can't be replaced"),
+        (GLITE % 'Parameters = 3; Requirements = other.Name == "_PARAM_";', "can't be replaced"),
+    ],
+)
+def test_gLites_parametric_jobs_that_cannot_be(jdl: str, part: str) -> None:
+    with pytest.raises(InvalidInput, match=part):
+        parse_jdl(jdl)
+
+
+def test_DIRACs_count_stays_a_count() -> None:
+    text = 'Executable = "x"; Arguments = "%s"; Parameters = 3; ParameterStart = 1; ParameterStep = 5;'
+    assert parse_jdl(text).parameters == ((1,), (6,), (11,))
+
+
+@pytest.mark.parametrize(
+    ("jdl", "warnings"),
+    [
+        ('Arguments = "%s %n %%d %j";', ["%s in arguments", "%n in arguments"]),
+        ('Arguments = "_PARAM_"; Parameters = 2;', ["_PARAM_ in arguments"]),
+        ('JobName = "a-%s"; StdOutput = "%s"; Parameters.A = {1};', ["%s in std_output and job_name"]),
+        ('JobGroup = "g-%s"; SetupLines = "echo %s"; Parameters = 2;', ["%s in setup_lines and job_group"]),
+        ('SetupLines = "date +%s";', []),
+        ('Arguments = "%s %n"; Parameters = 2;', []),
+    ],
+)
+def test_placeholders_that_nothing_fills_are_told(jdl: str, warnings: list[str]) -> None:
+    submission = parse_jdl(f'Executable = "x"; {jdl}')
+    told = unfilled(submission.description, submission.names)
+    assert len(told) == len(warnings)
+    for text, part in zip(told, warnings, strict=True):
+        assert text.startswith(part + " stays as it is")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1:30", 90),
+        ("90:00", 5400),
+        ("1:30:00", 5400),
+        ("1-12", 129_600),
+        ("1-12:30", 131_400),
+        ("1-12:30:15", 131_415),
+        ("90", 90),
+        ("90 min", 5400),
+    ],
+)
+def test_times_as_Slurm_reads_them(text: str, seconds: int) -> None:
+    assert parse_jdl(f'Executable = "x"; WallTime = "{text}";').description.wall_time == seconds
+    assert parse_span(text) == seconds
+
+
+def test_the_documents_names_are_read_too() -> None:
+    description = parse_jdl(
+        'Executable = "x"; GridCEs = {"a"}; GridMiddlewares = "b"; LHCbPlatforms = {"c", "d"}; Sites = "e";'
+        ' SubmitPools = "f"; PilotTypes = "private"; BannedSites = "g";'
+    ).description
+    assert (description.grid_ces, description.grid_middlewares) == (("a",), ("b",))
+    assert (description.platforms, description.sites) == (("c", "d"), ("e",))
+    assert (description.submit_pools, description.pilot_types) == (("f",), ("private",))
+    for other in ("LHCbPlatform", "Platforms", "Platform"):
+        assert parse_jdl(f'Executable = "x"; {other} = "c";').description.platforms == ("c",)
+
+
+def test_a_description_of_an_earlier_version_that_names_generic_pilots_is_still_read() -> None:
+    stored = {"executable": "x", "pilot_types": ["generic"]}
+    assert description_from_json(stored).pilot_types == ("generic",)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +368,7 @@ def test_refused_with_a_place(jdl: str, line: int | None, part: str) -> None:
         ("executable: !!python/object:os.system x", 1, "tag"),
         ("executable: a: b", 1, "not YAML"),
         ("- x", 1, "one mapping"),
-        ("executable: x\nrequirements: 'a >'", 1, "the text ends"),
+        ("executable: x\nrequirements: 'a >'", 2, "the text ends"),
         ("executable: x\nparameters: {count: 5, stpe: 2}", 2, "list of values"),
         ("executable: x\nparameters: {}", 2, "empty"),
         ("executable: x\ninput_sandbox: [{path: a, mode: url}]", 2, "mode"),

@@ -42,7 +42,7 @@ plain: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "tags": sets,
         "sites": sets,
         "platforms": sets,
-        "pilot_types": st.sampled_from(([], ["private"], ["generic"], ["private", "generic"])),
+        "pilot_types": st.sampled_from(([], ["private"])),
         "requirements": st.sampled_from(("", "other.X > 1", 'a && (b || c == "d")')),
         "log_level": st.sampled_from(LOG_LEVELS),
         "on_cutoff": st.sampled_from(("continue", "stop")),

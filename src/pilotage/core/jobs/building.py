@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, Mistakes
 from pilotage.core.jobs.description import JobDescription, Scalar, Submission, checked
 from pilotage.core.jobs.fields import UNSUPPORTED, Field
 from pilotage.core.jobs.parametric import PLACEHOLDER, checked_parameters, rows
 from pilotage.core.jobs.reading import READERS, WrittenReal, placeholder_refused
+
+_NOWHERE: Final = 2**63
+"""Behind every line of a text."""
 
 _PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -45,37 +48,100 @@ def build(
     entries: Iterable[tuple[Field, Entry]],
     sequences: Mapping[str, tuple[Scalar, ...]],
     names: Sequence[str] = (),
+    mistakes: Iterable[InvalidInput] = (),
 ) -> Submission:
     """The submission of known fields, each at most once; `sequences` are the parameters by name.
 
-    Instead of them `names` may be given: their values come later, the submission has none yet.
+    Instead of them `names` may be given: their values come later, the submission has none yet. All that is wrong is
+    raised at once, together with the `mistakes` that the parser has found.
     """
+    found = list(mistakes)
     if sequences and names:
-        raise InvalidInput("it has parameters of its own, and rows of values are given besides")
+        found.append(InvalidInput("it has parameters of its own, and rows of values are given besides"))
+    values, first = _values(entries, bool(sequences or names), found)
+    if "executable" not in first:
+        found.append(InvalidInput("the executable is missing", field="executable"))
+    names = tuple(sequences) or tuple(names)
+    found += _wrong_names(names)
+    if not found:
+        return _submission(values, first, names, sequences)
+    found += _further(values, first, names, sequences)
+    raise together(in_order(found))
+
+
+def _values(
+    entries: Iterable[tuple[Field, Entry]], parametric: bool, mistakes: list[InvalidInput]
+) -> tuple[dict[str, Any], dict[str, Entry]]:
+    """The values that could be read, and of each field its first entry; what is wrong goes to `mistakes`."""
     values: dict[str, Any] = {}
     first: dict[str, Entry] = {}
     for field, entry in entries:
         if field.name in first:
             earlier = first[field.name]
             where = "" if earlier.line is None else f" on line {earlier.line}"
-            raise entry.refused(f"{entry.name} is given twice: {earlier.name} stands{where} already")
-        first[field.name] = entry
-        values[field.name] = _read(field, entry, parametric=bool(sequences or names))
-    if "executable" not in values:
-        raise InvalidInput("the executable is missing", field="executable")
-    names = tuple(sequences) or tuple(names)
-    for name in names:
-        if name and not _PARAMETER.match(name):
-            raise InvalidInput(
-                f"{name!r} can't name a parameter", hint="letters, digits and _", field="parameters"
+            mistakes.append(
+                entry.refused(f"{entry.name} is given twice: {earlier.name} stands{where} already")
             )
+            continue
+        first[field.name] = entry
+        try:
+            values[field.name] = _read(field, entry, parametric=parametric)
+        except InvalidInput as error:
+            mistakes.append(error)
+    return values, first
+
+
+def _submission(
+    values: Mapping[str, Any],
+    first: Mapping[str, Entry],
+    names: Sequence[str],
+    sequences: Mapping[str, tuple[Scalar, ...]],
+) -> Submission:
     try:
         submission = Submission(
-            checked(JobDescription(**values)), names, rows(dict(sequences)) if sequences else ()
+            checked(JobDescription(**values)), tuple(names), rows(dict(sequences)) if sequences else ()
         )
         return checked_parameters(submission)
+    except Mistakes as errors:
+        raise together(
+            in_order([_placed(error, first.get(error.field or "")) for error in errors.all])
+        ) from None
     except InvalidInput as error:
         raise _placed(error, first.get(error.field or "")) from error
+
+
+def _further(
+    values: Mapping[str, Any],
+    first: Mapping[str, Entry],
+    names: Sequence[str],
+    sequences: Mapping[str, tuple[Scalar, ...]],
+) -> tuple[InvalidInput, ...]:
+    """What is wrong between the fields that could be read. A field that could not be read has its default."""
+    try:
+        _submission({"executable": "unread", **values}, first, names, sequences)
+    except Mistakes as errors:
+        return errors.all
+    except InvalidInput as error:
+        return (error,)
+    return ()
+
+
+def together(errors: Sequence[InvalidInput]) -> InvalidInput:
+    """The only error, or all of them as one."""
+    return errors[0] if len(errors) == 1 else Mistakes(errors)
+
+
+def in_order(errors: Iterable[InvalidInput]) -> list[InvalidInput]:
+    """In the order of the text; those without a place come last."""
+    return sorted(errors, key=lambda error: (error.line or _NOWHERE, error.column or 0))
+
+
+def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
+    for name in names:
+        if name and not _PARAMETER.match(name):
+            yield InvalidInput(
+                f"{name!r} can't name a parameter", hint="letters, digits and _", field="parameters"
+            )
 
 
 def _read(field: Field, entry: Entry, *, parametric: bool) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, check_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
 
@@ -96,46 +97,52 @@ class Submission:
 
 def checked(description: JobDescription) -> JobDescription:
     """The description with sites reduced by those banned; raises `InvalidInput` for what can't be meant."""
+    check_mistakes(_mistakes(description))
+    return _without_banned(description)
+
+
+def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
     if not description.executable:
-        raise InvalidInput("the executable is empty", field="executable")
+        yield InvalidInput("the executable is empty", field="executable")
     if not description.job_type:
-        raise InvalidInput("the job type is empty", field="job_type")
+        yield InvalidInput("the job type is empty", field="job_type")
     if description.pilot_types == (PRIVATE,) and description.force_generic:
-        raise InvalidInput(
+        yield InvalidInput(
             "force_generic asks for generic pilots, but pilot_types allows private ones only",
             field="force_generic",
         )
     if 0 < description.max_processors < description.processors:
-        raise InvalidInput(
+        yield InvalidInput(
             f"max_processors ({description.max_processors}) is below processors ({description.processors})",
             field="max_processors",
         )
-    check_paths(description)
+    yield from path_mistakes(description)
     names: set[str] = set()
     for one in description.input_sandbox:
         if one.name in names:
-            raise InvalidInput(f"two input files are named {one.name!r}", field="input_sandbox")
+            yield InvalidInput(f"two input files are named {one.name!r}", field="input_sandbox")
         names.add(one.name)
-    return _without_banned(description)
+    if description.sites and set(description.sites) <= set(description.banned_sites):
+        yield InvalidInput("all sites asked for are banned by banned_sites too", field="sites")
 
 
 def _without_banned(description: JobDescription) -> JobDescription:
     if not description.sites:
         return description
     left = tuple(site for site in description.sites if site not in description.banned_sites)
-    if not left:
-        raise InvalidInput("all sites asked for are banned by banned_sites too", field="sites")
     return replace(description, sites=left, banned_sites=())
 
 
-def check_paths(description: JobDescription) -> None:
-    """Raises `InvalidInput` for output or input names that lead out of the payload's folder."""
-    check_inside(description.std_output, "std_output")
-    check_inside(description.std_error, "std_error")
-    for name in description.output_sandbox:
-        check_inside(name, "output_sandbox")
-    for one in description.input_sandbox:
-        check_inside(one.name, "input_sandbox")
+def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
+    """One for each output or input name that leads out of the payload's folder."""
+    paths = [(description.std_output, "std_output"), (description.std_error, "std_error")]
+    paths += [(name, "output_sandbox") for name in description.output_sandbox]
+    paths += [(file.name, "input_sandbox") for file in description.input_sandbox]
+    for path, field in paths:
+        try:
+            check_inside(path, field)
+        except InvalidInput as error:
+            yield error
 
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")

@@ -25,6 +25,8 @@ class Field:
     decides: bool = False
     bound: bool = False
     choices: tuple[str, ...] = ()
+    hints: tuple[tuple[str, str], ...] = ()
+    """What to do instead of some values that are no choice."""
     low: int = 0
     high: int = 2**31 - 1
 
@@ -37,8 +39,8 @@ class Field:
 DEFAULTS: Final[dict[str, Any]] = {one.name: one.default for one in fields(JobDescription)}
 
 
-def _sets(name: str, jdl: tuple[str, ...], meaning: str, choices: tuple[str, ...] = ()) -> Field:
-    return Field(name, jdl, "names", meaning, decides=True, choices=choices)
+def _sets(name: str, jdl: tuple[str, ...], meaning: str) -> Field:
+    return Field(name, jdl, "names", meaning, decides=True)
 
 
 FIELDS: Final[tuple[Field, ...]] = (
@@ -138,15 +140,31 @@ FIELDS: Final[tuple[Field, ...]] = (
     _sets("tags", ("Tags", "Tag"), "What the node must offer beyond the above, `GPU` for example."),
     _sets("sites", ("Site", "Sites"), "Where it may run; none, or `ANY`: anywhere."),
     _sets("banned_sites", ("BannedSites", "BannedSite"), "Where it must not run."),
-    _sets("grid_ces", ("GridCE",), "The computing elements it may run behind; none: all."),
+    _sets("grid_ces", ("GridCE", "GridCEs"), "The computing elements it may run behind; none: all."),
     _sets(
         "grid_middlewares",
-        ("GridMiddleware",),
+        ("GridMiddleware", "GridMiddlewares"),
         "The kinds of computing element to ask for pilots; none: all.",
     ),
-    _sets("platforms", ("Platform",), "The platforms it runs on; none, or `ANY`: all."),
-    _sets("pilot_types", ("PilotTypes",), "The pilots it accepts; none: all.", ("private", "generic")),
-    _sets("submit_pools", ("SubmitPools",), "The pools of computing elements to ask for pilots; none: all."),
+    _sets(
+        "platforms",
+        ("Platform", "Platforms", "LHCbPlatform", "LHCbPlatforms"),
+        "The platforms it runs on; none, or `ANY`: all.",
+    ),
+    Field(
+        "pilot_types",
+        ("PilotTypes", "PilotType"),
+        "names",
+        "The pilots it accepts; none: all.",
+        decides=True,
+        choices=("private",),
+        hints=(("generic", "ForceGeneric (force_generic) asks for generic pilots only"),),
+    ),
+    _sets(
+        "submit_pools",
+        ("SubmitPools", "SubmitPool"),
+        "The pools of computing elements to ask for pilots; none: all.",
+    ),
     Field(
         "force_generic", ("ForceGeneric",), "boolean", "Only generic pilots are sent for it.", decides=True
     ),

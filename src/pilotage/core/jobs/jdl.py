@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from typing import Any, Final
 
-from pilotage.core.classads import ClassAd, Definition, Expression, Limits, ListOf, Literal, parse_definitions
+from pilotage.core.classads import (
+    ClassAd,
+    Definition,
+    Expression,
+    Limits,
+    ListOf,
+    Literal,
+    parse_definitions,
+    unparse,
+)
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.building import Entry, build, scalars, unknown
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, FIELDS, Field
-from pilotage.core.jobs.parametric import progression
+from pilotage.core.jobs.parametric import GLITE_PLACEHOLDER, glite_progression, progression
 
 # Room for the values of MAX_JOBS jobs; what a Requirements may be is checked apart.
 _LIMITS: Final = Limits(text=16 * 1024 * 1024, nodes=1_000_000)
@@ -20,26 +31,87 @@ _NAMES: Final = (*(jdl for one in FIELDS for jdl in one.jdl), "Parameters", "Par
 def parse_jdl(text: str) -> Submission:
     """The submission a JDL text describes, with or without enclosing brackets.
 
-    Whatever is wrong raises `InvalidInput` with its line: syntax, an unknown or repeated attribute, a value
-    of the wrong type, an attribute that Pilotage would not act upon.
+    All that is wrong is raised as one `InvalidInput`, each mistake with its line: an unknown or repeated attribute, a
+    value of the wrong type, an attribute that Pilotage would not act upon. A syntax error is raised alone.
     """
-    fields: list[tuple[Field, Entry]] = []
-    parametric: dict[str, dict[str, Entry]] = {}
+    read = _Jdl()
     for definition in parse_definitions(text, _LIMITS):
+        try:
+            read.take(definition)
+        except InvalidInput as error:
+            read.mistakes.append(error)
+    return read.submission()
+
+
+@dataclass(slots=True)
+class _Jdl:
+    """The attributes of one text, as far as they have been read."""
+
+    fields: list[tuple[Field, Entry]] = dataclass_field(default_factory=list)
+    parametric: dict[str, dict[str, Entry]] = dataclass_field(default_factory=dict)
+    glite: Entry | None = None
+    """JobType, if it says Parametric."""
+    mistakes: list[InvalidInput] = dataclass_field(default_factory=list)
+
+    def take(self, definition: Definition) -> None:
         head, _, name = definition.name.partition(".")
         folded = head.lower()
         if folded in _PARAMETRIC:
             entry = _entry(definition)
-            if parametric.setdefault(name, {}).setdefault(folded, entry) is not entry:
+            if self.parametric.setdefault(name, {}).setdefault(folded, entry) is not entry:
                 raise entry.refused(f"{entry.name} is given twice")
-        elif folded == "type" and not name:
+            return
+        if folded == "type" and not name:
             _check_type(_entry(definition))
+            return
+        field = BY_JDL.get(definition.name.lower())
+        if field is None:
+            raise unknown(Entry(definition.name, None, definition.line, definition.column), _NAMES)
+        entry = _entry(definition, field)
+        if field.name == "job_type" and _is_parametric(entry.value) and self.glite is None:
+            self.glite = entry
         else:
-            field = BY_JDL.get(definition.name.lower())
-            if field is None:
-                raise unknown(Entry(definition.name, None, definition.line, definition.column), _NAMES)
-            fields.append((field, _entry(definition, field)))
-    return build(fields, {name: _sequence(name, found) for name, found in parametric.items()})
+            self.fields.append((field, entry))
+
+    def submission(self) -> Submission:
+        fields, sequences = self.fields, {}
+        if self.glite is not None:
+            fields = [(field, _with_placeholders(field, entry)) for field, entry in fields]
+            if not self.parametric:
+                message = (
+                    f"{self.glite.name} is {self.glite.value}, but there is no Parameters: how many jobs?"
+                )
+                self.mistakes.append(self.glite.refused(message))
+        for name, found in self.parametric.items():
+            try:
+                sequences[name] = _sequence(name, found, glite=self.glite is not None)
+            except InvalidInput as error:
+                self.mistakes.append(error)
+        return build(fields, sequences, mistakes=self.mistakes)
+
+
+def _is_parametric(value: Any) -> bool:
+    """The JobType of gLite may be a list of types."""
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(one, str) and one.strip().lower() == "parametric" for one in values)
+
+
+def _with_placeholders(field: Field, entry: Entry) -> Entry:
+    """With `%s` for gLite's placeholder; an expression is read again from its text, to be refused if it has one."""
+    if isinstance(entry.value, Expression):
+        text = unparse(entry.value)
+        return replace(entry, value=_filled_in(text)) if GLITE_PLACEHOLDER in text else entry
+    return replace(entry, value=_filled_in(entry.value))
+
+
+def _filled_in(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace(GLITE_PLACEHOLDER, "%s")
+    if isinstance(value, list):
+        return [_filled_in(item) for item in value]
+    if isinstance(value, dict):
+        return {_filled_in(name): _filled_in(item) for name, item in value.items()}
+    return value
 
 
 def _check_type(entry: Entry) -> None:
@@ -72,7 +144,7 @@ def _constant(definition: Definition, value: Expression) -> Any:
     )
 
 
-def _sequence(name: str, found: dict[str, Entry]) -> tuple[Scalar, ...]:
+def _sequence(name: str, found: dict[str, Entry], *, glite: bool) -> tuple[Scalar, ...]:
     entry = found.get("parameters")
     if entry is None:
         some = next(iter(found.values()))
@@ -83,6 +155,8 @@ def _sequence(name: str, found: dict[str, Entry]) -> tuple[Scalar, ...]:
         return scalars(entry, entry.value)
     numbers = {part: found[key].value for key, part in _PARTS.items() if key in found}
     try:
+        if glite and not name and "factor" not in numbers:
+            return glite_progression(entry.value, **numbers)
         return progression(entry.value, name=name, **numbers)
     except InvalidInput as error:
         raise type(error)(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.errors import InvalidInput, TooLarge, check_mistakes
 from pilotage.core.jobs.description import (
     COPY,
     MAX_JOBS,
@@ -17,12 +17,33 @@ from pilotage.core.jobs.description import (
     Scalar,
     Submission,
     check_inside,
-    check_paths,
+    path_mistakes,
 )
 
 # `%j`, the job's id, is known to the server alone and left as it is.
 PLACEHOLDER: Final = re.compile(r"%(?:(s|n)|\(([^()]*)\)s?)")
 _LARGEST: Final = 2**63
+GLITE_PLACEHOLDER: Final = "_PARAM_"
+"""What gLite calls `%s`. A JDL with JobType "Parametric" is rewritten when it is read."""
+_NEVER_FILLED: Final = frozenset({"setup_lines", "job_group"})
+
+
+def glite_progression(most: Any, start: Any = 0, step: Any = 1) -> tuple[Scalar, ...]:
+    """The values of gLite: from `start` in steps of `step`, `most` itself not among them.
+
+    >>> glite_progression(10, 1, 4)
+    (1, 5, 9)
+    """
+    for what, value in (("Parameters", most), ("ParameterStart", start), ("ParameterStep", step)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise InvalidInput(f"{what} must be a number, not {value!r}", field="parameters")
+    if not step or (most - start) / step <= 0:
+        raise InvalidInput(
+            f"from ParameterStart {start} in steps of {step} there is no value before Parameters {most}",
+            hint="in gLite Parameters is where the values end, not how many there are",
+            field="parameters",
+        )
+    return progression(math.ceil((most - start) / step), start, step)
 
 
 def progression(
@@ -97,7 +118,7 @@ def bind(
     )
     if not bound.executable:
         raise InvalidInput(f"the executable of job {index} is empty", field="executable")
-    check_paths(bound)
+    check_mistakes(path_mistakes(bound))
     return bound
 
 
@@ -125,14 +146,48 @@ def checked_parameters(submission: Submission) -> Submission:
 
 
 def check_placeholders(description: JobDescription, names: Sequence[str]) -> None:
-    """Raises `InvalidInput` for a placeholder that none of `names` gives a value."""
-    for text, field in _bound_texts(description):
-        for found in PLACEHOLDER.finditer(text):
-            if found[2] is not None and found[2] not in names:
-                named = ", ".join(name for name in names if name) or "none with a name"
-                raise InvalidInput(
-                    f"{field}: there is no parameter for {found[0]}", hint=f"there is {named}", field=field
-                )
+    """Raises `InvalidInput` for the named placeholders that none of `names` gives a value."""
+    named = ", ".join(name for name in names if name) or "none with a name"
+    missing = [
+        (found[0], field)
+        for text, field in _bound_texts(description)
+        for found in PLACEHOLDER.finditer(text)
+        if found[2] is not None and found[2] not in names
+    ]
+    check_mistakes(
+        InvalidInput(f"{field}: there is no parameter for {text}", hint=f"there is {named}", field=field)
+        for text, field in dict.fromkeys(missing)
+    )
+
+
+def unfilled(description: JobDescription, names: Sequence[str]) -> list[str]:
+    """Warnings for placeholders that nothing fills: they reach the program as they are written."""
+    texts = [(text, field.partition(" ")[0]) for text, field in _bound_texts(description)]
+    if names:
+        # Without parameters a shell line is full of such signs: `date +%s`.
+        texts += [(text, "setup_lines") for text in description.setup_lines]
+        texts += [(description.job_group, "job_group")]
+    found: dict[str, list[str]] = {}
+    for text, field in texts:
+        for place in PLACEHOLDER.finditer(text):
+            if field in _NEVER_FILLED or not _fills(place, names):
+                found.setdefault(place[0], []).append(field)
+        if GLITE_PLACEHOLDER in text:
+            found.setdefault(GLITE_PLACEHOLDER, []).append(field)
+    return [_unfilled(text, list(dict.fromkeys(fields)), names) for text, fields in found.items()]
+
+
+def _fills(place: re.Match[str], names: Sequence[str]) -> bool:
+    return bool(names) if place[1] == "n" else (place[2] or "") in names
+
+
+def _unfilled(text: str, fields: Sequence[str], names: Sequence[str]) -> str:
+    where = " and ".join(fields)
+    if set(fields) <= _NEVER_FILLED:
+        return f"{text} in {where} stays as it is: placeholders are not replaced there"
+    named = " or ".join(f"%({name})s" for name in names if name)
+    help_ = f"{named} would be filled" if named else "there are no parameters (--count, --param, Parameters)"
+    return f"{text} in {where} stays as it is: nothing fills it; {help_}"
 
 
 def check_rows(

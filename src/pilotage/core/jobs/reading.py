@@ -13,6 +13,7 @@ from pilotage.core.classads.parser import check_size
 from pilotage.core.classads.tree import children
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import COPY, SHARED, URL, InputFile
+from pilotage.core.jobs.durations import clock_seconds
 from pilotage.core.jobs.fields import Field
 from pilotage.core.jobs.parametric import PLACEHOLDER
 
@@ -142,9 +143,9 @@ def _one_of(field: Field, text: str) -> str:
     for choice in field.choices:
         if choice.lower() == text.strip().lower():
             return choice
-    raise InvalidInput(
-        f"{field.name} must be one of {', '.join(field.choices)}, not {described(text)}", field=field.name
-    )
+    wanted = field.choices[0] if len(field.choices) == 1 else f"one of {', '.join(field.choices)}"
+    hint = dict(field.hints).get(text.strip().lower(), "")
+    raise InvalidInput(f"{field.name} must be {wanted}, not {described(text)}", hint=hint, field=field.name)
 
 
 def _choice(field: Field, value: Any) -> str:
@@ -180,6 +181,11 @@ _MEGABYTES: Final = {
 }
 
 
+def _seconds(field: Field, value: Any) -> int:
+    clock = clock_seconds(value) if isinstance(value, str) else None
+    return _amount_of_time(field, value if clock is None else clock)
+
+
 def _quantity(units: dict[str, int], wanted: str) -> Callable[[Field, Any], int]:
     def read(field: Field, value: Any) -> int:
         if isinstance(value, str) and (found := _QUANTITY.match(value)):
@@ -193,6 +199,9 @@ def _quantity(units: dict[str, int], wanted: str) -> Callable[[Field, Any], int]
     return read
 
 
+_amount_of_time: Final = _quantity(_SECONDS, "seconds, or a time such as 30 min, 2 h, 1:30:00 or 1-12")
+
+
 def _expression(field: Field, value: Any) -> str:
     """The canonical text of an expression, or none."""
     if isinstance(value, str) and not value.strip():
@@ -201,13 +210,9 @@ def _expression(field: Field, value: Any) -> str:
         try:
             value = parse_expression(value if isinstance(value, str) else str(value).lower())
         except InvalidInput as error:
-            raise InvalidInput(
-                f"{field.name}: {error.message}",
-                hint=error.hint,
-                line=error.line,
-                column=error.column,
-                field=field.name,
-            ) from error
+            place = f"line {error.line}, column {error.column} of the expression" if error.line else ""
+            message = f"{field.name}: {error.message}{f' ({place})' if place else ''}"
+            raise InvalidInput(message, hint=error.hint, field=field.name) from error
     if not isinstance(value, Expression):
         raise wrong(field, "a ClassAd expression", value)
     check_size(value)
@@ -296,7 +301,7 @@ READERS: Final[dict[str, Callable[[Field, Any], Any]]] = {
     "choice": _choice,
     "boolean": _boolean,
     "integer": _integer,
-    "seconds": _quantity(_SECONDS, "seconds, or a time such as 30 min, 2 h or 1 d"),
+    "seconds": _seconds,
     "megabytes": _quantity(_MEGABYTES, "megabytes, or an amount such as 500 MB or 2 GB"),
     "expression": _expression,
     "inputs": _inputs,

@@ -20,7 +20,7 @@ _KINDS: Final = {
     "choice": "one of",
     "boolean": "true or false",
     "integer": "whole number",
-    "seconds": "seconds, or `30 min`, `2 h`, `1 d`",
+    "seconds": "seconds, or `30 min`, `2 h`, `1 d`, or as Slurm writes it",
     "megabytes": "MB, or `500 MB`, `2 GB`",
     "expression": "ClassAd expression",
     "inputs": "list of texts or mappings",
@@ -50,6 +50,8 @@ A job is described in JDL, as DIRAC and gLite users write it, in YAML, or in JSO
 _TEXT_MIDDLE: Final = f"""
 JDL may stand in brackets `[ … ]` or without; names are compared without case; comments are `//` and `/* */`. `Requirements` and `HostRequirements` are written as they are in JDL and as a text in YAML. Lists of names may be one text with commas. If `sites` is given, `banned_sites` is taken out of it; nothing left is refused. In YAML scalars are read as YAML 1.2 has it (`no` and `010` are texts); anchors and tags are refused.
 
+A time that is a bare number is in **seconds**. With colons or days it is read as Slurm reads it: `1:30` is 1 minute 30 seconds, `1:30:00` an hour and a half, `1-12` a day and 12 hours (`1-12:30`, `1-12:30:00`). A bare number of Slurm is in minutes: write `90 min`.
+
 ## Parameters
 
 Written in the description, parameters make up to {MAX_JOBS:,} jobs; any number comes from [a table](../how-to/submit-many-jobs.md#from-a-table).
@@ -62,6 +64,8 @@ Written in the description, parameters make up to {MAX_JOBS:,} jobs; any number 
 
 Start and step are 0 and factor is 1 unless given.
 
+gLite's `JobType = "Parametric"` is understood: `_PARAM_` stands for `%s`, and a number in `Parameters` is where the values end, as in gLite: `Parameters = 10; ParameterStart = 1; ParameterStep = 4` makes 1, 5, 9 (start is 0 and step is 1 unless given).
+
 | placeholder | is replaced by |
 |---|---|
 | `%s` | the nameless value |
@@ -69,7 +73,7 @@ Start and step are 0 and factor is 1 unless given.
 | `%n` | the number of the job in the submission, from 0, padded with zeros to the width of the last |
 | `%j` | the id of the job, with and without parameters |
 
-Without parameters `%s` and `%n` are left as they are. In a field that decides the queue a placeholder is refused.
+A placeholder that nothing fills is left as it is, and submission warns of it. In a field that decides the queue a placeholder is refused.
 
 ## Refused, since Pilotage would not act upon it
 
@@ -88,9 +92,8 @@ def reference_markdown() -> str:
 def _row(one: Field) -> str:
     kind = _KINDS[one.kind]
     if one.choices:
-        kind = (
-            f"{kind}: {', '.join(one.choices)}" if one.kind == "names" else f"one of {', '.join(one.choices)}"
-        )
+        names = one.kind == "names"
+        kind = f"{kind}: {', '.join(one.choices)}" if names else f"one of {', '.join(one.choices)}"
     elif one.kind == "integer":
         kind = f"{kind}, {one.low} to {one.high:,}"
     jdl = ", ".join(f"`{name}`" for name in one.jdl)

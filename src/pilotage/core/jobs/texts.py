@@ -30,24 +30,31 @@ def description_from_text(text: str, kind: str) -> Submission:
 
 
 def parse_yaml_mapping(
-    mapping: Mapping[str, Any], lines: Mapping[str, int] | None = None, *, names: Sequence[str] = ()
+    mapping: Mapping[str, Any],
+    places: Mapping[str, tuple[int, int]] | None = None,
+    *,
+    names: Sequence[str] = (),
 ) -> Submission:
-    """The submission a mapping of snake_case names describes; `lines` places its keys for messages.
+    """The submission a mapping of snake_case names describes; `places` are lines and columns of its keys.
 
     `names` are those of parameters whose values come later.
     """
-    lines = lines or {}
+    places = places or {}
     fields = []
     sequences: dict[str, tuple[Scalar, ...]] = {}
+    mistakes: list[InvalidInput] = []
     for name, value in mapping.items():
-        entry = Entry(str(name), value, lines.get(str(name)))
-        if name == "parameters":
-            sequences = _sequences(entry)
-        elif name in BY_NAME:
-            fields.append((BY_NAME[name], entry))
-        else:
-            raise _unknown(entry)
-    return build(fields, sequences, names)
+        entry = Entry(str(name), value, *places.get(str(name), (None, None)))
+        try:
+            if name == "parameters":
+                sequences = _sequences(entry)
+            elif name in BY_NAME:
+                fields.append((BY_NAME[name], entry))
+            else:
+                raise _unknown(entry)
+        except InvalidInput as error:
+            mistakes.append(error)
+    return build(fields, sequences, names, mistakes)
 
 
 def _unknown(entry: Entry) -> InvalidInput:
@@ -79,7 +86,9 @@ def _sequence(entry: Entry, value: Any, name: str) -> tuple[Scalar, ...]:
         try:
             return progression(**value, name=name)
         except InvalidInput as error:
-            raise type(error)(error.message, hint=error.hint, line=entry.line, field="parameters") from error
+            raise type(error)(
+                error.message, hint=error.hint, line=entry.line, column=entry.column, field="parameters"
+            ) from error
     title = f"parameters {name}".rstrip()
     raise entry.refused(f"{title} must be a list of values, or count with start, step and factor")
 
@@ -125,8 +134,9 @@ def from_yaml(text: str) -> Submission:
         raise InvalidInput("not YAML that can be read: strange characters, or nested too deep") from error
     if not isinstance(node, yaml.MappingNode):
         raise InvalidInput("a job description is one mapping of names and values", line=1)
-    lines = {str(key.value): key.start_mark.line + 1 for key, _ in node.value}
-    return parse_yaml_mapping(_mapping(node, set(), 0), lines)
+    marks = {str(key.value): key.start_mark for key, _ in node.value}
+    places = {name: (mark.line + 1, mark.column + 1) for name, mark in marks.items()}
+    return parse_yaml_mapping(_mapping(node, set(), 0), places)
 
 
 def _check_size(text: str) -> None:

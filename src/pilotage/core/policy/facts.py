@@ -16,6 +16,13 @@ JOB_SHARING = "JOB_SHARING"
 GENERIC_PILOT = "GENERIC_PILOT"
 NORMAL_USER = "NORMAL_USER"
 PROPERTIES = (NORMAL_USER, JOB_SHARING, JOB_ADMINISTRATOR, ADMINISTRATOR, GENERIC_PILOT)
+DIRAC_PROPERTIES = {
+    "NormalUser": NORMAL_USER,
+    "JobSharing": JOB_SHARING,
+    "JobAdministrator": JOB_ADMINISTRATOR,
+    "GenericPilot": GENERIC_PILOT,
+}
+"""What DIRAC's configuration calls them; accepted in a policy too."""
 
 Owners = Literal["home", "any"]
 CeType = Literal["local"]
@@ -29,6 +36,10 @@ class Group(_Table, frozen=True):
     share: float = 1000.0
     properties: tuple[str, ...] = (NORMAL_USER,)
     vo: str = ""
+
+    def __post_init__(self) -> None:
+        names = tuple(dict.fromkeys(DIRAC_PROPERTIES.get(name, name) for name in self.properties))
+        msgspec.structs.force_setattr(self, "properties", names)
 
 
 class User(_Table, frozen=True):

@@ -44,7 +44,7 @@ def named_groups(section: Section | None) -> list[tuple[str, int]]:
     """The groups between whose owners an instance corrects, with the line."""
     corrector = section.sections.get(CORRECTOR) if section and _started(section) else None
     instances = corrector.sections.values() if corrector else ()
-    return [(one.text("Group"), one.options["Group"].line) for one in instances if one.text("Group")]
+    return [(group, one.options["Group"].line) for one in instances for group in one.items("Group")]
 
 
 def _started(section: Section) -> bool:
@@ -68,35 +68,52 @@ def take(section: Section, sharing: dict[str, bool], draft: Draft) -> None:
             draft.leave(option, CORRECTOR, "it has no section, so nothing would be corrected")
         return
     corrector.used = True
-    kept = {name: one for name, one in corrector.sections.items() if _makes_sense(name, one, sharing, draft)}
+    kept = [
+        (_name_of(name, group, one, corrector), group, one)
+        for name, one in corrector.sections.items()
+        for group in one.items("Group") or [""]
+        if _makes_sense(name, group, one, sharing, draft)
+    ]
     if not kept:
         draft.notes.append(
             f"line {corrector.line}: no instance of {CORRECTOR} was taken: nothing is corrected"
         )
         return
     draft.table(("correction",), section.line, [("correctors", toml.texts([CORRECTOR]))])
-    longest = max((_take_instance(name, one, draft) for name, one in kept.items()), default=0.0)
+    longest = max((_take_instance(name, group, one, draft) for name, group, one in kept), default=0.0)
     if longest > Accounting().history:
         draft.notes.append(f"accounting.history is raised to {longest:g} s, the longest TimeSpan")
         draft.table(("accounting",), corrector.line, [("history", toml.number(longest))])
 
 
-def _makes_sense(name: str, instance: Section, sharing: dict[str, bool], draft: Draft) -> bool:
-    group = instance.text("Group")
+def _name_of(name: str, group: str, instance: Section, corrector: Section) -> str:
+    """The name of the instance for one of its groups: with a list of groups each gets an instance of its own."""
+    if len(instance.items("Group")) < 2:
+        return name
+    name = f"{name}_{group}"
+    while name in corrector.sections:
+        name += "_"
+    return name
+
+
+def _makes_sense(name: str, group: str, instance: Section, sharing: dict[str, bool], draft: Draft) -> bool:
     if not sharing.get(group):
         return True
     reason = f"{group} has JobSharing, so its owners have no shares"
     draft.remark(f"Not taken: {name}: {reason}.")
-    draft.leave_section(instance, reason)
+    if len(instance.items("Group")) > 1:
+        draft.leave(instance.options["Group"], group, reason)
+    else:
+        draft.leave_section(instance, reason)
     return False
 
 
-def _take_instance(name: str, instance: Section, draft: Draft) -> float:
-    """Write one instance; its longest time span."""
+def _take_instance(name: str, group: str, instance: Section, draft: Draft) -> float:
+    """Write one instance, between the groups or between the owners of `group`; its longest time span."""
     instance.used = True
     path = ("correction", CORRECTOR, name)
     values = []
-    if group := instance.text("Group"):
+    if group:
         values.append(("group", toml.quoted(group)))
         draft.places[".".join((*path, "group"))] = instance.options["Group"].line
     factor = _factor(name, instance, draft)

@@ -8,17 +8,13 @@ from collections.abc import Iterable
 from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft
 from pilotage.core.policy.dirac_cfg.tree import Section
-from pilotage.core.policy.facts import GENERIC_PILOT, JOB_ADMINISTRATOR, JOB_SHARING, NORMAL_USER
+from pilotage.core.policy.facts import DIRAC_PROPERTIES, JOB_SHARING
 
 JOB_SHARE = 1000.0
 """What DIRAC gives to a group that names no JobShare."""
 
-PROPERTIES = {
-    "NormalUser": NORMAL_USER,
-    "JobSharing": JOB_SHARING,
-    "JobAdministrator": JOB_ADMINISTRATOR,
-    "GenericPilot": GENERIC_PILOT,
-}
+# The document of the priority schema writes JOB_SHARING where the configuration has JobSharing.
+PROPERTIES = {**DIRAC_PROPERTIES, JOB_SHARING: JOB_SHARING}
 
 
 def take_groups(root: Section, named: Iterable[tuple[str, int]], draft: Draft) -> dict[str, bool]:
@@ -58,7 +54,7 @@ def _properties(group: Section, draft: Draft) -> list[str]:
     for name in given:
         if name not in PROPERTIES and option is not None:
             draft.leave(option, name, "this property is not known")
-    return [PROPERTIES[name] for name in given if name in PROPERTIES]
+    return list(dict.fromkeys(PROPERTIES[name] for name in given if name in PROPERTIES))
 
 
 def take_users(root: Section, draft: Draft) -> None:

@@ -1,0 +1,28 @@
+"""Durations with colons and days, as Slurm reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# At most three digits of days: "2026-11" is a month that somebody has not finished writing.
+_CLOCK: Final = re.compile(r"(?:(\d{1,3})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\Z")
+
+
+def clock_seconds(text: str) -> int | None:
+    """The seconds of a duration with a colon or a dash; None for any other text, a bare number included.
+
+    >>> [clock_seconds(text) for text in ("1:30", "2:00:00", "1-12", "1-12:30", "1-12:30:15")]
+    [90, 7200, 129600, 131400, 131415]
+    >>> clock_seconds("90") is clock_seconds("2h") is None
+    True
+    """
+    found = _CLOCK.match(text.strip())
+    if found is None or not (found[1] or found[3]):
+        return None
+    days, *parts = (None if part is None else int(part) for part in found.groups())
+    if days is not None or parts[2] is not None:
+        hours, minutes, seconds = (part or 0 for part in parts)
+    else:
+        hours, minutes, seconds = 0, parts[0] or 0, parts[1] or 0
+    return (days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
