@@ -149,7 +149,7 @@ def test_told_to_drain_it_ends_what_it_has(server: PilotServer, pilot: Start, tm
 
 
 def test_the_end_of_its_time(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
-    server.enrol.update(wall=4.0)
+    server.enrol.update(wall=4.0, margin=0.2, least=0.5)
     job = long_job(server, tmp_path / "pid")
     process = pilot()
     assert process.wait() == 0

@@ -78,7 +78,7 @@ def terms_of(
     slurm = environment.get("SLURM_JOB_END_TIME", "")
     if slurm.isdigit():
         end = min(end, start + float(slurm) - time.time())
-    span = end - start
+    part = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
     return Terms(
         incarnation=answer.incarnation,
         node=dataclasses.replace(found.node),
@@ -88,7 +88,7 @@ def terms_of(
         ahead=answer.ahead,
         cpu_power=answer.cpu_power or 1.0,
         end=end,
-        margin=min(30.0, span / 20),
-        least=min(60.0, span / 8),
+        margin=answer.margin * part,
+        least=answer.least * part,
         patience=options.patience,
     )

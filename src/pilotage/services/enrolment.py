@@ -7,6 +7,7 @@ import hmac
 import secrets
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
+from pilotage.core.pilots import wall_time
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.services.exchange import token_hash
 from pilotage.services.moves import Moves
@@ -85,6 +86,8 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         idle=ce.idle if ce else 60.0,
         cpu_power=ce.cpu_power if ce else 1.0,
         wall=ce.wall if ce else 0.0,
+        margin=wall_time.margin(ce.wall) if ce else wall_time.MARGIN,
+        least=wall_time.least(ce.wall) if ce else wall_time.LEAST,
         processors=pilot.processors,
         memory=pilot.memory,
         tags=list(ce.tags) if ce else [],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.pilots.backoff import Pause
 from pilotage.store import submissions as submission_rows
 from pilotage.wire.pilot import Input, Payload
 
@@ -34,7 +36,9 @@ class DirectorNote:
     used: int
     """Cores that they have, of all of the CE."""
     not_before: float
-    """It holds back until then: pilots never called home. 0: it does not."""
+    """It holds back until then: pilots never called home, or came in vain. 0: it does not."""
+    pauses: Mapping[QueueId, Pause] = field(default_factory=dict)
+    """Queues for which no pilot is started for a while, since the last ones had no job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pilotage.services.company import Company, News, read_news
 from pilotage.services.facts import Filling
 from pilotage.services.indexing import adopt_limits, new_index
 from pilotage.services.pool import Pool
-from pilotage.store import changes
+from pilotage.store import changes, instance
 from pilotage.store import counts as count_rows
 from pilotage.store import jobs as job_rows
 from pilotage.store import pilots as pilot_rows
@@ -71,6 +71,9 @@ def open_pool(
         identities={},
         company=company,
     )
+    current = instance.current_policy(tx.connection)
+    # Which CEs the last change of the policy was about is not known any more.
+    pool.ces_since = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
     pool.index = new_index(pool, policy, tx, rng)
     begin_filling(pool, tx)
     while filled and not fill_some(pool, tx):

@@ -33,10 +33,10 @@ def apply_policy(
     instance.lock(tx.connection)
     old = in_force(tx)
     need_version(old, expect)
-    before = (pool.policy, pool.policy_version, pool.index)
+    before = (pool.policy, pool.policy_version, pool.index, pool.ces_since)
 
     def undo() -> None:
-        pool.policy, pool.policy_version, pool.index = before
+        pool.policy, pool.policy_version, pool.index, pool.ces_since = before
         fill(pool, tx)
         renew_kinds(pool)
 
@@ -51,6 +51,9 @@ def apply_policy(
 
 def take_up(pool: Pool, tx: Transaction, policy: Policy, version: int) -> None:
     """Match by a policy that is in force."""
+    current = instance.current_policy(tx.connection)
+    changed = [name for name, ce in policy.ces.items() if pool.policy.ces.get(name) != ce]
+    pool.ces_since = {**pool.ces_since, **dict.fromkeys(changed, current.applied_at if current else 0.0)}
     pool.policy, pool.policy_version = policy, version
     match_anew(pool, tx)
     renew_kinds(pool)

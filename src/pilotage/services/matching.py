@@ -199,7 +199,9 @@ class Match:
         noted, now = asked.noted.get(rest.processors), self.moves.now
         if noted is None or not noted.fresh(now):
             origin, offer = (self.pilot, self.take.node), self._asking.offer(rest)
-            noted = self.pool.kinds.renewed(self.pool.index.noted_as(offer), offer, origin, now)
+            started = self.pilot.started or 0.0
+            key = self.pool.index.noted_as(offer)
+            noted = self.pool.kinds.renewed(key, offer, origin, now, started=started)
             asked.noted[rest.processors] = noted
         noted.note(self.pilot.id, given, now)
         self.moves.noted.append((noted, given))

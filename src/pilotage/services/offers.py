@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
 from pilotage.core.policy import Ce
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Offer
-from pilotage.core.queues.kinds import Known
+from pilotage.core.queues.kinds import Kind, Known
 from pilotage.core.queues.waiting import Survey
 from pilotage.services.asking import offer_of
 from pilotage.services.matching import Requirements
@@ -58,7 +59,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         leave="",
         reason="",
     )
-    return offer_of(pool.policy, pilot, replace(node, cpu_left=ce.wall * ce.cpu_power))
+    return offer_of(pool.policy, pilot, replace(node, cpu_left=cpu_time_of_new_pilot(ce.wall, ce.cpu_power)))
 
 
 def renew_kinds(pool: Pool) -> None:
@@ -110,11 +111,19 @@ def known_offers(pool: Pool, now: float) -> list[Known]:
             pilots=tuple(kind.pilots),
         )
         for kind in pool.kinds.recent(now)
-        if kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer)
+        if not _outdated(pool, kind)
+        and (kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer))
     ]
     for name, offer in local.items():
         known.append(Known(offer, Requirements(pool, offer, nodes[name], now), possible=True))
     return known
+
+
+def _outdated(pool: Pool, kind: Kind[tuple[PilotRow, Node]]) -> bool:
+    """Whether nobody makes such an offer any more: the CE is another one now, and the pilots of before have ended."""
+    if kind.newest >= pool.ces_since.get(kind.offer.ce, 0.0):
+        return False
+    return not any(pilot in pool.seen for pilot in kind.pilots)
 
 
 def _has_room(whole: Offer, part: Offer) -> bool:

@@ -79,6 +79,8 @@ class Pool:
     corrected_at: float | None = None
     kinds: KindBook[tuple[PilotRow, Node]] = field(default_factory=KindBook)
     """The kinds of offer that pilots made lately."""
+    ces_since: dict[str, float] = field(default_factory=dict)
+    """When the policy last changed each CE: pilots started before it may offer what no new one there will."""
     asking: AskingPilots = field(default_factory=AskingPilots)
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """What a pilot of each local CE finds when it has the whole of it."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.ids import PilotId, QueueId
+from pilotage.core.pilots.backoff import BackOff, LastSeen
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.queues.entry import Entry
@@ -53,6 +55,9 @@ class LocalDirector:
     starved: dict[QueueId, float] = field(default_factory=dict)
     aborted_in_a_row: int = 0
     not_before: float = 0.0
+    back_off: BackOff = field(default_factory=BackOff)
+    _ce: Ce | None = None
+    """As the policy had it in the last cycle."""
 
     def order(self, pool: Pool, tx: Transaction, now: float) -> list[Ordered]:
         """Store the intent of the pilots that are wanted now."""
@@ -61,15 +66,25 @@ class LocalDirector:
         if ce is None:
             return []
         live = pilots.live(tx.connection, self.ce)
+        self._look_back(pool, tx, ce, live, now)
         cores, all_memory = capacity(ce, self.node)
-        idle = pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before
-        widths = [] if idle else self._wanted(pool, tx, ce, live, now)
+        pauses = self.back_off.pauses_for_all(now)
+        idle = pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before or pauses
+        wanted = [] if idle else self._wanted(pool, tx, ce, live, now)
         used = sum(pilot.processors for pilot in live)
-        not_before = self.not_before if now < self.not_before else 0.0
-        pool.directors[self.ce] = DirectorNote(now, len(widths), len(live), cores, used, not_before)
+        not_before = max(self.not_before, self.back_off.all_until if pauses else 0.0)
+        pool.directors[self.ce] = DirectorNote(
+            now,
+            len(wanted),
+            len(live),
+            cores,
+            used,
+            not_before if now < not_before else 0.0,
+            {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
+        )
         only_owner = pool.home_owner if ce.owners == "home" else None
         ordered = []
-        for place, processors in enumerate(widths):
+        for place, (processors, queue) in enumerate(wanted):
             stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
             memory = all_memory * processors // max(1, cores)
             pilot = pilots.insert(
@@ -86,16 +101,35 @@ class LocalDirector:
                 now=now,
                 id_=pool.pilot_id(),
             )
+            self.back_off.started_for[pilot] = queue
             ordered.append(Ordered(pilot, stamp, secret, place, processors, memory))
         return ordered
 
-    def _wanted(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> list[int]:
-        """The widths (processors) of the pilots to start."""
+    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
+        """Take in which of the pilots that were started here had a job."""
+        back_off, before = self.back_off, deepcopy(self.back_off)
+        tx.on_rollback(lambda: setattr(self, "back_off", before))
+        if ce != self._ce:
+            back_off.forget()
+            self._ce = ce
+        alive = {pilot.id: pilot for pilot in live}
+        rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
+        entries = (pool.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()})
+        waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
+        seen = [_last_seen(row, pool.draining) for row in rows if row is not None]
+        back_off.observe(seen, waiting, now)
+        for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
+            back_off.ended(id_)
+
+    def _wanted(
+        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float
+    ) -> list[tuple[int, QueueId]]:
+        """The pilots to start: their processors, and the queues that they are for."""
         staying = [pilot for pilot in live if not pilot.leave]
         free = capacity(ce, self.node)[0] - sum(pilot.processors for pilot in live)
         holding = jobs.with_any(tx.connection, staying)
         idle = Counter(pilot.processors for pilot in staying if pilot.id not in holding)
-        widths: list[int] = []
+        wanted: list[tuple[int, QueueId]] = []
         hungry: set[QueueId] = set()
         entries = self._fitting(pool, ce, now)
         if free < 1 and not idle:
@@ -109,21 +143,23 @@ class LocalDirector:
                 idle[width] -= 1
                 left -= 1
             while left and free >= need:
-                widths.append(need)
+                wanted.append((need, entry.id))
                 free -= need
                 left -= 1
-            if left and not any(pilot.processors >= need for pilot in staying) and need not in widths:
+            coming = any(processors == need for processors, _ in wanted)
+            if left and not coming and not any(pilot.processors >= need for pilot in staying):
                 hungry.add(entry.id)
                 self._make_room(pool, tx, entry, need, staying, now, free)
         self.starved = {queue: since for queue, since in self.starved.items() if queue in hungry}
-        return widths
+        return wanted
 
     def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
-        """The queues that a pilot with all of the CE's capacity could serve."""
+        """The queues that a pilot with all of the CE's capacity could serve, but for those that pause."""
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limiter.used_up(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.node, now)
-        return pool.index.candidates(offer, holds, closed)
+        fitting = pool.index.candidates(offer, holds, closed)
+        return [entry for entry in fitting if not self.back_off.pauses_at(entry.id, now)]
 
     def _width(self, ce: Ce, entry: Entry) -> int:
         """The processors of a pilot for one of these jobs: as many as bring the memory that it asks for."""
@@ -197,6 +233,13 @@ class LocalDirector:
         self.aborted_in_a_row = self.aborted_in_a_row + 1 if never_called else 0
         if self.aborted_in_a_row >= 3:
             self.not_before = now + min(300.0, 2.0**self.aborted_in_a_row)
+
+
+def _last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
+    """`draining`: the server sends pilots away, so that an end says nothing."""
+    had_job = pilot.take_number > 0
+    by_itself = pilot.ended is not None and pilot.started is not None and not pilot.leave and not draining
+    return LastSeen(pilot.id, had_job, by_itself and not had_job)
 
 
 def tell_to_leave(pool: Pool, tx: Transaction, pilot: PilotRow, how: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.policy import Policy
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
+from pilotage.core.policy import Ce, Policy
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
@@ -114,13 +115,27 @@ def of_verdict(
     if verdict.reason is Reason.LIMIT:
         return _limit(verdict, answer, now)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
-    back_off = max((ce.not_before for ce in answer.pilots), default=0.0)
-    if verdict.reason is Reason.SLOTS and back_off > now:
-        advice = (
-            f"the last pilots never called home; new ones are tried in {back_off - now:.0f} s:"
+    if verdict.reason is Reason.SLOTS:
+        advice = _back_off(answer, now) or advice
+    return summary, advice
+
+
+def _back_off(answer: Why, now: float) -> str:
+    """When pilots are started again where the last ones were of no use; "": none of this holds them back."""
+    latest = max(answer.pilots, key=lambda ce: ce.not_before, default=None)
+    if latest is None or latest.not_before <= now:
+        return ""
+    again = f"in {latest.not_before - now:.0f} s"
+    if not latest.in_vain:
+        return (
+            f"the last pilots never called home, or had no job; new ones are tried {again}:"
             " `pilotage pilot list --all` tells their last words"
         )
-    return summary, advice
+    pilots = "pilot that was" if latest.in_vain == 1 else f"{latest.in_vain} pilots that were"
+    return (
+        f"the last {pilots} started for it at CE {latest.ce} left without a job; the next one is tried {again}:"
+        " their nodes may have less than the CE is said to have"
+    )
 
 
 def _membership(queue: QueueIdentity, policy: Policy) -> tuple[str, str]:
@@ -149,7 +164,7 @@ def _needs(
 ) -> tuple[str, str]:
     conditions = [condition for condition in verdict.detail.split(", ") if condition]
     closures = _closures(policy, offers) if Condition.SITE_CLOSED in conditions else {}
-    said = {**CONDITIONS, **_tags(queue, offers)}
+    said = {**CONDITIONS, **_tags(queue, offers), **_too_short(queue, policy, offers)}
     parts = [*closures, *(said[condition] for condition in conditions if condition in said)]
     summary = f"no node that is known fits: {'; '.join(parts)}"
     if answer.openings:
@@ -160,6 +175,8 @@ def _needs(
         return summary, "; ".join(dict.fromkeys(closures.values()))
     if conditions == [Condition.REQUIRED_TAGS] and (never := _serving_nobody(offers)):
         return summary, never
+    if conditions == [Condition.CPU_TIME] and (longer := _longer_wall(queue, policy, offers)):
+        return summary, longer
     return summary, "no single change to the job opens anything: see what refuses it at each site"
 
 
@@ -192,6 +209,41 @@ def _tags(queue: QueueIdentity, offers: Sequence[Offer]) -> dict[str, str]:
         Condition.TAGS: f"it asks for {_tags_named(missing)}, which {offered}",
         Condition.REQUIRED_TAGS: f"it lacks {_tags_named(asked)}, without which nothing starts there",
     }
+
+
+def _short_ces(queue: QueueIdentity, policy: Policy, offers: Sequence[Offer]) -> dict[str, Ce]:
+    """The CEs of these offers whose new pilots have less CPU time for jobs than this queue asks for."""
+    known = {offer.ce: policy.ces[offer.ce] for offer in offers if offer.ce in policy.ces}
+    return {
+        name: ce
+        for name, ce in sorted(known.items())
+        if cpu_time_of_new_pilot(ce.wall, ce.cpu_power) < queue.cpu_time
+    }
+
+
+def _too_short(queue: QueueIdentity, policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
+    """What is said of CPU time where no pilot that a CE can start has enough of it."""
+    parts = []
+    for name, ce in _short_ces(queue, policy, offers).items():
+        power = f" (cpu_power {ce.cpu_power:g})" if ce.cpu_power != 1 else ""
+        left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
+        parts.append(
+            f"CE {name} gives pilots {ce.wall:g} s of wall time, {kept(ce.wall):g} s of which are kept for their start"
+            f" and end, so that {left:g} s of CPU time{power} are left"
+        )
+    if not parts:
+        return {}
+    return {Condition.CPU_TIME: f"{'; '.join(parts)}; the CPU bucket of this queue is {queue.cpu_time} s"}
+
+
+def _longer_wall(queue: QueueIdentity, policy: Policy, offers: Sequence[Offer]) -> str:
+    short = _short_ces(queue, policy, offers)
+    walls = [f"ces.{name}.wall = {wall_for(queue.cpu_time, ce.cpu_power)}" for name, ce in short.items()]
+    return (
+        f"an administrator can give pilots more time (`pilotage policy apply`): {', '.join(walls)}"
+        if walls
+        else ""
+    )
 
 
 def _tags_named(tags: frozenset[str]) -> str:

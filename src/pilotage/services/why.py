@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.pilots.backoff import Pause
 from pilotage.core.policy import Policy
 from pilotage.core.queues.changes import Buckets, openings
 from pilotage.core.queues.entry import Entry
@@ -203,7 +204,7 @@ def _placed(
         answer.limits.append(wire.ClosedLimit(in_words(limit), held.running, limit.running, held.wait))
     sites = {survey.known[place].offer.ce: survey.known[place].offer.site for place in fitting}
     for ce, site in sorted(sites.items()):
-        answer.pilots.append(_pilots(connection, ce, site, found.directors.get(ce)))
+        answer.pilots.append(_pilots(connection, ce, site, found.directors.get(ce), entry.id))
 
 
 def _standing(survey: Survey, entry: Entry, place: int) -> wire.Standing:
@@ -228,11 +229,15 @@ def _standing(survey: Survey, entry: Entry, place: int) -> wire.Standing:
     )
 
 
-def _pilots(connection: Connection, ce: str, site: str, note: DirectorNote | None) -> wire.CePilots:
+def _pilots(
+    connection: Connection, ce: str, site: str, note: DirectorNote | None, queue: QueueId
+) -> wire.CePilots:
     live = waiting.live_pilots(connection, ce)
     if note is None:
         return wire.CePilots(ce, site, live, 0, 0, 0, 0.0)
-    return wire.CePilots(ce, site, live, note.cores, note.used, note.ordered, note.not_before)
+    pause = note.pauses.get(queue, Pause())
+    until = max(note.not_before, pause.until)
+    return wire.CePilots(ce, site, live, note.cores, note.used, note.ordered, until, pause.pilots)
 
 
 def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:

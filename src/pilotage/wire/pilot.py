@@ -70,6 +70,11 @@ class EnrolResponse:
     """Reference cores per core of this CE."""
     wall: float = 0.0
     """Wall seconds that the batch system allows; 0: no limit."""
+    margin: float = 30.0
+    """The pilot ends its payloads so many seconds before the end of its wall time, and offers none of them."""
+    least: float = 60.0
+    """With fewer seconds left than this it neither takes nor starts a job. Where the batch system gives a pilot less
+    time than `wall`, it keeps the same part of that."""
     processors: int = 0
     """Cores that the batch job was given; 0: find out."""
     memory: int = 0

@@ -119,7 +119,9 @@ class CePilots:
     ordered: int
     """Asked for in the director's last cycle."""
     not_before: float
-    """No new ones until then, since the last ones never called home; 0: not so."""
+    """No new ones until then, since the last ones never called home or had no job; 0: not so."""
+    in_vain: int = 0
+    """So many pilots in a row that were started for this queue had no job; 0: the last ones never called home."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
 from pilotage.core.policy.checking import check
 from pilotage.core.policy.facts import ADMINISTRATOR, GENERIC_PILOT, Policy
 from pilotage.core.policy.places import line_of
@@ -59,6 +60,7 @@ def warnings(policy: Policy) -> list[str]:
                 " files and keys included. Use it only among people who trust each other."
             )
     said += _serving_nobody(policy)
+    said += _too_short(policy)
     for name, group in policy.groups.items():
         if not group.share:
             said.append(f"groups.{name}: with share 0 its jobs start only where nobody else's fit")
@@ -86,6 +88,21 @@ def _serving_nobody(policy: Policy) -> Iterator[str]:
             yield (
                 f"ces.{name}: required_tags has {_some(missing)}, tags has not: a job without is refused by the CE, and"
                 " a job with it refuses the CE, so that it serves nobody"
+            )
+
+
+def _too_short(policy: Policy) -> Iterator[str]:
+    """CEs whose wall time reaches a CPU bucket, while what pilots have left of it for jobs does not."""
+    for name, ce in policy.ces.items():
+        left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
+        buckets = policy.matching.cpu_buckets
+        unmet = next((bucket for bucket in buckets if bucket > left), None)
+        if unmet is not None and (left < buckets[0] or unmet <= ce.wall * ce.cpu_power):
+            whose = "no job fits" if left < buckets[0] else f"jobs of the CPU bucket {unmet} s do not fit"
+            yield (
+                f"ces.{name}: wall = {ce.wall:g} leaves {left:g} s of CPU time for jobs, since pilots keep"
+                f" {kept(ce.wall):g} s for their start and end: {whose};"
+                f" wall = {wall_for(unmet, ce.cpu_power)} would do"
             )
 
 

@@ -39,7 +39,10 @@ KEYS: dict[str, str] = {
     "ces.*.tags": "tags that its pilots offer, besides those that they find themselves",
     "ces.*.required_tags": "tags that a job must have to start there",
     "ces.*.cpu_power": "reference cores per core",
-    "ces.*.wall": "seconds that a pilot may live",
+    "ces.*.wall": (
+        "seconds that a pilot may live, up to 35 of which are kept for its start and end: jobs of the CPU bucket 5000 s"
+        " need a wall of 5035 (with cpu_power 1)"
+    ),
     "ces.*.idle": "seconds without work after which a pilot leaves",
     "ces.*.lease": "seconds for which a pilot's jobs stay its own while nothing is heard of it",
     "ces.*.heartbeat": "seconds between two signs of life of a pilot",

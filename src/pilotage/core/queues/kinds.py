@@ -48,6 +48,8 @@ class Kind(Generic[Origin]):
     """Who made it, and when last; the latest at the end."""
     forgotten: bool = False
     """The book knows it no longer."""
+    newest: float = 0.0
+    """When the latest of its pilots was started."""
 
     def fresh(self, now: float) -> bool:
         """Whether it is in the book with an offer of just now."""
@@ -79,8 +81,10 @@ class KindBook(Generic[Origin]):
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def renewed(self, key: Offer, offer: Offer, origin: Origin, now: float) -> Kind[Origin]:
-        """The kind `key`, for which `offer` stands from now on."""
+    def renewed(
+        self, key: Offer, offer: Offer, origin: Origin, now: float, *, started: float = 0.0
+    ) -> Kind[Origin]:
+        """The kind `key`, for which `offer` stands from now on. `started`: when the pilot that makes it was."""
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = Kind(offer, origin, now, now)
@@ -88,6 +92,7 @@ class KindBook(Generic[Origin]):
                 self._kinds.popitem(last=False)[1].forgotten = True
         self._kinds.move_to_end(key)
         kind.offer, kind.origin, kind.renewed = offer, origin, now
+        kind.newest = max(kind.newest, started)
         return kind
 
     def recent(self, now: float) -> list[Kind[Origin]]:
@@ -110,7 +115,7 @@ class KindBook(Generic[Origin]):
             if same is not None:
                 same.forgotten = True
                 kind.takes, kind.given = kind.takes + same.takes, kind.given + same.given
-                kind.first = min(kind.first, same.first)
+                kind.first, kind.newest = min(kind.first, same.first), max(kind.newest, same.newest)
                 kind.pilots = OrderedDict(sorted({**same.pilots, **kind.pilots}.items(), key=lambda p: p[1]))
                 while len(kind.pilots) > PILOTS:
                     kind.pilots.popitem(last=False)

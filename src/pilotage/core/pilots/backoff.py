@@ -1,0 +1,95 @@
+"""When pilots that were started for a task queue have no job, the next ones are started ever more seldom.
+
+A pilot can come in vain although the predicate said that it fits: its node differs from the one that was expected,
+or a limit closed. Such pilots must not be started in a tight loop. One object serves one CE; it may be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pilotage.core.ids import PilotId, QueueId
+
+FIRST, LONGEST = 8.0, 300.0
+"""Seconds without a pilot for a queue after the first one that came in vain; doubled by each further one."""
+
+IN_A_ROW, LONGEST_OF_ALL = 3, 60.0
+"""After so many in a row, whichever queues they were for, the whole CE pauses too, for so long at most."""
+
+
+class LastSeen(NamedTuple):
+    """A pilot as the director sees it in one cycle."""
+
+    pilot: PilotId
+    had_job: bool
+    in_vain: bool
+    """It has called home and has ended by itself, without a job."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """The pilots that came in vain for one queue, and until when no other one is started for it."""
+
+    pilots: int = 0
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class BackOff:
+    """What one director remembers of the pilots that it started."""
+
+    started_for: dict[PilotId, QueueId] = field(default_factory=dict)
+    """Pilots that have not had a job yet, and the queues that they were started for."""
+    pauses: dict[QueueId, Pause] = field(default_factory=dict)
+    in_a_row: int = 0
+    all_until: float = 0.0
+
+    def forget(self) -> None:
+        """The CE is another one now: what came in vain there may be of use."""
+        self.started_for.clear()
+        self.pauses.clear()
+        self.in_a_row, self.all_until = 0, 0.0
+
+    def observe(self, seen: Iterable[LastSeen], waiting: Mapping[QueueId, int], now: float) -> None:
+        """Take in what became of pilots. `waiting`: the queues with waiting jobs, and how many."""
+        self.pauses = {queue: pause for queue, pause in self.pauses.items() if waiting.get(queue)}
+        for one in seen:
+            if one.pilot not in self.started_for:
+                continue
+            queue = self.started_for[one.pilot]
+            if one.had_job:
+                del self.started_for[one.pilot]
+                self.pauses.pop(queue, None)
+                self.in_a_row, self.all_until = 0, 0.0
+            elif one.in_vain:
+                del self.started_for[one.pilot]
+                if waiting.get(queue):
+                    self._came_in_vain(queue, now)
+        # Where others took all the jobs of a queue, its pilots are not to blame.
+        self.started_for = {pilot: queue for pilot, queue in self.started_for.items() if waiting.get(queue)}
+
+    def ended(self, pilot: PilotId) -> None:
+        """A pilot ended in a way that says nothing about its queue."""
+        self.started_for.pop(pilot, None)
+
+    def _came_in_vain(self, queue: QueueId, now: float) -> None:
+        pause = self.pauses.setdefault(queue, Pause())
+        pause.pilots += 1
+        pause.until = now + _doubled(FIRST, pause.pilots - 1, LONGEST)
+        self.in_a_row += 1
+        if self.in_a_row >= IN_A_ROW:
+            self.all_until = now + _doubled(FIRST, self.in_a_row - IN_A_ROW, LONGEST_OF_ALL)
+
+    def pauses_at(self, queue: QueueId, now: float) -> bool:
+        """Whether no pilot is started for `queue` now. A clock that stepped back ends a pause."""
+        pause = self.pauses.get(queue)
+        return pause is not None and pause.until - LONGEST <= now < pause.until
+
+    def pauses_for_all(self, now: float) -> bool:
+        return self.all_until - LONGEST_OF_ALL <= now < self.all_until
+
+
+def _doubled(first: float, times: int, most: float) -> float:
+    return float(min(most, first * 2.0 ** min(times, 30)))
