@@ -4,6 +4,8 @@
     ├── InvalidInput         what was given is wrong: the field, the line, what would be right
     │   ├── Mistakes         several such errors, told together
     │   ├── TooLarge         a limit of size or count is exceeded
+    │   │   └── HeaderTooLarge   of the header of a request
+    │   ├── TooSlow          a request did not come in the time that it has
     │   └── IncompatibleVersion  a pilot or client of another protocol
     ├── NotAuthenticated     no token, an expired one, one of another server
     ├── Forbidden            the identity is known and may not do this
@@ -89,6 +91,14 @@ def check_mistakes(errors: Iterable[InvalidInput]) -> None:
 
 class TooLarge(InvalidInput):
     code = "too-large"
+
+
+class HeaderTooLarge(TooLarge):
+    code = "header-too-large"
+
+
+class TooSlow(InvalidInput):
+    code = "too-slow"
 
 
 class IncompatibleVersion(InvalidInput):

@@ -42,19 +42,38 @@ def up(
         Path | None,
         typer.Option(envvar="PILOTAGE_SANDBOXES", help="Folder of sandboxes that several servers share."),
     ] = None,
+    connections: Annotated[
+        int, typer.Option(envvar="PILOTAGE_CONNECTIONS", min=64, help="Connections open at once, at most.")
+    ] = 16_384,
+    connections_per_address: Annotated[
+        int,
+        typer.Option(
+            envvar="PILOTAGE_CONNECTIONS_PER_ADDRESS",
+            min=1,
+            help="Of them from one address without a valid token.",
+        ),
+    ] = 512,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
     from pilotage.server.home import Home
 
     place = Home.at(home, place_of(database, database_url))
+    room = (connections, connections_per_address)
     if detach:
-        return _detached(place, port, pilot_server, sandboxes, verbose, database_url)
-    _serve(place, port, pilot_server, sandboxes, verbose)
+        return _detached(place, port, pilot_server, sandboxes, verbose, database_url, room)
+    _serve(place, port, pilot_server, sandboxes, verbose, room)
     return 0
 
 
-def _serve(home: Home, port: int, pilot_server: str, sandboxes: Path | None, verbose: bool) -> None:
+def _serve(
+    home: Home,
+    port: int,
+    pilot_server: str,
+    sandboxes: Path | None,
+    verbose: bool,
+    connections: tuple[int, int],
+) -> None:
     from pilotage.pilot.node import find_node
     from pilotage.server.run import Settings, serve
 
@@ -73,6 +92,8 @@ def _serve(home: Home, port: int, pilot_server: str, sandboxes: Path | None, ver
         node=find_node(os.environ).node,
         announce=lambda url: _announce(home.folder, url),
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
+        connections=connections[0],
+        connections_per_address=connections[1],
     )
     serve(settings)
 
@@ -93,13 +114,20 @@ def _announce(folder: Path, url: str) -> None:
 
 
 def _detached(
-    home: Home, port: int, pilot_server: str, sandboxes: Path | None, verbose: bool, url: str
+    home: Home,
+    port: int,
+    pilot_server: str,
+    sandboxes: Path | None,
+    verbose: bool,
+    url: str,
+    connections: tuple[int, int],
 ) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
     os.umask(0o077)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
     command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
+    command += ["--connections", str(connections[0]), "--connections-per-address", str(connections[1])]
     if sandboxes is not None:
         command += ["--sandboxes", str(sandboxes.expanduser().absolute())]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}

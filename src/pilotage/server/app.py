@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from typing import Any
+
 from fastapi import FastAPI
 
 from pilotage import __version__
-from pilotage.core.errors import TooLarge
+from pilotage.core.errors import PilotageError, TooLarge
 from pilotage.server import errors
-from pilotage.server.context import Context
+from pilotage.server.connection_limits import BODY_WITHOUT_TOKEN
+from pilotage.server.context import Context, identity_of
 from pilotage.server.hot import HANDLERS, MOST_BYTES, Receive, Scope, Send, serve
+from pilotage.server.identity import identify
 from pilotage.server.routes import (
     administration,
     jobs,
@@ -20,17 +25,15 @@ from pilotage.server.routes import (
     submissions,
     why,
 )
+from pilotage.server.routes.pilot_files import MOST_TAIL
 
 STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
-"""Bodies below these addresses go to the disk as they come, and have limits of their own."""
+"""Bodies below these addresses go to the disk as they come, and may come without their size."""
 
-LIMITS = {
-    "/v1/submissions": (
-        8_000_000,
-        "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads",
-    )
-}
-"""Addresses with a limit of bytes of their own, and what to do about it."""
+SUBMISSION = 8_000_000
+OUTPUT_FILE = "jobs.max_output_file in the policy"
+SHOW_A_TOKEN = "send a token: Authorization: Bearer TOKEN"
+MORE_ROWS = "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads"
 
 
 def build(context: Context) -> Application:
@@ -54,17 +57,66 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
-            handler = HANDLERS.get(path)
-            if handler is not None:
-                await serve(self.context, handler, scope, receive, send)
+            hot = HANDLERS.get(path)
+            if hot is not None:
+                await serve(self.context, hot, scope, receive, send)
                 return
-            if not path.startswith(STREAMED):
+            try:
+                known = await identify(self.context, scope)
+                most, hint = self._limit(path) if known else (BODY_WITHOUT_TOKEN, SHOW_A_TOKEN)
                 size = _declared_size(scope)
-                most, hint = LIMITS.get(path, (MOST_BYTES, "files go to /v1/uploads"))
-                if size is None or size > most:
-                    await _refuse(size, most, hint, scope, receive, send)
-                    return
+                if size is None and not path.startswith(STREAMED):
+                    raise TooLarge("the size of the body is not declared", hint="send Content-Length")
+                if size is not None and size > most:
+                    if not known:
+                        identity_of(scope)
+                    raise TooLarge(f"the body has {size} bytes: at most {most} are taken here", hint=hint)
+            except PilotageError as error:
+                await errors.response_for(error)(scope, receive, send)
+                return
+            if size != 0:
+                bounded = _Bounded(most, hint, scope, receive, send)
+                receive, send = bounded.receive, bounded.send
         await self.api(scope, receive, send)
+
+    def _limit(self, path: str) -> tuple[int, str]:
+        """Bytes of a body that a known sender may send to an address, and what to do about it."""
+        jobs = self.context.pool.policy.jobs
+        if path.startswith("/v1/uploads/"):
+            return jobs.max_input_file, "jobs.max_input_file in the policy"
+        if path.startswith("/v1/pilot/jobs/"):
+            return (MOST_TAIL, "") if path.endswith("/tail") else (jobs.max_output_file, OUTPUT_FILE)
+        if path == "/v1/submissions":
+            return SUBMISSION, MORE_ROWS
+        return MOST_BYTES, "files go to /v1/uploads"
+
+
+class _Bounded:
+    """The body of a request, cut off with an answer of ours when more comes than is taken."""
+
+    def __init__(self, most: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
+        self._left = self._most = most
+        self._hint = hint
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._cut = self._begun = False
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left >= 0 or self._begun:
+            return message
+        self._cut = True
+        error = TooLarge(f"the body has more than {self._most} bytes", hint=self._hint)
+        await errors.response_for(error)(self._scope, self._receive, self._send)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Pass on the application's answer, unless the request has been answered here."""
+        self._begun = True
+        if not self._cut:
+            await self._send(message)
 
 
 def _declared_size(scope: Scope) -> int | None:
@@ -74,9 +126,3 @@ def _declared_size(scope: Scope) -> int | None:
     if text is None:
         return None if b"transfer-encoding" in headers else 0
     return int(text) if text.isdigit() else None
-
-
-async def _refuse(size: int | None, most: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
-    told = f"the body has {size} bytes" if size is not None else "the size of the body is not declared"
-    error = TooLarge(f"{told}: at most {most} are taken here", hint=hint)
-    await errors.response_for(error)(scope, receive, send)

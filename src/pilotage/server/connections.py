@@ -1,240 +1,606 @@
-"""Connections: the pilot's calls are answered here, all others by uvicorn.
+"""Connections: one protocol for all routes, with limits on everything that a peer sends and on what it does not read.
 
-Between the parser and the writer of a pilot's call there is nothing: no task, no events of ASGI. For one that asks for
-a single job these cost as much as half of its match. A connection on which something else is asked for is handed to
-uvicorn with that request, for good: pilots use one connection for their calls and others for files.
+A pilot's call (hot.py) is answered here: between parser and writer there is no task and no ASGI event, which for a call
+about a single job would cost half of its match. Every other request becomes a request-response cycle of uvicorn.
 
-A request that comes before the one ahead of it has been answered is not read: the connection ends with that answer, and
-whoever has sent it sends it again, as HTTP has it. No pilot does so.
+One request at a time: data that comes before the answer ends the connection with that answer (RFC 9112, 9.3.2: the
+client sends it again). So nothing is queued, and a request that was smuggled behind another one is never carried out.
+Trailer fields are counted and dropped. A refused request is read on for a few seconds, so that its sender sees why.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Coroutine
+from enum import Enum
 from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import unquote
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
-from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.errors import (
+    HeaderTooLarge,
+    InvalidInput,
+    NotAuthenticated,
+    Overloaded,
+    PilotageError,
+    TooLarge,
+    TooSlow,
+)
+from pilotage.server.admission import Admission
+from pilotage.server.connection_limits import ConnectionLimits
 from pilotage.server.context import Context
-from pilotage.server.hot import HANDLERS, MOST_BYTES, Call, Handler, bearer, refusal
+from pilotage.server.hot import HANDLERS, Call, Hot, bearer, pilot_is_known, refusal
 from pilotage.store.replies import LoopReply
 
-_BEGINNINGS: dict[bytes, Handler] = {
-    f"POST {path} HTTP/1.1\r\n".encode(): handler for path, handler in HANDLERS.items()
-}
-_LONGEST = max(map(len, _BEGINNINGS))
+log = logging.getLogger(__name__)
+
+_HOT = {path.encode(): hot for path, hot in HANDLERS.items()}
+_ONCE = frozenset({b"host", b"authorization", b"content-length", b"transfer-encoding", b"expect"})
+"""Fields whose repetition would leave open which one counts."""
+_VERSIONS = ("1.1", "1.0")
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
 
 
-def speaking_with_pilots(context: Context) -> type[asyncio.Protocol]:
+class Phase(Enum):
+    """What a connection waits for."""
+
+    IDLE = "the next request"
+    HEAD = "the rest of a header"
+    BODY = "the rest of a body"
+    ANSWER = "our answer"
+    LINGER = "the rest of a refused request, which is thrown away"
+    CLOSING = "the peer, to read what was written"
+
+
+def serving(context: Context, admission: Admission, limits: ConnectionLimits) -> type[asyncio.Protocol]:
     """The protocol of a server's connections, for uvicorn's `Config`."""
-    return cast("type[asyncio.Protocol]", partial(PilotConnection, context))
+    return cast("type[asyncio.Protocol]", partial(HttpConnection, context, admission, limits))
 
 
-class PilotConnection(asyncio.Protocol):
-    """One connection, as long as only pilots' calls come over it."""
+class HttpConnection(asyncio.Protocol):
+    """One connection."""
 
     def __init__(
         self,
         context: Context,
+        admission: Admission,
+        limits: ConnectionLimits,
         *,
         config: uvicorn.Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        if not config.loaded:
+            config.load()
         self._context = context
+        self._admission = admission
+        self._limits = limits
         self._loop = _loop or asyncio.get_running_loop()
         self._state = server_state
-        self._idle_at_most = config.timeout_keep_alive
-        self._uvicorn = partial(
-            cast("Callable[..., asyncio.Protocol]", AutoHTTPProtocol),
-            config=config,
-            server_state=server_state,
-            app_state=app_state,
-            _loop=_loop,
-        )
+        self._app_state = app_state
+        self._app = config.loaded_app
         self._parser: Any = httptools.HttpRequestParser(self)
+        # What follows a request is looked at by `data_received`; it is no mistake of that request.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._transport: asyncio.Transport
-        self._timer: asyncio.TimerHandle
-        self._heard = 0.0
-        """When something came or was answered last, by the loop's clock."""
-        self._begun = b""
-        """The beginning of a request, as long as it does not tell what it is."""
+        self._flow: FlowControl
+        self._timer: asyncio.TimerHandle | None = None
+        self.address = ""
+        self._trusted = False
+        """A valid token came over it."""
         self._last = False
         """The connection ends with the answer to this request."""
+        self._phase = Phase.IDLE
+        self._written = 0
+        """Bytes given to the transport."""
+        self._taken = -1
+        """How many of them had gone at the last look; -1: all."""
+        self._deadline = 0.0
+        """Of this phase, by the loop's clock."""
         self._next()
 
     def _next(self) -> None:
         """Be ready for another request."""
-        self._handler: Handler | None = None
-        """Of the request that is read or answered now."""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._url = b""
+        self._head = 0
+        """Bytes that came since the request, or the last piece of its body: of its header, or of trailers."""
+        self._head_done = False
         self._asked = False
-        """It is whole."""
+        """The request is whole, or refused."""
+        self._unread = False
+        """Something follows the request that nobody reads."""
+        self._hot: Hot | None = None
+        self._cycle: _Cycle | None = None
         self._token = ""
         self._waits_to_send = False
-        self._body: list[bytes] = []
+        self._checked = False
+        """The token was looked up, or is being looked up, before more of the body is taken."""
+        self._body: bytes | bytearray = b""
         self._size = 0
+        """Bytes of the body so far."""
+        self._mark = 0
+        """Of `_size`, when the present window of time began; less than 0: reading was paused in it."""
+
+    @property
+    def waits(self) -> bool:
+        return self._phase is Phase.IDLE
+
+    @property
+    def ends_with_answer(self) -> bool:
+        return self._last or not self._asked
 
     # --- asyncio's
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._flow = FlowControl(self._transport)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
+        if not self._admission.join(self):
+            self._asked = self._last = True
+            self._phase = Phase.LINGER
+            self._tell(*refusal(Overloaded("the server has too many connections", retry_after=5.0)))
+            return
         self._state.connections.add(self)  # type: ignore[arg-type]
-        self._heard = self._loop.time()
-        self._timer = self._loop.call_later(self._idle_at_most, self._look_whether_idle)
+        self._deadline = self._loop.time() + self._limits.first_byte
+        self._timer = self._loop.call_later(self._limits.tick, self._look_at_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
-
-    def _let_go(self) -> None:
         self._state.connections.discard(self)
-        self._timer.cancel()
+        self._admission.leave(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._disconnect()
         # They hold each other.
         self._parser = None
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
         if self._asked:
-            self._last = True
+            if self._phase is not Phase.LINGER:
+                self._end_with_answer()
             return
-        if self._handler is None:
-            data = self._begun + data
-            self._begun = b""
-            for beginning, handler in _BEGINNINGS.items():
-                if data.startswith(beginning):
-                    self._handler = handler
-                    break
-            else:
-                if len(data) < _LONGEST and any(one.startswith(data) for one in _BEGINNINGS):
-                    self._begun = data
-                else:
-                    self._hand_over(data)
-                return
-        self._size += len(data)
-        if self._size > MOST_BYTES:
-            self._refuse(TooLarge(f"the request has more than {MOST_BYTES} bytes"))
-        else:
-            self._read(data)
-
-    def _read(self, data: bytes) -> None:
+        if self._phase is Phase.IDLE:
+            self._enter(Phase.HEAD, self._limits.head_time)
+        self._head += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            if self._asked:
-                # It is about what stands behind the request, or what else could be spoken after it.
-                self._last = True
-            else:
-                self._refuse(InvalidInput("this is no HTTP request that is taken here"))
+        except httptools.HttpParserUpgrade:
+            # What else could be spoken after the request is not.
+            self._end_with_answer()
+        except httptools.HttpParserError as error:
+            self._unreadable(error)
+        else:
+            if self._head > self._limits.head:
+                self._too_much_head()
 
-    def _hand_over(self, data: bytes) -> None:
-        self._let_go()
-        other = self._uvicorn()
-        self._transport.set_protocol(other)
-        other.connection_made(self._transport)
-        other.data_received(data)
+    def _unreadable(self, error: httptools.HttpParserError) -> None:
+        """The request, or what follows it, is no HTTP, or a callback has refused it."""
+        if self._asked:
+            self._end_with_answer()
+        else:
+            self._refuse(_reason(error))
+
+    def _too_much_head(self) -> None:
+        if not self._asked:
+            self._refuse(self._head_too_large())
 
     def pause_writing(self) -> None:
-        """Nobody takes the answers: no more requests are taken either."""
-        self._transport.pause_reading()
+        """The peer does not read: nothing more is taken from it either."""
+        self._flow.pause_writing()
+        self._flow.pause_reading()
 
     def resume_writing(self) -> None:
-        self._transport.resume_reading()
+        self._flow.resume_writing()
+        if len(self._body) <= HIGH_WATER_LIMIT and not self._unread:
+            self._flow.resume_reading()
 
-    # --- uvicorn's
+    # --- uvicorn's and the admission's
 
     def shutdown(self) -> None:
         """The server ends: no request is taken any more."""
         self._last = True
-        if not self._asked:
+        if not self._asked and self._cycle is None:
             self._transport.close()
+
+    def evict(self) -> None:
+        self._transport.abort()
+
+    def trust(self) -> None:
+        """The peer has shown a valid token."""
+        if not self._trusted:
+            self._trusted = True
+            self._admission.trust(self)
 
     # --- the parser's
 
     def on_message_begin(self) -> None:
         if self._asked:
-            self._last = True
+            self._end_with_answer()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._asked:
+            self._url += url
+            if len(self._url) > self._limits.request_line:
+                raise HeaderTooLarge(
+                    f"the address of the request has more than {self._limits.request_line} bytes"
+                )
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._asked:
+        if self._asked or self._head_done:
             return
-        name = name.lower()
-        if name == b"authorization":
-            self._token = bearer(value)
-        elif name == b"expect":
-            self._waits_to_send = value.lower() == b"100-continue"
+        self._fields.append((name.lower(), value))
+        if len(self._fields) > self._limits.fields:
+            raise HeaderTooLarge(f"the header of the request has more than {self._limits.fields} fields")
+
+    def _head_too_large(self) -> HeaderTooLarge:
+        return HeaderTooLarge(f"the header of the request has more than {self._limits.head} bytes")
 
     def on_headers_complete(self) -> None:
-        if self._waits_to_send and not self._asked:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self._asked:
+            return
+        self._head_done = True
+        fields, limits = self._fields, self._limits
+        if sum([len(name) + len(value) + 4 for name, value in fields], len(self._url)) > limits.head:
+            raise self._head_too_large()
+        self._head = 0
+        version: str = self._parser.get_http_version()
+        once = self._fields_given_once(version)
+        size = int(once.get(b"content-length", b"0"))
+        self._token = bearer(once.get(b"authorization", b""))
+        self._waits_to_send = once.get(b"expect", b"").lower() == b"100-continue"
+        if self._parser.should_upgrade() and (size or b"transfer-encoding" in once):
+            raise InvalidInput("a request with a body cannot ask for another protocol")
+        self._enter(Phase.BODY, limits.window)
+        hot = _HOT.get(self._url)
+        if hot is not None and self._parser.get_method() == b"POST":
+            self._hot = hot
+            self._begin_call(hot, size)
+        else:
+            self._begin_cycle(version)
+
+    def _fields_given_once(self, version: str) -> dict[bytes, bytes]:
+        """The fields on which the meaning of the request depends. Raises `InvalidInput` where that is in doubt."""
+        once: dict[bytes, bytes] = {}
+        for name, value in self._fields:
+            if name in _ONCE:
+                if name in once:
+                    raise InvalidInput(f"the header of the request has {name.decode()} twice")
+                once[name] = value
+        if version not in _VERSIONS:
+            raise InvalidInput(f"HTTP/{version} is not spoken here")
+        if version == "1.1" and b"host" not in once:
+            raise InvalidInput("the header of the request has no Host")
+        encoding = once.get(b"transfer-encoding")
+        if encoding is not None and (version != "1.1" or encoding.lower() != b"chunked"):
+            raise InvalidInput("the only transfer encoding taken here is chunked, with HTTP/1.1")
+        return once
 
     def on_body(self, body: bytes) -> None:
-        if not self._asked:
-            self._body.append(body)
+        if self._asked:
+            return
+        self._size += len(body)
+        self._head = 0
+        if self._hot is not None:
+            if self._size > self._hot.most:
+                raise _too_large(self._hot.most)
+            if self._size > self._limits.body_without_token:
+                self._check_token(self._hot)
+            if not self._body:
+                self._body = body
+            else:
+                if isinstance(self._body, bytes):
+                    self._body = bytearray(self._body)
+                self._body += body
+        elif self._cycle is not None and not self._cycle.response_complete:
+            self._cycle.body += body
+            if len(self._cycle.body) > HIGH_WATER_LIMIT:
+                self._pause_body()
+            self._cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if self._asked:
             return
         self._asked = True
+        if not self._trusted:
+            self._admission.busy(self)
+        self._enter(Phase.ANSWER, self._limits.window)
         if not self._parser.should_keep_alive():
             self._last = True
-        assert self._handler is not None
+        if self._hot is not None:
+            self._carry_out(self._hot)
+        elif self._cycle is not None:
+            self._cycle.more_body = False
+            self._cycle.message_event.set()
+
+    # --- pilots' calls
+
+    def _begin_call(self, hot: Hot, size: int) -> None:
+        if size > hot.most:
+            raise _too_large(hot.most)
+        if size > self._limits.body_without_token:
+            self._check_token(hot)
+        if self._waits_to_send and not self._flow.read_paused:
+            self._tell_to_go_on()
+
+    def _tell_to_go_on(self) -> None:
+        self._waits_to_send = False
+        self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_token(self, hot: Hot) -> None:
+        """A large body is taken only from a pilot that is known."""
+        if self._checked or not hot.needs_token:
+            return
+        self._checked = True
+        self._pause_body()
+        self._begin_task(self._look_up_token())
+
+    async def _look_up_token(self) -> None:
+        """The connection takes no other request meanwhile: reading is paused."""
+        error: Exception | None = None
         try:
-            call = self._handler(self._context, self._token, b"".join(self._body))
+            if not await pilot_is_known(self._context, self._token):
+                error = NotAuthenticated("this pilot's token is not known", hint="enrol first")
+        except Exception as trouble:
+            error = trouble
+        if self._asked or self._parser is None:
+            return
+        if error is not None:
+            self._refuse(error)
+            return
+        self.trust()
+        if self._waits_to_send:
+            self._tell_to_go_on()
+        self._flow.resume_reading()
+
+    def _carry_out(self, hot: Hot) -> None:
+        try:
+            call = hot.handler(self._context, self._token, self._body)
             self._context.writer.submit(call.request, LoopReply(self._loop, partial(self._answered, call)))
         except Exception as error:
             # Not before the parser has looked at what came with it.
             self._loop.call_soon(self._refuse, error)
 
-    # --- answers
-
     def _answered(self, call: Call, result: Any, error: BaseException | None) -> None:
         try:
             if error is None:
+                if not self._trusted and call.authenticated:
+                    self.trust()
                 self._tell(200, call.told(result))
                 return
         except Exception as unexpected:
             error = unexpected
         self._refuse(error)
 
+    # --- everything else
+
+    def _begin_cycle(self, version: str) -> None:
+        url = httptools.parse_url(self._url)
+        path = url.path.decode("ascii")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": version,
+            "server": get_local_addr(self._transport),
+            "client": get_remote_addr(self._transport),
+            "scheme": "http",
+            "method": self._parser.get_method().decode("ascii"),
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self._fields,
+            "state": {**self._app_state, "connection": self},
+        }
+        keep_alive = version == "1.1" and self._parser.should_keep_alive()
+        self._cycle = _Cycle(self, scope, self._flow, self._state, self._waits_to_send, keep_alive)
+        self._begin_task(self._cycle.run_asgi(self._app))
+
+    def _begin_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+    def responded(self) -> None:
+        """A cycle has written the end of its answer."""
+        self._state.total_requests += 1
+        if self.is_closing():
+            return
+        if self._last:
+            self.end()
+        else:
+            self._wait_for_next()
+
+    def _disconnect(self) -> None:
+        """The application hears that nobody waits for its answer any more."""
+        cycle = self._cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._flow.resume_writing()
+
+    # --- answers
+
     def _refuse(self, error: BaseException) -> None:
         if not self._asked:
             # The rest of the request is not read.
-            self._asked = self._last = True
+            self._asked = self._last = self._unread = True
+            self._fields, self._body = [], b""
+        if self._cycle is not None:
+            self._disconnect()
+            if self._cycle.response_started:
+                self._transport.abort()
+                return
         self._tell(*refusal(error))
 
     def _tell(self, status: int, payload: bytes, retry_after: int = 0) -> None:
         if self._transport.is_closing():
             return
-        self._heard = self._loop.time()
         self._state.total_requests += 1
         headers = b"".join([b"%s: %s\r\n" % header for header in self._state.default_headers])
         if retry_after:
             headers += b"retry-after: %d\r\n" % retry_after
         if self._last:
             headers += b"connection: close\r\n"
-        self._transport.write(
+        self.write(
             b"%scontent-type: application/json\r\n%scontent-length: %d\r\n\r\n%s"
             % (_STATUS_LINES[status], headers, len(payload), payload)
         )
         if self._last:
-            self._transport.close()
+            self.end()
         else:
-            self._next()
+            self._wait_for_next()
 
-    def _look_whether_idle(self) -> None:
-        left = self._heard + self._idle_at_most - self._loop.time()
-        if left <= 0 and not self._asked:
-            self._transport.close()
+    def _wait_for_next(self) -> None:
+        self._next()
+        if not self._trusted:
+            self._admission.idle(self)
+        self._enter(Phase.IDLE, self._limits.idle if self._trusted else self._limits.first_byte)
+        if not self._flow.write_paused:
+            self._flow.resume_reading()
+
+    def _end_with_answer(self) -> None:
+        """Something came before the answer: the connection ends with that, and nothing more is read."""
+        self._last = self._unread = True
+        if self._phase is not Phase.LINGER:
+            self._flow.pause_reading()
+
+    def end(self) -> None:
+        """Close when all is written. Closed with data unread, the peer would get a reset in place of the answer."""
+        if self.is_closing():
+            return
+        if not self._trusted:
+            self._admission.idle(self)
+        if self._unread or not self._asked:
+            self._asked = True
+            self._enter(Phase.LINGER, self._limits.linger)
+            self._transport.write_eof()
+            self._flow.resume_reading()
         else:
-            self._timer = self._loop.call_later(max(left, 1.0), self._look_whether_idle)
+            self._close()
+
+    def _close(self) -> None:
+        self._enter(Phase.CLOSING, self._limits.window)
+        self._transport.close()
+
+    def write(self, data: bytes) -> None:
+        self._written += len(data)
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._phase in (Phase.LINGER, Phase.CLOSING) or self._transport.is_closing()
+
+    # --- time
+
+    def _enter(self, phase: Phase, seconds: float) -> None:
+        self._phase = phase
+        self._deadline = self._loop.time() + seconds
+
+    def _pause_body(self) -> None:
+        self._flow.pause_reading()
+        self._mark = -1
+
+    def _look_at_time(self) -> None:
+        left = self._deadline - self._loop.time()
+        if left <= 0:
+            self._out_of_time()
+            left = self._deadline - self._loop.time()
+        if self._parser is not None:
+            self._timer = self._loop.call_later(min(max(left, 0.01), self._limits.tick), self._look_at_time)
+
+    def _out_of_time(self) -> None:
+        self._deadline = self._loop.time() + self._limits.window
+        waiting = self._transport.get_write_buffer_size()
+        if self._phase is Phase.LINGER:
+            self._close()
+        elif waiting:
+            self._look_at_reader(self._written - waiting)
+        elif self._phase is Phase.BODY:
+            self._look_at_body()
+        elif self._phase is not Phase.ANSWER:
+            self._close()
+        if not waiting:
+            self._taken = -1
+
+    def _look_at_body(self) -> None:
+        limits, before = self._limits, self._mark
+        paused = before < 0 or self._flow.read_paused
+        self._mark = -1 if self._flow.read_paused else self._size
+        if not paused and (not self._trusted or self._size - before < limits.rate * limits.window):
+            self._refuse(TooSlow("the body of the request comes too slowly", hint="send it again"))
+
+    def _look_at_reader(self, taken: int) -> None:
+        """Cut off a peer that hardly reads what is answered."""
+        before, self._taken = self._taken, taken
+        if before >= 0 and taken - before < self._limits.rate * self._limits.window:
+            self._transport.abort()
+
+
+class _Cycle(RequestResponseCycle):
+    """One request and its answer by the application, over a connection of ours."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        scope: dict[str, Any],
+        flow: FlowControl,
+        state: ServerState,
+        waits_to_send: bool,
+        keep_alive: bool,
+    ) -> None:
+        logger = logging.getLogger("uvicorn.error")
+        super().__init__(
+            scope=scope,  # type: ignore[arg-type]
+            transport=cast("asyncio.Transport", _Outlet(connection)),
+            flow=flow,
+            logger=logger,
+            access_logger=logger,
+            access_log=False,
+            default_headers=state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=waits_to_send,
+            keep_alive=keep_alive,
+            on_response=connection.responded,
+        )
+        self._connection = connection
+
+    async def send(self, message: Any) -> None:
+        if not self.response_started and self._connection.ends_with_answer:
+            self.keep_alive = False
+        await super().send(message)
+
+
+class _Outlet:
+    """What a cycle uses of a transport."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self.write = connection.write
+        self.close = connection.end
+        self.is_closing = connection.is_closing
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"the body has more than {most} bytes")
+
+
+def _reason(error: httptools.HttpParserError) -> PilotageError:
+    """What a callback of ours has raised, else that it is no HTTP."""
+    cause = error.__context__
+    return (
+        cause
+        if isinstance(cause, PilotageError)
+        else InvalidInput("this is no HTTP request that is taken here")
+    )

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from pilotage.core import errors
 from pilotage.wire.pilot import ErrorBody
@@ -15,7 +16,9 @@ from pilotage.wire.pilot import ErrorBody
 log = logging.getLogger(__name__)
 
 STATUS: dict[type[errors.PilotageError], int] = {
+    errors.HeaderTooLarge: 431,
     errors.TooLarge: 413,
+    errors.TooSlow: 408,
     errors.IncompatibleVersion: 426,
     errors.InvalidInput: 400,
     errors.NotAuthenticated: 401,
@@ -66,7 +69,12 @@ def install(app: FastAPI) -> None:
         body = ErrorBody(code, str(error.detail))
         return Response(msgspec.json.encode(body), error.status_code, media_type="application/json")
 
+    async def gone(_request: Request, _error: Exception) -> Response:
+        """Nobody reads this: the peer has left in the middle of its request, or was cut off."""
+        return response_for(errors.TooSlow("the request did not come whole"))
+
     app.add_exception_handler(errors.PilotageError, known)
+    app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, known)

@@ -24,10 +24,18 @@ from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server import interpreter
+from pilotage.server.admission import Admission
 from pilotage.server.app import build
 from pilotage.server.bulk import Bulk
 from pilotage.server.company import FOLLOWS, LIMITS, WATCHES, CompanyDuty, DatabaseClock, bury, join
-from pilotage.server.connections import speaking_with_pilots
+from pilotage.server.connection_limits import (
+    MOST_CONNECTIONS,
+    PER_ADDRESS,
+    Capacity,
+    ConnectionLimits,
+    raise_file_limit,
+)
+from pilotage.server.connections import serving
 from pilotage.server.context import Context
 from pilotage.server.duties import (
     LEASE_PERIOD,
@@ -97,6 +105,10 @@ class Settings:
     """Told one line when the server is ready."""
     sandboxes: Path | None = None
     """The folder of sandboxes, where it is not the home's own."""
+    connections: int = MOST_CONNECTIONS
+    """How many may be open, as far as the limit of open files allows."""
+    connections_per_address: int = PER_ADDRESS
+    """How many of them from one address without a valid token."""
 
 
 def serve(settings: Settings) -> None:
@@ -147,6 +159,8 @@ class _Server:
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         self._local: LocalCesDuty | None = None
+        room, self._files_before = raise_file_limit(settings.connections)
+        self._admission = Admission(Capacity(room, settings.connections_per_address))
 
     async def run(self) -> None:
         self._writer.start()
@@ -241,7 +255,7 @@ class _Server:
     async def _serve(self, context: Context) -> None:
         config = uvicorn.Config(
             build(context),
-            http=speaking_with_pilots(context),
+            http=serving(context, self._admission, ConnectionLimits()),
             log_level="warning",
             access_log=False,
             proxy_headers=False,
@@ -250,8 +264,6 @@ class _Server:
             lifespan="off",
             timeout_graceful_shutdown=5,
             limit_concurrency=None,
-            timeout_keep_alive=75,
-            h11_max_incomplete_event_size=65536,
         )
         server = _Uvicorn(config)
         loop = asyncio.get_running_loop()
@@ -267,8 +279,8 @@ class _Server:
             await forget_unaccepted(context)
         else:
             await posts.begin()
-        serving = asyncio.create_task(server.serve(sockets=handles(self._listener)))
-        while not server.started and not serving.done():
+        listening = asyncio.create_task(server.serve(sockets=handles(self._listener)))
+        while not server.started and not listening.done():
             await asyncio.sleep(0.01)
         self._settings.home.write_facts(context.url)
         self._settings.announce(context.url)
@@ -279,7 +291,7 @@ class _Server:
         await asyncio.gather(*living, self._with_all_counted(context, posts))
         await self._part_from_pilots(context)
         server.should_exit = True
-        await serving
+        await listening
 
     async def _with_all_counted(self, context: Context, posts: Posts | None) -> None:
         await fill_index(context)
@@ -342,7 +354,13 @@ class _Server:
         director = LocalDirector(name, self._settings.node)
         logs = self._settings.home.folder / "pilots"
         host = socket.gethostname() if context.pool.company is not None else ""
-        return LocalCeDuty(context, director, LocalBatch(environment, host=host), logs, sys.executable)
+        return LocalCeDuty(
+            context,
+            director,
+            LocalBatch(environment, host=host, files=self._files_before),
+            logs,
+            sys.executable,
+        )
 
     async def _part_from_pilots(self, context: Context) -> None:
         """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""

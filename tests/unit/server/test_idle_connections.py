@@ -10,7 +10,9 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from pilotage.server.connections import PilotConnection
+from pilotage.server.admission import Admission
+from pilotage.server.connection_limits import Capacity, ConnectionLimits
+from pilotage.server.connections import HttpConnection
 
 ENOUGH = 20.0
 
@@ -21,11 +23,12 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
 
 async def _told(begun: bytes) -> bytes:
     """What a client hears that sends this and then waits; until the connection ends."""
-    config = uvicorn.Config(_nothing, timeout_keep_alive=1)
-    state = ServerState()
+    config, state = uvicorn.Config(_nothing), ServerState()
+    admission, limits = Admission(Capacity()), ConnectionLimits(first_byte=0.5, head_time=0.5)
 
-    def connection() -> PilotConnection:
-        return PilotConnection(None, config=config, server_state=state, app_state={})  # type: ignore[arg-type]
+    def connection() -> HttpConnection:
+        nothing: Any = None
+        return HttpConnection(nothing, admission, limits, config=config, server_state=state, app_state={})
 
     server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -36,6 +39,7 @@ async def _told(begun: bytes) -> bytes:
         writer.close()
         server.close()
         assert not state.connections
+        assert not admission.total
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST /v1/pi", b"POST /v1/pilot/exchange HTTP/1.1\r\nHost: he"])

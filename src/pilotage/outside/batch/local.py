@@ -7,7 +7,9 @@ outlives the server that started it; the next server finds it by its batch id.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 from collections import Counter
@@ -30,11 +32,16 @@ class LocalBatch:
     """The adapter of the local CE."""
 
     def __init__(
-        self, environment: Mapping[str, str], cores: Sequence[int] | None = None, host: str = ""
+        self,
+        environment: Mapping[str, str],
+        cores: Sequence[int] | None = None,
+        host: str = "",
+        files: int | None = None,
     ) -> None:
-        """`host`: the name of this one, where there are others."""
+        """`host`: the name of this one, where there are others. `files`: the pilots' soft limit of open files."""
         self._environment = dict(environment)
         self._host = host
+        self._files = files
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -63,6 +70,7 @@ class LocalBatch:
             raise Unreachable(f"a pilot could not be started here: {error}") from None
         finally:
             os.sched_setaffinity(0, allowed)
+        self._limit_files(process.pid)
         assert process.stdin is not None
         try:
             process.stdin.write(script.encode())
@@ -71,6 +79,13 @@ class LocalBatch:
             pass  # It has ended already; the next status says so.
         self._children[process.pid] = process
         return f"{process.pid}:{_started(process.pid) or 0}{f'@{self._host}' if self._host else ''}"
+
+    def _limit_files(self, pid: int) -> None:
+        """Give a pilot the limit that the server had at its start: the shell waits for its script meanwhile."""
+        if self._files is not None:
+            with contextlib.suppress(OSError, ValueError):
+                hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, (self._files, hard))
 
     def status(self, batch_ids: Iterable[str]) -> dict[str, Seen]:
         """What has become of each."""

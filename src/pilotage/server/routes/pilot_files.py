@@ -8,11 +8,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pilotage.core.errors import Forbidden, InvalidInput, NotAuthenticated, NotFound
+from pilotage.core.errors import Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
-from pilotage.server.context import Context, context_of
-from pilotage.services.exchange import token_hash
-from pilotage.store import attempts, browse, pilots
+from pilotage.server.context import Context, context_of, identity_of
+from pilotage.store import attempts, browse
 
 router = APIRouter(prefix="/v1", tags=["pilot"])
 _bearer = HTTPBearer(auto_error=False)
@@ -21,16 +20,13 @@ MOST_TAIL = 4_000_000
 
 
 def pilot_of(
-    context: Context = Depends(context_of),
-    credentials: HTTPAuthorizationCredentials | None = Depends(_bearer),
+    request: Request,
+    _documented: HTTPAuthorizationCredentials | None = Depends(_bearer),
 ) -> PilotId:
     """The pilot behind a request."""
-    if credentials is None:
-        raise NotAuthenticated("no token was given", hint="enrol first")
-    pilot = pilots.by_token(context.readers.connection(), token_hash(credentials.credentials))
-    if pilot is None:
-        raise NotAuthenticated("this pilot's token is not known", hint="it was superseded")
-    return pilot.id
+    identity = identity_of(request.scope)
+    assert isinstance(identity, int)
+    return identity
 
 
 def _own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> None:

@@ -1,0 +1,97 @@
+"""Who is closed when there are too many connections."""
+
+from __future__ import annotations
+
+from pilotage.server.admission import Admission
+from pilotage.server.connection_limits import Capacity
+
+
+class _Peer:
+    def __init__(self, address: str = "a") -> None:
+        self.address = address
+        self.waits = True
+        self.evicted = False
+
+    def evict(self) -> None:
+        self.evicted = True
+
+
+def _joined(admission: Admission, count: int, address: str = "a") -> list[_Peer]:
+    peers = [_Peer(address) for _ in range(count)]
+    assert all(admission.join(peer) for peer in peers)
+    return peers
+
+
+def _places_of_evicted(peers: list[_Peer]) -> list[int]:
+    return [place for place, peer in enumerate(peers) if peer.evicted]
+
+
+def test_too_many_of_one_address_close_its_oldest() -> None:
+    admission = Admission(Capacity(most=100, per_address=3))
+    [other] = _joined(admission, 1, "b")
+    peers = _joined(admission, 5)
+    assert _places_of_evicted(peers) == [0, 1]
+    assert not other.evicted
+    assert admission.total == 4
+
+
+def test_trusted_ones_do_not_count_for_their_address() -> None:
+    admission = Admission(Capacity(most=100, per_address=3))
+    pilots = _joined(admission, 3)
+    for pilot in pilots:
+        admission.trust(pilot)
+    assert not _places_of_evicted(_joined(admission, 3))
+    assert not _places_of_evicted(pilots)
+
+
+def test_one_that_is_being_answered_is_not_closed() -> None:
+    admission = Admission(Capacity(most=3, per_address=2))
+    first, second = _joined(admission, 2)
+    admission.busy(first)
+    _joined(admission, 2)
+    assert not first.evicted
+    assert second.evicted
+    admission.idle(first)
+    [last] = _joined(admission, 1, "b")
+    assert not last.evicted
+    assert admission.total == 3
+
+
+def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> None:
+    admission = Admission(Capacity(most=4, per_address=10))
+    pilots = _joined(admission, 2)
+    strangers = _joined(admission, 2)
+    for pilot in pilots:
+        admission.trust(pilot)
+    newcomers = _joined(admission, 2, "b")
+    assert _places_of_evicted(strangers) == [0, 1]
+    for newcomer in newcomers:
+        admission.trust(newcomer)
+    pilots[0].waits = False
+    _joined(admission, 1)
+    assert _places_of_evicted(pilots) == [1]
+
+
+def test_a_server_full_of_work_refuses() -> None:
+    admission = Admission(Capacity(most=2, per_address=10))
+    for peer in _joined(admission, 2):
+        peer.waits = False
+        admission.busy(peer)
+    late = _Peer()
+    assert not admission.join(late)
+    admission.trust(late)
+    admission.leave(late)
+    assert admission.total == 2
+    assert admission.refused == 1
+
+
+def test_what_has_left_leaves_nothing() -> None:
+    admission = Admission(Capacity())
+    for peer in _joined(admission, 10):
+        admission.trust(peer)
+        admission.leave(peer)
+        admission.leave(peer)
+        admission.idle(peer)
+    assert admission.total == 0
+    assert not admission._idle
+    assert not admission._by_address
