@@ -49,6 +49,14 @@ def test_a_plain_user_neither_sees_nor_touches_what_is_anothers(shared: Instance
     assert alice.log(job).data == b"private\n"
 
 
+def test_values_of_the_environment_are_the_owners_alone(shared: Instance) -> None:
+    sent = shared.client("alice").submit({"executable": "true", "environment": {"SECRET": "s3cret"}})
+    assert shared.client("alice").job(sent.first).description["environment"] == {"SECRET": "s3cret"}
+    seen = shared.client().job(sent.first)
+    assert seen.description["environment"] == {"SECRET": "(hidden)"}
+    assert "s3cret" not in repr(seen)
+
+
 def test_a_plain_user_is_no_administrator(shared: Instance) -> None:
     bob = shared.client("bob")
     for ask in (

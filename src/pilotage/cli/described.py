@@ -1,66 +1,93 @@
-"""From the options of `submit -- command` to a description, with the local files it names."""
+"""From the options of `submit` to a description, with the local files it names."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pilotage.cli.moments import parse_span
+from pilotage.cli.exported import exported
+from pilotage.cli.moments import parse_span, size_text
+from pilotage.cli.named_files import NamedFiles, named_files
+from pilotage.cli.submit_options import JobOptions
 from pilotage.client.describing import Described, from_mapping
 from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.overriding import overridden
 from pilotage.wire.people import MAX_JOBS_PER_SUBMISSION
 
 
 @dataclass
-class Options:
-    """What was written on the command line about one job; empty means not said."""
+class Command:
+    """A described command, and what its user is told before it is sent."""
 
-    command: list[str]
-    name: str = ""
-    job_group: str = ""
-    job_type: str = ""
-    sites: list[str] = field(default_factory=list)
-    banned_sites: list[str] = field(default_factory=list)
-    platforms: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
-    cpu_time: str = ""
-    wall_time: str = ""
-    memory: str = ""
-    processors: int | None = None
-    priority: int | None = None
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    environment: list[str] = field(default_factory=list)
-    setup: list[str] = field(default_factory=list)
-    container: str = ""
-    requirements: str = ""
-    retries: int | None = None
-    on_cutoff: str = ""
-    count: int | None = None
-    params: list[str] = field(default_factory=list)
-    params_from: Path | None = None
+    described: Described
+    notes: list[str] = field(default_factory=list)
 
 
-def described(options: Options) -> Described:
-    """The description of the options, their inputs relative to the working folder."""
-    if not options.command:
+def described(command: Sequence[str], options: JobOptions, *, no_inputs: bool = False) -> Command:
+    """The description of a command, its inputs relative to the working folder.
+
+    Files of the working folder that the command names are inputs too, unless `no_inputs`.
+    """
+    if not command:
         raise InvalidInput("no command is given", hint="pilotage submit [OPTIONS] -- COMMAND [ARGUMENTS]")
-    entries, local = _inputs(options)
-    executable, sent = _executable(options.command[0], {entry["name"] for entry in entries})
-    if sent is not None:
-        entries.append({"path": sent.name, "mode": "copy", "name": sent.name, "executable": True})
-        local[sent.name] = sent
+    said = _said(options)
+    names = {entry["name"] for entry in said.entries}
+    named = NamedFiles(command[0]) if no_inputs else named_files(command, names)
+    for name, path in named.files.items():
+        executable = name in named.programs
+        said.entries.append({"path": name, "mode": "copy", "name": name, "executable": executable})
+        said.local[name] = path
+    mapping: dict[str, Any] = {"job_name": Path(command[0]).name}
+    mapping |= said.fields
+    mapping |= {"executable": named.executable, "arguments": list(command[1:]), "input_sandbox": said.entries}
+    columns = parameters(options)
+    if columns:
+        mapping["parameters"] = columns
+    notes = [*said.notes, *named.notes]
+    if named.files:
+        notes.insert(0, f"sending {_listed(list(named.files))} ({size_text(named.size)})")
+    return Command(from_mapping(mapping, local=said.local), notes)
+
+
+def with_options(found: Described, options: JobOptions) -> Command:
+    """The description of a job file with the options over it."""
+    said = _said(options)
+    fields = dict(said.fields)
+    if said.entries:
+        fields["input_sandbox"] = said.entries
+    columns = parameters(options)
+    sequences = {name: tuple(values) for name, values in columns.items()} if columns else None
+    submission = overridden(found.submission, fields, sequences)
+    return Command(replace(found, submission=submission, local={**found.local, **said.local}), said.notes)
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+@dataclass
+class _Said:
+    """What the options say: fields as YAML has them, inputs, where these lie here, notes."""
+
+    fields: dict[str, Any]
+    entries: list[dict[str, Any]]
+    local: dict[str, Path]
+    notes: list[str]
+
+
+def _said(options: JobOptions) -> _Said:
+    entries, local = _inputs(options.inputs or [])
+    variables, unset = exported(options.export, os.environ)
     fields: dict[str, Any] = {
-        "executable": executable,
-        "arguments": options.command[1:],
-        "environment": _pairs(options.environment, "--env", "K=V"),
-        "input_sandbox": entries,
+        "environment": variables | _pairs(options.environment or [], "--env", "K=V"),
         "output_sandbox": options.outputs,
-        "job_name": options.name or Path(options.command[0]).name,
+        "job_name": options.name,
         "job_group": options.job_group,
         "job_type": options.job_type,
         "sites": _split(options.sites),
@@ -77,18 +104,18 @@ def described(options: Options) -> Described:
         "requirements": options.requirements,
         "retries": options.retries,
         "on_cutoff": options.on_cutoff,
-        "parameters": parameters(options),
     }
-    mapping = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
-    return from_mapping(mapping, local=local)
+    stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
+    return _Said(stated, entries, local, notes)
 
 
 def _seconds(text: str) -> int | None:
     return math.ceil(parse_span(text)) if text else None
 
 
-def _split(words: Iterable[str]) -> list[str]:
-    return [part.strip() for word in words for part in word.split(",") if part.strip()]
+def _split(words: Iterable[str] | None) -> list[str]:
+    return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
 
 
 def _pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:
@@ -101,11 +128,11 @@ def _pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:
     return found
 
 
-def _inputs(options: Options) -> tuple[list[dict[str, Any]], dict[str, Path]]:
+def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]]:
     """The input_sandbox of --input: `path`, `path=name`, `shared:PATH`, URL; and where the local ones lie."""
     entries: list[dict[str, Any]] = []
     local: dict[str, Path] = {}
-    for word in options.inputs:
+    for word in words:
         text, name = _source_and_name(word)
         if text.startswith("shared:"):
             path = text.removeprefix("shared:")
@@ -138,24 +165,10 @@ def _source_and_name(word: str) -> tuple[str, str]:
     return word, ""
 
 
-def _executable(word: str, inputs: set[str]) -> tuple[str, Path | None]:
-    """A relative path to a file here (./run.sh, tools/run.sh) is sent along and started from the job's folder."""
-    path = Path(word)
-    if "/" not in word or path.is_absolute():
-        return word, None
-    if str(path) in inputs or path.parts[0] in inputs:
-        return word if word.startswith("./") else f"./{word}", None
-    if not path.is_file():
-        raise InvalidInput(
-            f"there is no file {word} here", hint="name a program of the nodes by its name or absolute path"
-        )
-    return f"./{path.name}", None if path.name in inputs else path
-
-
-def parameters(options: Options) -> dict[str, list[Any]] | None:
+def parameters(options: JobOptions) -> dict[str, list[Any]] | None:
     """Columns of --param (all combinations), --params-from (one value a line) and --count (0 to N-1)."""
     columns: dict[str, list[Any]] = {}
-    for word in options.params:
+    for word in options.params or []:
         name, equals, values = word.partition("=")
         if not equals or not name.isidentifier():
             raise InvalidInput(f"--param {word}: it is written --param name=a,b,c")

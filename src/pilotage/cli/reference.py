@@ -18,7 +18,7 @@ HEAD = """# The command line
 a pipe go plain lines, cells separated by tabs below one line of column names. With `--json` standard output has one
 JSON document and nothing else; notes go to standard error.
 
-Job ids are written 12, 12-40 or 12,15. Durations are 90s, 15m, 2h, 1h30m, 3d or 01:30:00.
+Job ids are written 12, 12-40 or 12,15. Durations are 90s, 15m, 1h30m, 3d; as in Slurm: 1:30 (90 s), 1:30:00, 1-12.
 
 Every command that speaks to the server has these options:
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.described import Options, described
+from pilotage.cli.described import Command, described, with_options
 from pilotage.cli.moments import size_text
+from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.screen import Screen
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
+from pilotage.cli.submit_options import JobOptions, SubmitOptions
 from pilotage.cli.wait import verdict, watch_to_end
 from pilotage.client.describing import Described, read_file, read_text
 from pilotage.client.inputs import LocalFile
@@ -31,10 +33,6 @@ SUFFIXES = (".jdl", ".yaml", ".yml", ".json")
 HELP_COMMAND = "Job files (JDL, YAML, JSON; - for standard input), or after -- a command and its arguments"
 
 
-def _many(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text + "; may be repeated")
-
-
 @dataclass
 class Sent:
     """The JSON of `submit`."""
@@ -45,113 +43,47 @@ class Sent:
 
 
 @connected
+@with_option_groups
 def submit(
     session: Session,
     words: Annotated[list[str], typer.Argument(metavar="FILE... | -- COMMAND...", help=HELP_COMMAND)],
-    name: Annotated[str, typer.Option("--name", help="Name of the job")] = "",
-    group: Annotated[str, typer.Option("--group", help="Submit as a member of this group")] = "",
-    job_group: Annotated[str, typer.Option("--job-group", help="A word to find the jobs by")] = "",
-    site: Annotated[list[str] | None, _many("--site", metavar="SITE", text="Run only there")] = None,
-    ban_site: Annotated[list[str] | None, _many("--ban-site", metavar="SITE", text="Not there")] = None,
-    platform: Annotated[
-        list[str] | None, _many("--platform", metavar="NAME", text="Of this platform")
-    ] = None,
-    tag: Annotated[list[str] | None, _many("--tag", metavar="TAG", text="Only on nodes with it")] = None,
-    cpu_time: Annotated[
-        str, typer.Option("--cpu-time", metavar="TIME", help="CPU time of a core: 90s, 2h")
-    ] = "",
-    wall_time: Annotated[str, typer.Option("--wall-time", metavar="TIME", help="Longest wall time")] = "",
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory needed: 2GB, 1500MB")] = "",
-    processors: Annotated[int | None, typer.Option("--processors", min=1, help="Cores")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Among your own jobs, 0 to 10")] = None,
-    inputs: Annotated[
-        list[str] | None,
-        _many("--input", "-i", metavar="FILE", text="File or folder: PATH, PATH=NAME, shared:PATH or a URL"),
-    ] = None,
-    outputs: Annotated[
-        list[str] | None,
-        _many("--output", "-o", metavar="NAME", text="File to bring back: a name or a pattern"),
-    ] = None,
-    env: Annotated[list[str] | None, _many("--env", metavar="K=V", text="Environment variable")] = None,
-    setup: Annotated[
-        list[str] | None, _many("--setup", metavar="LINE", text="Shell line run first: module load ...")
-    ] = None,
-    container: Annotated[str, typer.Option("--container", metavar="IMAGE", help="Run in this image")] = "",
-    requirements: Annotated[
-        str, typer.Option("--requirements", metavar="EXPR", help="A ClassAd expression on the node")
-    ] = "",
-    job_type: Annotated[str, typer.Option("--job-type", metavar="TYPE", help="The type of the job")] = "",
-    retries: Annotated[int | None, typer.Option("--retries", min=0, help="Tries after a failure")] = None,
-    on_cutoff: Annotated[
-        str,
-        typer.Option(
-            "--on-cutoff", metavar="continue|stop", help="What to do when the server is away for long"
-        ),
-    ] = "",
-    count: Annotated[
-        int | None, typer.Option("--count", min=1, help="So many jobs; %s is 0, 1, 2 ...")
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        _many("--param", metavar="NAME=A,B", text="A job for each value, %(NAME)s in arguments"),
-    ] = None,
-    params_from: Annotated[
-        Path | None, typer.Option("--params-from", metavar="FILE", help="A job for each line; %s is the line")
-    ] = None,
-    table: Annotated[
-        str,
-        typer.Option(
-            "--table",
-            metavar="FILE",
-            help="A job for each row of CSV or JSON Lines, %(NAME)s a column; - reads it",
-        ),
-    ] = "",
-    key: Annotated[
-        str, typer.Option("--key", help="The same key again makes no more jobs; goes on with a table")
-    ] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the jobs; exit code 1 if one fails")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing")
-    ] = False,
+    job: JobOptions,
+    how: SubmitOptions,
 ) -> int | None:
     """Submit jobs: from files, or a command.
 
-    A command written as a relative path to a file here (./run.sh) is sent along.
+    Options stand over what a job file says. Files of this folder that a command names are sent along.
     """
-    options = Options(
-        words, name, job_group, job_type, site or [], ban_site or [], platform or [], tag or [],
-        cpu_time, wall_time, memory, processors, priority, inputs or [], outputs or [], env or [], setup or [],
-        container, requirements, retries, on_cutoff, count, param or [], params_from,
-    )  # fmt: skip
-    if table:
-        return submit_table(session, read_words(words, options, table), table, group, key, wait, dry_run)
-    found = read_words(words, options)
-    if key and len(found) > 1:
+    if how.table and job.parametric:
+        raise InvalidInput("--table and --count, --param or --params-from both set the parameters; give one")
+    if how.table == "-" and "-" in words:
+        raise InvalidInput("standard input is either the job file or the table, not both")
+    found = read_words(session.screen, words, job, no_inputs=how.no_inputs)
+    if how.table:
+        return submit_table(session, found, how)
+    if how.key and len(found) > 1:
         raise InvalidInput("--key goes with one submission, not with several files")
-    prepared = [prepare(one, group=group, key=key) for one in found]
-    if dry_run:
+    prepared = [prepare(one, group=how.group, key=how.key) for one in found]
+    if how.dry_run:
         _show(session, prepared)
         return None
-    return _send(session, prepared, wait)
+    return _send(session, prepared, how.wait)
 
 
-def read_words(words: list[str], options: Options, table: str = "") -> list[Described]:
+def read_words(screen: Screen, words: list[str], job: JobOptions, *, no_inputs: bool) -> list[Described]:
     """Files if the first word is one (or "-"), else a command."""
-    if table and (options.count is not None or options.params or options.params_from is not None):
-        raise InvalidInput("--table and --count, --param or --params-from both set the parameters; give one")
-    if table == "-" and "-" in words:
-        raise InvalidInput("standard input is either the job file or the table, not both")
     if words[0] != "-" and Path(words[0]).suffix.lower() not in SUFFIXES:
-        if Path(words[0]).is_dir():
-            raise InvalidInput(
-                f"{words[0]} is a folder", hint="give a job file, or a command: -- COMMAND ..."
-            )
-        return [described(options)]
-    if options != Options(words):
-        raise InvalidInput(
-            "options that describe a job go with a command, not with job files", hint="edit the file"
+        commands = [described(words, job, no_inputs=no_inputs)]
+    else:
+        if no_inputs:
+            raise InvalidInput("--no-inputs goes with a command", hint="a job file names its inputs itself")
+        files = [read_text(sys.stdin.read()) if word == "-" else read_file(Path(word)) for word in words]
+        commands = (
+            [with_options(file, job) for file in files] if job.said() else [Command(file) for file in files]
         )
-    return [read_text(sys.stdin.read()) if word == "-" else read_file(Path(word)) for word in words]
+    for note in dict.fromkeys(note for one in commands for note in one.notes):
+        screen.note(note)
+    return [one.described for one in commands]
 
 
 def _show(session: Session, prepared: list[Prepared]) -> None:
@@ -224,21 +156,19 @@ def in_rows(screen: Screen, advance: Callable[[int, int, str], None]) -> Callabl
     return show
 
 
-def submit_table(
-    session: Session, found: list[Described], table: str, group: str, key: str, wait: bool, dry_run: bool
-) -> int | None:
+def submit_table(session: Session, found: list[Described], how: SubmitOptions) -> int | None:
     """A job for each row. A file is checked to its end before anything is sent; a pipe cannot be."""
     if len(found) > 1:
         raise InvalidInput("--table goes with one job file or one command")
-    path = None if table == "-" else Path(table)
+    path = None if how.table == "-" else Path(how.table)
     count = count_rows(path)[1] if path is not None and path.is_file() else None
     with sys.stdin.buffer if path is None else open_table(path) as file:
         rows = read_table(file, str(path or "standard input"))
-        request, files = prepare_rows(found[0], rows.names, group=group, key=key, expected=count)
-        if dry_run:
+        request, files = prepare_rows(found[0], rows.names, group=how.group, key=how.key, expected=count)
+        if how.dry_run:
             show_table(session, request, files, rows, count)
             return None
-        return _send_table(session, request, files, rows, wait)
+        return _send_table(session, request, files, rows, how.wait)
 
 
 def _send_table(

@@ -255,7 +255,7 @@ class RefusedOutputFile:
 class JobDetail:
     job: JobSummary
     description: Dict[str, Any]
-    """With the parameters of this job filled in."""
+    """With the parameters of this job filled in. Others than the owner see no values of its environment."""
     attempts: List[Attempt]
     outputs: List[OutputFile]
     missing_outputs: List[str] = field(default_factory=list)

@@ -85,7 +85,7 @@ def _values(
             continue
         first[field.name] = entry
         try:
-            values[field.name] = _read(field, entry, parametric=parametric)
+            values[field.name] = read_field(field, entry, parametric=parametric)
         except InvalidInput as error:
             mistakes.append(error)
     return values, first
@@ -144,7 +144,8 @@ def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
             )
 
 
-def _read(field: Field, entry: Entry, *, parametric: bool) -> Any:
+def read_field(field: Field, entry: Entry, *, parametric: bool) -> Any:
+    """The value of an entry as its field has it; errors tell the place of the entry."""
     if parametric and field.decides and field.kind != "expression":
         texts = entry.value if isinstance(entry.value, list | tuple) else (entry.value,)
         for text in texts:

@@ -8,6 +8,8 @@ from typing import Any
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import InputFile, JobDescription
 
+HIDDEN = "(hidden)"
+
 
 def description_to_json(description: JobDescription) -> dict[str, Any]:
     """A dictionary for `json.dumps`, from which `description_from_json` makes an equal description."""
@@ -24,6 +26,13 @@ def description_to_json(description: JobDescription) -> dict[str, Any]:
             value = list(value)
         plain[one.name] = value
     return plain
+
+
+def hide_values(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same for people other than the owner: of the environment's variables the names alone."""
+    if "environment" not in plain:
+        return plain
+    return {**plain, "environment": dict.fromkeys(plain["environment"], HIDDEN)}
 
 
 def description_from_json(plain: dict[str, Any]) -> JobDescription:

@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.core.jobs.stored import description_to_json
+from pilotage.core.jobs.stored import description_to_json, hide_values
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
@@ -88,9 +88,10 @@ def job(
     tries = [people.Attempt(**row) for row in browse.attempts(connection, job)]
     result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
     refused = result.refused if result else []
+    description = description_to_json(stored_description(facts, job))
     return people.JobDetail(
         job=summary,
-        description=description_to_json(stored_description(facts, job)),
+        description=description if summary.owner == caller.user else hide_values(description),
         attempts=tries,
         outputs=_outputs(context, facts, job, result),
         missing_outputs=result.missing if result else [],

@@ -1,0 +1,126 @@
+"""Files of the working folder that a command names: they are sent along, as its user expects."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pilotage.cli.moments import size_text
+from pilotage.core.errors import InvalidInput, TooLarge
+
+MOST_FILES = 1000
+MOST_BYTES = 100_000_000
+"""More is not sent unless `--input` names it."""
+
+
+@dataclass(slots=True)
+class NamedFiles:
+    """What a command becomes. `files` are sent under these names, `notes` say what is not."""
+
+    executable: str
+    files: dict[str, Path] = field(default_factory=dict)
+    programs: set[str] = field(default_factory=set)
+    """Those of the files that are to be executable."""
+    notes: list[str] = field(default_factory=list)
+    size: int = 0
+
+    def send(self, name: str, path: Path) -> None:
+        if name in self.files:
+            return
+        self.files[name] = path
+        self.size += path.stat().st_size
+        if len(self.files) > MOST_FILES or self.size > MOST_BYTES:
+            much = f"{MOST_FILES:,} files" if len(self.files) > MOST_FILES else size_text(MOST_BYTES)
+            raise TooLarge(
+                f"the command names files of this folder, up to {path}, that are more than {much} together",
+                hint=f"send them with --input {name} (or a folder), name their place on the nodes with shared:PATH,"
+                " or send none of them with --no-inputs",
+            )
+
+
+def named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
+    """The files that `command` names beside those that are sent as `inputs` (names in the job's folder) already."""
+    found = _program(command[0], inputs)
+    for word in command[1:]:
+        _argument(word, inputs, found)
+    return found
+
+
+def _sent_already(path: Path, inputs: Set[str]) -> bool:
+    return str(path) in inputs or path.parts[0] in inputs
+
+
+def _program(word: str, inputs: Set[str]) -> NamedFiles:
+    """A program that is a file here is sent and started from the job's folder.
+
+    A bare name is looked for in PATH first, as in a shell.
+    """
+    path = Path(word)
+    if not word or path.is_absolute():
+        return NamedFiles(word)
+    if _sent_already(path, inputs):
+        return NamedFiles(word if word.startswith("./") else f"./{word}")
+    if "/" not in word:
+        return _bare_name(word, path)
+    if path.is_dir():
+        raise InvalidInput(f"{word} is a folder", hint="give a job file, or a command: -- COMMAND ...")
+    if not path.is_file():
+        raise InvalidInput(
+            f"there is no file {word} here", hint="name a program of the nodes by its name or absolute path"
+        )
+    found = NamedFiles(f"./{path.name}")
+    if path.name not in inputs:
+        found.send(path.name, path)
+        found.programs.add(path.name)
+    return found
+
+
+def _bare_name(word: str, path: Path) -> NamedFiles:
+    if path.is_file() and shutil.which(word) is None:
+        found = NamedFiles(f"./{word}")
+        found.send(word, path)
+        found.programs.add(word)
+        return found
+    found = NamedFiles(word)
+    if path.is_file():
+        found.notes.append(f"{word} is the program of that name on the nodes; ./{word} sends the file here")
+    elif path.is_dir():
+        found.notes.append(f"{word} is run as a program of the nodes; the folder {word} here is not sent")
+    return found
+
+
+def _argument(word: str, inputs: Set[str], found: NamedFiles) -> None:
+    path = Path(word)
+    try:
+        if not word or word in (".", ".."):
+            return
+        if word.startswith("-"):
+            _option(word, inputs, found)
+        elif path.is_absolute():
+            if path.is_file() and path.is_relative_to(Path.cwd()):
+                here = path.relative_to(Path.cwd())
+                found.notes.append(
+                    f"{word} is not sent: the job looks for it there on its node; {here} sends it"
+                )
+        elif _sent_already(path, inputs):
+            return
+        elif path.is_dir():
+            found.notes.append(f"the folder {word} is not sent: -i {word} sends it")
+        elif not path.is_file():
+            return
+        elif ".." in path.parts:
+            found.notes.append(f"{word} is not sent, since it is not below this folder: -i {word} sends it")
+        else:
+            found.send(str(path), path)
+    except (OSError, ValueError):
+        return  # a word that can't be a path: too long, or with a NUL
+
+
+def _option(word: str, inputs: Set[str], found: NamedFiles) -> None:
+    """`--config=FILE`: such a file is told, since only the program knows whether it reads or writes it."""
+    _, equals, value = word.partition("=")
+    path = Path(value)
+    if equals and value and not path.is_absolute() and path.is_file() and not _sent_already(path, inputs):
+        found.notes.append(f"{value} in {word} is not sent: -i {value} sends it")

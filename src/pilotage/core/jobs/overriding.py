@@ -1,0 +1,40 @@
+"""Fields of a submission replaced by others: options of a command line over a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pilotage.core.jobs.building import Entry, read_field
+from pilotage.core.jobs.description import Scalar, Submission, checked
+from pilotage.core.jobs.fields import BY_NAME
+from pilotage.core.jobs.parametric import checked_parameters, rows
+
+
+def overridden(
+    submission: Submission,
+    fields: Mapping[str, Any],
+    parameters: Mapping[str, tuple[Scalar, ...]] | None = None,
+) -> Submission:
+    """The submission with plain values, as YAML has them, for some of its fields, checked anew.
+
+    A value replaces the field, but variables of the environment and input files replace those of the same name.
+    `parameters` replace all parameters.
+    """
+    description = submission.description
+    names, given = submission.names, submission.parameters
+    if parameters:
+        names, given = tuple(parameters), rows(dict(parameters))
+    values = {
+        name: read_field(BY_NAME[name], Entry(name, value), parametric=bool(names))
+        for name, value in fields.items()
+    }
+    if "environment" in values:
+        values["environment"] = tuple(
+            {**dict(description.environment), **dict(values["environment"])}.items()
+        )
+    if "input_sandbox" in values:
+        files = {file.name: file for file in (*description.input_sandbox, *values["input_sandbox"])}
+        values["input_sandbox"] = tuple(files.values())
+    return checked_parameters(Submission(checked(replace(description, **values)), names, given))
