@@ -39,6 +39,10 @@ class PilotServer:
         self.tails: dict[tuple[int, str], bytes] = defaultdict(bytes)
         self.follow: list[int] = []
         self.stop: set[int] = set()
+        self.killed: set[int] = set()
+        """Of `stop`: what they wrote is to be kept."""
+        self.refused_uploads: dict[str, int] = {}
+        """Status by the name of a file."""
         self.leave = ""
         self.left = ""
         self.lost_answers = 0
@@ -100,7 +104,9 @@ class PilotServer:
                 answer["offers"] = self._take(request["take"])
                 answer["take_number"] = request["take"]["number"] if answer["offers"] else 0
             answer["stop"] = [
-                {**held, "verdict": "superseded"} for held in request["holding"] if held["job"] in self.stop
+                {**held, "verdict": "superseded", "keep_streams": held["job"] in self.killed}
+                for held in request["holding"]
+                if held["job"] in self.stop
             ]
             answer["follow"] = [job for job in self.follow if self.state[job] == "held"]
             answer["leave"] = self.leave
@@ -252,14 +258,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         owner = self.server_of_jobs
+        status = owner.refused_uploads.get(unquote(self.path.rpartition("/outputs/")[2]))
+        if status == 413:  # said before the body is read, and the connection is closed under it
+            self.rfile.read(10)
+            self.close_connection = True
+            return self._answer(b'{"code": "too-large", "message": "too large for us"}', 413)
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self._allowed(body):
-            return
+            return None
+        if status is not None:
+            return self._answer(b'{"code": "invalid", "message": "no such name here"}', status)
         match = re.fullmatch(r"/v1/pilot/jobs/(\d+)/(\d+)/outputs/(.+)", self.path)
         assert match
         with owner.changed:
             owner.uploads[(int(match[1]), int(match[2]), unquote(match[3]))] = body
-        self._answer(b"{}")
+            owner.changed.notify_all()
+        return self._answer(b"{}")
 
 
 class PilotProcess:

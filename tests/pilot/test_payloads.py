@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pilot_server import PilotProcess, PilotServer, alive
+from pilot_server import PilotProcess, PilotServer, alive, until
 
 pytestmark = pytest.mark.slow
 
@@ -133,10 +133,119 @@ def test_outputs_and_the_link_trick(server: PilotServer, pilot: Start, tmp_path:
     finish = server.finish_of(job)
     assert sorted(finish["outputs"]) == ["a.txt", "d/e/b", "my.out"]
     assert finish["missing"] == ["none-*", "../x"]
+    told = {refused["name"]: refused["reason"] for refused in finish["refused"]}
+    assert told.keys() == {"c.txt", "d/out", "pipe.txt"}
+    assert "leads out of the folder" in told["c.txt"]
+    assert told["pipe.txt"] == "a FIFO, not a regular file"
     assert finish["stdout"] is None
     assert server.uploads[(job, 1, "my.out")] == bytes(10000)
     assert server.uploads[(job, 1, "d/e/b")] == b"2\n"
     assert process.wait() == 0
+
+
+def test_links_around_the_folder_end_with_the_job(server: PilotServer, pilot: Start) -> None:
+    """Each of these patterns once followed the links for ever, and kept the pilot from everything else."""
+    script = "ln -s . a; ln -s . b; ln -s / root; mkdir d; ln -s .. d/up; echo kept > d/file"
+    job = shell(server, script, outputs=["**", "**/x", "a/**/b/**/file", "root/**", "d"], wall_time=30)
+    after = shell(server, "echo after")
+    process = pilot()
+    finish = server.finish_of(job)
+    assert sorted(finish["outputs"]) == ["d/file", "stderr", "stdout"]
+    assert finish["missing"] == ["**/x", "a/**/b/**/file", "root/**"]
+    assert {refused["name"] for refused in finish["refused"]} == {"a", "b", "root", "d/up"}
+    assert (finish["exit_code"], finish["failure"]) == (0, "")
+    assert out(server.finish_of(after)) == "after\n"
+    assert process.wait() == 0
+
+
+def test_odd_outputs_are_told_one_by_one_and_the_payload_runs_once(
+    server: PilotServer, pilot: Start, tmp_path: Path
+) -> None:
+    server.enrol.update(max_output_file=1_000_000)
+    server.refused_uploads.update({"refused": 422, "large": 413, "unknown": 404})
+    runs = tmp_path / "runs"
+    script = (
+        f"echo run >> {runs}; touch \"$(printf 'a\\377')\" \"$(printf 'a\\nb')\" good refused unknown; "
+        "truncate -s 1T sparse; head -c 900000 /dev/zero > large; mkfifo pipe; mkdir -p $(seq -s / 1 150)"
+    )
+    job = shell(server, script, outputs=["*"])
+    process = pilot()
+    finish = server.finish_of(job)
+    told = {refused["name"]: refused["reason"] for refused in finish["refused"]}
+    # Standard output and error match * too.
+    assert sorted(finish["outputs"]) == ["good", "stderr", "stdout"]
+    assert told.pop("/".join(map(str, range(1, 102)))[:200]).startswith("more than 100 folders")
+    assert told == {
+        "a\\xff": "its name has characters that are not UTF-8, or control characters",
+        "a\\nb": "its name has characters that are not UTF-8, or control characters",
+        "pipe": "a FIFO, not a regular file",
+        "sparse": "it has 1,099,511,627,776 bytes, and at most 1,000,000 are taken",
+        "refused": "no such name here",
+        "unknown": "no such name here",
+        "large": "too large for us",
+    }
+    assert (finish["exit_code"], finish["failure"], finish["missing"]) == (0, "", [])
+    assert process.wait() == 0
+    assert runs.read_text() == "run\n"
+
+
+def test_names_of_standard_output_that_cannot_be_are_the_jobs_own_fault(
+    server: PilotServer, pilot: Start, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "in").write_text("precious")
+    inputs = [
+        {"name": "link", "mode": "shared", "source": str(shared)},
+        {"name": "in", "mode": "shared", "source": str(shared / "in")},
+    ]
+    (tmp_path / "mine").write_text("precious")
+    names = ["..", "../x", str(tmp_path / "mine"), "link/out", "link/in", "in", "link", "x" * 300, "a\0b"]
+    jobs = [shell(server, "echo", std_output=name, inputs=inputs) for name in names]
+    jobs += [shell(server, "echo", std_error=name, inputs=inputs) for name in names]
+    below = [{"name": "link/below", "mode": "copy", "source": server.add_input(b"x")}]
+    outside = shell(server, "true", inputs=[*inputs, *below])
+    process = pilot()
+    for job in jobs:
+        finish = server.finish_of(job)
+        assert (finish["failure"], finish["exit_code"]) == ("", 126), finish
+        assert "standard output or error" in finish["message"]
+    assert server.finish_of(outside)["failure"] == "input"
+    assert process.wait() == 0
+    assert [path.name for path in shared.iterdir()] == ["in"]
+    assert (shared / "in").read_text() == (tmp_path / "mine").read_text() == "precious"
+
+
+def test_both_streams_in_one_file_keep_their_order(server: PilotServer, pilot: Start) -> None:
+    script = "echo 1; echo 2 >&2; echo 3; echo 4 >&2"
+    small = shell(server, script, std_output="all", std_error="./all")
+    large = shell(server, f"{script}; head -c 5000 /dev/zero >&2", std_output="all", std_error="all")
+    process = pilot()
+    assert out(server.finish_of(small)) == "1\n2\n3\n4\n"
+    assert server.finish_of(small)["stderr"] == ""
+    assert server.finish_of(large)["outputs"] == ["all"]
+    assert server.uploads[(large, 1, "all")] == b"1\n2\n3\n4\n" + bytes(5000)
+    assert process.wait() == 0
+
+
+def test_a_killed_job_sends_what_it_wrote_so_far(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+    server.enrol.update(processors=3)
+    tells = "trap 'echo asked to end; exit 1' TERM; echo begun; echo trouble >&2; touch {}; sleep 60 & wait"
+    killed = shell(server, tells.format(tmp_path / "1"))
+    one = shell(server, f"head -c 20000 /dev/zero; {tells.format(tmp_path / '2')}", std_error="stdout")
+    lost = shell(server, tells.format(tmp_path / "3"))
+    process = pilot("--processors", "3")
+    until(lambda: all((tmp_path / name).exists() for name in "123"))
+    server.killed = {killed, one}
+    server.stop = {killed, one, lost}
+    server.wait_for(lambda: len(server.uploads) == 3)
+    assert process.wait() == 0
+    assert server.uploads == {
+        (killed, 1, "stdout"): b"begun\nasked to end\n",
+        (killed, 1, "stderr"): b"trouble\n",
+        (one, 1, "stdout"): bytes(20000) + b"begun\ntrouble\nasked to end\n",
+    }
+    assert server.finishes == {}
 
 
 def test_folders_that_cannot_be_entered_are_removed_too(server: PilotServer, pilot: Start) -> None:

@@ -16,7 +16,7 @@ from pilotage.wire.pilot import Offer
 
 from .errands import Errands
 from .events import Event, Key, PayloadEnded, ProcessesGone
-from .inputs import InputCache
+from .inputs import InputCache, not_placed
 from .launch import CannotRun, base_environment
 from .log import log
 from .payload import RunningPayload
@@ -41,7 +41,9 @@ class Crew:
         environment: Mapping[str, str],
         errands: Errands,
         clock: Callable[[], float],
+        most_output: int = 0,
     ) -> None:
+        """`most_output`: bytes of one output file that the server takes; 0: not known."""
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
         self._places = Workplaces(folder)
@@ -51,6 +53,7 @@ class Crew:
         self._base = base_environment(environment)
         self._errands = errands
         self._clock = clock
+        self._most_output = most_output
         self._cache = InputCache(os.path.join(folder, "inputs"))
         self._by_pid: Dict[int, RunningPayload] = {}
         self._strays = Strays()
@@ -62,7 +65,7 @@ class Crew:
     # Starting
 
     def start(self, offer: Offer) -> None:
-        payload = RunningPayload(offer, self._clock())
+        payload = RunningPayload(offer, self._clock(), self._most_output)
         self.running[payload.key] = payload
         try:
             payload.make_folder(self._places)
@@ -84,7 +87,7 @@ class Crew:
             elif isinstance(error, CannotRun):
                 raise error
             elif isinstance(error, OSError):
-                raise CannotRun(f"inputs: {error}", failure="node")
+                raise not_placed(error)
             elif error is not None:
                 raise CannotRun(f"inputs: {error}", failure="input")
             else:
@@ -119,11 +122,12 @@ class Crew:
 
     # Ending
 
-    def kill(self, key: Key, reason: str) -> None:
+    def kill(self, key: Key, reason: str, *, keep_streams: bool = False) -> None:
         """End one that the machine wants ended: its Finish will say "killed"."""
         payload = self.running.get(key)
         if payload is None:
             return
+        payload.keep_streams = keep_streams
         if payload.gone:
             payload.abandon_at = min(payload.abandon_at, self._clock() + STORE_GRACE)
         else:
@@ -176,6 +180,9 @@ class Crew:
         if payload.pid and payload.needs_storing() and payload.finish.failure != "killed":
             self.events.append(ProcessesGone(payload.key))
             self._errands.submit(payload.store_away, lambda result, error: self._ended(payload, error))
+        elif payload.pid and payload.keep_streams:
+            payload.abandon_at = self._clock() + STORE_GRACE
+            self._errands.submit(payload.keep_streams_away, lambda result, error: self._ended(payload, error))
         else:
             self._ended(payload)
 

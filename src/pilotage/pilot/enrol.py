@@ -90,5 +90,6 @@ def terms_of(
         end=end,
         margin=answer.margin * part,
         least=answer.least * part,
+        most_output=answer.max_output_file,
         patience=options.patience,
     )

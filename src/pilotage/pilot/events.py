@@ -85,6 +85,8 @@ class Kill:
 
     key: Key
     reason: str
+    keep_streams: bool = False
+    """Send its standard output and error to the server before."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Dict, Iterable
 
 from pilotage.wire.pilot import Input
 
+from .beneath import OF_THE_NAME, make_folders, open_root, split
 from .folders import within
 from .launch import CannotRun
 from .transport import Line, Refused
@@ -75,10 +76,7 @@ def needs_fetching(items: Iterable[Input]) -> bool:
 def place_inputs(line: Line, cache: InputCache, job: int, items: Iterable[Input], folder: str) -> None:
     """Put all inputs into the folder. Raises CannotRun with class input or node, or Away."""
     for item in items:
-        if not within(item.name):
-            raise CannotRun(f"input {item.name!r}: its name leads out of the folder", failure="input")
-        place = os.path.join(folder, item.name)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        place = place_for(folder, item.name)
         if os.path.lexists(place) and not os.path.isdir(place):
             os.unlink(place)  # fetched once already, by a try that was cut short
         if item.mode == "shared":
@@ -92,6 +90,25 @@ def place_inputs(line: Line, cache: InputCache, job: int, items: Iterable[Input]
             raise CannotRun(f"input {item.name}: unknown mode {item.mode!r}", failure="input")
         if item.executable:
             os.chmod(place, os.stat(place).st_mode | stat.S_IXUSR)
+
+
+def place_for(folder: str, name: str) -> str:
+    """The path of an input; the folders above it are made, and none of them is a link. Raises CannotRun, OSError."""
+    if not within(name):
+        raise CannotRun(f"input {name!r}: its name leads out of the folder", failure="input")
+    name = os.path.normpath(name)
+    root = open_root(folder)
+    try:
+        # Below a shared input, which is a link, would be outside of the folder.
+        os.close(make_folders(root, split(name)[0]))
+    finally:
+        os.close(root)
+    return os.path.join(folder, name)
+
+
+def not_placed(error: OSError) -> CannotRun:
+    """Whose fault it is that an input could not be put into the folder."""
+    return CannotRun(f"inputs: {error}", failure="input" if error.errno in OF_THE_NAME else "node")
 
 
 def link_shared(item: Input, place: str) -> None:

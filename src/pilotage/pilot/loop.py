@@ -85,7 +85,9 @@ class Loop:
         self._facts = dict(facts)
         self._exchanges = Errands(new_line, wake_up.wake)
         errands = Errands(new_line, wake_up.wake, _UPLOADS)
-        self._crew = Crew(folder, found.cores, terms.cpu_power, environment, errands, clock)
+        self._crew = Crew(
+            folder, found.cores, terms.cpu_power, environment, errands, clock, terms.most_output
+        )
         self._errands = errands
         self._tails = Tails(errands, clock)
         rng = random.Random()  # noqa: S311 (jitter)
@@ -128,7 +130,7 @@ class Loop:
             self._crew.start(action.offer)
         elif isinstance(action, Kill):
             log("ending payload", job=action.key[0], epoch=action.key[1], reason=action.reason)
-            self._crew.kill(action.key, action.reason)
+            self._crew.kill(action.key, action.reason, keep_streams=action.keep_streams)
         elif isinstance(action, Follow):
             self._tails.follow(action.jobs)
         elif isinstance(action, Note):

@@ -158,7 +158,8 @@ class Machine:
         for verdict in response.stop:
             held = self.holdings.get((verdict.job, verdict.epoch))
             if held is not None:
-                self._drop(held, verdict.reason or verdict.verdict, now, actions)
+                reason = verdict.reason or verdict.verdict
+                self._drop(held, reason, now, actions, keep_streams=verdict.keep_streams)
 
     def _settle(self, key: Key, stage: Stage) -> None:
         held = self.holdings.get(key)
@@ -253,12 +254,14 @@ class Machine:
         self.holdings.move(held, Stage.STOPPING, now)
         actions.append(Kill(held.key, reason))
 
-    def _drop(self, held: Held, reason: str, now: float, actions: List[Action]) -> None:
+    def _drop(
+        self, held: Held, reason: str, now: float, actions: List[Action], *, keep_streams: bool = False
+    ) -> None:
         """Ours no more: end it if it runs, and report nothing of it."""
         if held.stage in ACTIVE:
             if held.stage is not Stage.DROPPED:
                 self.holdings.move(held, Stage.DROPPED, now)
-                actions.append(Kill(held.key, reason))
+                actions.append(Kill(held.key, reason, keep_streams))
         else:
             self.holdings.forget(held)
 

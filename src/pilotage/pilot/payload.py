@@ -8,17 +8,21 @@ import math
 import os
 import resource
 import signal
-from typing import IO, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from functools import partial
+from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, Finish, Offer
+from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, Finish, Offer, RefusedOutput
 
+from .beneath import OF_THE_NAME, NotAFile, make_folders, open_root, printable, split
 from .errands import persist
 from .events import Key
 from .folders import remove_tree, within
-from .inputs import InputCache, link_shared, needs_fetching, place_inputs
-from .launch import CannotRun, compose, spawn
-from .outputs import find_outputs, open_output, upload
-from .transport import Away, Line, Refused
+from .inputs import InputCache, link_shared, needs_fetching, not_placed, place_for, place_inputs
+from .launch import NOT_EXECUTABLE, CannotRun, compose, spawn
+from .log import log
+from .outputs import Unreadable, open_output, upload
+from .search import MOST_REFUSED, SHOWN, GivenUp, find_outputs
+from .transport import FORBIDDEN, Away, Line, Refused
 from .workplaces import Workplace, Workplaces
 
 _OWN_PEAK = resource.RUSAGE_SELF
@@ -29,7 +33,8 @@ _ROOM = 256_000_000
 class RunningPayload:
     """The files, the process and the account of one try. All methods but the `..._away` ones are for the loop."""
 
-    def __init__(self, offer: Offer, now: float) -> None:
+    def __init__(self, offer: Offer, now: float, most_output: int = 0) -> None:
+        """`most_output`: bytes of one output file that the server takes; 0: not known."""
         self.offer = offer
         self.payload = offer.payload
         self.key: Key = (offer.job, offer.epoch)
@@ -47,6 +52,9 @@ class RunningPayload:
         self.abandon_at = math.inf
         """Uploads are given up at this instant."""
         self.given_up = False
+        self.keep_streams = False
+        """The job was killed: what it wrote so far is sent to the server."""
+        self.most_output = most_output
         self.cpu = 0.0
         self.rss = 0
         self.tail_offsets: Dict[str, int] = {"stdout": 0, "stderr": 0}
@@ -61,8 +69,16 @@ class RunningPayload:
         return self.place.folder
 
     @property
+    def _names(self) -> Tuple[str, ...]:
+        """Of the files of standard output and error; one, if both go to the same file."""
+        output = os.path.normpath(self.payload.std_output or "stdout")
+        error = os.path.normpath(self.payload.std_error or "stderr")
+        return (output, error) if output != error else (output,)
+
+    @property
     def _streams(self) -> FrozenSet[str]:
-        return frozenset((self.payload.std_output or "stdout", self.payload.std_error or "stderr"))
+        """Those of the names that lie in the folder itself: nothing else is emptied or removed by name."""
+        return frozenset(name for name in self._names if within(name) and "/" not in name)
 
     def make_folder(self, places: Workplaces) -> None:
         """Raises CannotRun."""
@@ -82,41 +98,60 @@ class RunningPayload:
         )
 
     def link_inputs(self) -> None:
-        for item in self.payload.inputs:
-            if not within(item.name):
-                raise CannotRun(f"input {item.name!r}: its name leads out of the folder", failure="input")
-            place = os.path.join(self.folder, item.name)
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            link_shared(item, place)
+        """Raises CannotRun."""
+        try:
+            for item in self.payload.inputs:
+                link_shared(item, place_for(self.folder, item.name))
+        except OSError as error:
+            raise not_placed(error) from None
 
     def launch(
         self, base: Dict[str, str], null: int, cores: Tuple[int, ...], power: float, now: float
     ) -> None:
         """Start the process. Raises CannotRun."""
         assert self.place is not None
-        command = compose(self.payload, self.key, self.folder, self.place.tmp, base)
         try:
-            self._open_files()
-        except OSError as error:
-            raise CannotRun(f"cannot open standard output: {error}", failure="node") from None
+            command = compose(self.payload, self.key, self.folder, self.place.tmp, base)
+        except (OSError, ValueError) as error:
+            raise CannotRun(f"cannot prepare the command: {error}", failure="node") from None
+        self._open_files()
         self.started = now
         self.cores = cores
         self.pid = spawn(command, self.folder, (null, self._files[0], self._files[-1]), cores)
         self._limit(power)
 
     def _open_files(self) -> None:
-        names = [self.payload.std_output or "stdout", self.payload.std_error or "stderr"]
-        for name in names if names[0] != names[1] else names[:1]:
-            if not within(name):
-                raise OSError(f"{name!r} leads out of the folder")
-            place = os.path.join(self.folder, name)
-            if "/" in name:
-                os.makedirs(os.path.dirname(place), exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            number = os.open(place, flags, 0o600)
-            self._files.append(number)
-            if os.fstat(number).st_size:  # an input of this name
-                os.ftruncate(number, 0)
+        """Make the files of standard output and error. Raises CannotRun."""
+        inputs = {os.path.normpath(item.name) for item in self.payload.inputs}
+        try:
+            root = open_root(self.folder)
+            try:
+                for name in self._names:
+                    if not within(name) or name in inputs:
+                        why = "is an input" if name in inputs else "leads out of the folder"
+                        raise CannotRun(f"standard output or error: {name!r} {why}", NOT_EXECUTABLE)
+                    self._open_file(root, name)
+            finally:
+                os.close(root)
+        except (OSError, ValueError) as error:
+            message = f"standard output or error: {error}"
+            if isinstance(error, OSError) and error.errno not in OF_THE_NAME:
+                raise CannotRun(message, failure="node") from None
+            # The name is to blame, on every node: the payload's own fault, as a shell would tell it.
+            raise CannotRun(message, NOT_EXECUTABLE) from None
+
+    def _open_file(self, root: int, name: str) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        parent, last = split(name)
+        folder = make_folders(root, parent) if parent else root
+        try:
+            number = os.open(last, flags, 0o600, dir_fd=folder)
+        finally:
+            if parent:
+                os.close(folder)
+        self._files.append(number)
+        if os.fstat(number).st_size:
+            os.ftruncate(number, 0)
 
     def _limit(self, power: float) -> None:
         """Stops for runaways that the sampling would see too late; the sampling is the rule."""
@@ -173,29 +208,64 @@ class RunningPayload:
         return base64.b64encode(os.pread(number, size, 0)).decode() if size else ""
 
     def store_away(self, line: Line) -> None:
-        """Upload what has to be, and say so in the Finish."""
+        """Upload what has to be, and say so in the Finish.
+
+        A file that can't be stored is told of and the others go on: nothing that a payload leaves behind makes it
+        run again.
+        """
         try:
-            for name, file in self._to_store():
-                with file:
-                    self._upload(line, name, file)
-                self.finish.outputs.append(name)
-        except (Away, Refused, OSError) as error:
-            self.finish.message = f"output: {error}"
+            self._store_streams(line)
+            found = find_outputs(
+                self.folder, self.payload.outputs, inputs=self._links(), given_up=lambda: self.given_up
+            )
+            self.finish.missing, self.finish.refused = found.missing, found.refused + self.finish.refused
+            stored = set(self.finish.outputs)
+            for output in found.outputs:
+                if output.name not in stored:
+                    self._store(line, output.name, partial(open_output, self.folder, output.source))
+        except (Away, Refused, GivenUp, OSError) as error:
+            self.finish.message = f"output: {printable(str(error))}"
             self.finish.failure = self.finish.failure or "output"
+        if self.keep_streams:
+            self.keep_streams_away(line)
 
-    def _upload(self, line: Line, name: str, file: IO[bytes]) -> None:
-        persist(lambda: upload(line, self.key, name, file), lambda: self.given_up)
+    def keep_streams_away(self, line: Line) -> None:
+        """Upload standard output and error of a job that was killed, as they are now."""
+        try:
+            self._store_streams(line, small=True)
+        except (Away, Refused) as error:
+            log("the output of a killed job is lost", job=self.key[0], why=printable(str(error)))
 
-    def _to_store(self) -> Iterator[Tuple[str, IO[bytes]]]:
-        names = (self.payload.std_output or "stdout", self.payload.std_error or "stderr")
+    def _store_streams(self, line: Line, small: bool = False) -> None:
+        """Standard output and error; what is in the Finish only if also `small` ones are wanted."""
         inlined = (self.finish.stdout, self.finish.stderr)
-        for name, number, inline in zip(names, self._files, inlined):  # noqa: B905 (Python 3.9)
-            if inline is None:
-                yield name, os.fdopen(os.dup(number), "rb")
-        found, self.finish.missing = find_outputs(self.folder, self.payload.outputs)
-        for name in found:
-            if name not in self.finish.outputs:
-                yield name, open_output(self.folder, name)
+        for name, number, inline in zip(self._names, self._files, inlined):  # noqa: B905 (Python 3.9)
+            if (inline is None or (small and inline)) and name not in self.finish.outputs:
+                self._store(line, name, partial(_copy_of, number))
+
+    def _store(self, line: Line, name: str, opened: Callable[[], IO[bytes]]) -> None:
+        """Upload one file. Raises Away, and Refused if the server wants no other file either."""
+        try:
+            with opened() as file:
+                persist(lambda: upload(line, self.key, name, file, self.most_output), lambda: self.given_up)
+        except Refused as error:
+            if error.superseded or error.status == FORBIDDEN:
+                raise
+            self._refuse(name, error.error.message or f"the server answered {error.status}")
+        except (Unreadable, NotAFile) as error:
+            self._refuse(name, str(error))
+        except OSError as error:
+            self._refuse(name, f"cannot be read: {error.strerror or error}")
+        else:
+            self.finish.outputs.append(name)
+
+    def _refuse(self, name: str, reason: str) -> None:
+        if len(self.finish.refused) < 2 * MOST_REFUSED:
+            self.finish.refused.append(RefusedOutput(printable(name)[:SHOWN], printable(reason)[:SHOWN]))
+
+    def _links(self) -> Set[str]:
+        """The names of links that are inputs."""
+        return {os.path.normpath(item.name) for item in self.payload.inputs if item.mode == "shared"}
 
     def stream(self, name: str) -> Optional[int]:
         """The open file of standard output or error, while there is one."""
@@ -221,3 +291,7 @@ class RunningPayload:
         assert self.place is not None
         remove_tree(self.place.tmp)
         remove_tree(self.place.folder)
+
+
+def _copy_of(number: int) -> IO[bytes]:
+    return os.fdopen(os.dup(number), "rb")

@@ -26,5 +26,7 @@ class Terms:
     """Payloads are ended so long before `end`."""
     least: float = 60.0
     """With less time left than this nothing is taken or started any more."""
+    most_output: int = 0
+    """Bytes of one output file that the server takes; 0: not known."""
     patience: float = 600.0
     """A pilot that holds nothing waits so long for a server that is away."""

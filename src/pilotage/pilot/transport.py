@@ -8,16 +8,25 @@ import socket
 import ssl
 import urllib.parse
 import urllib.request
-from typing import IO, Any, Dict, Iterator, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Iterator, Optional, Protocol, Tuple, Type, TypeVar, Union
 
 from pilotage.wire.pilot import ErrorBody
 
 from .codec import decode, encode
 
 T = TypeVar("T")
-Body = Union[bytes, IO[bytes], None]
+
+
+class Readable(Protocol):
+    """A body of which pieces are read as they are sent."""
+
+    def read(self, most: int = ...) -> bytes: ...
+
+
+Body = Union[bytes, Readable, None]
 
 TIMEOUT = 30.0
+FORBIDDEN = 403
 _CHUNK = 1 << 16
 
 
@@ -120,6 +129,9 @@ class Line:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise Away(_say(error)) from None
+        except BaseException:  # the body could not be read: half of it was sent
+            self.close()
+            raise
         if 200 <= response.status < 300:
             return response
         raise self._complaint(response)
@@ -132,18 +144,28 @@ class Line:
             self._connection.request(method, path, body, headers)
             return self._connection.getresponse()
         except (ConnectionError, http.client.RemoteDisconnected):
+            if not isinstance(body, (bytes, type(None))):
+                return self._early_answer()
             # A kept-alive connection that the server closed in the meantime says nothing about the server.
-            if fresh or not isinstance(body, (bytes, type(None))):
+            if fresh:
                 raise
         self.close()
         return self._send(method, path, body, headers)
+
+    def _early_answer(self) -> http.client.HTTPResponse:
+        """What the server said before it closed the connection under a long body. Raises as `getresponse`."""
+        assert self._connection is not None
+        response = self._connection.getresponse()
+        # The rest of the body was not sent: nothing else can follow on this connection.
+        response.will_close = True
+        return response
 
     def _complaint(self, response: http.client.HTTPResponse) -> Exception:
         try:
             data = response.read(_CHUNK)
         except (OSError, http.client.HTTPException):
             data = b""
-        if not response.isclosed():
+        if response.will_close or not response.isclosed():
             self.close()
         try:
             error = decode(ErrorBody, data)

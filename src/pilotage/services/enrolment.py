@@ -91,6 +91,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         processors=pilot.processors,
         memory=pilot.memory,
         tags=list(ce.tags) if ce else [],
+        max_output_file=pool.policy.jobs.max_output_file,
     )
 
 

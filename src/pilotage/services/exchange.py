@@ -318,7 +318,10 @@ class _Conversation:
                 continue
             decision = self._decide(job, held, Verb.KEEP)
             if decision.answer is Answer.SUPERSEDED:
-                stop.append(_verdict(held, job, decision))
+                verdict = _verdict(held, job, decision)
+                if job is not None and job.epoch == held.epoch:
+                    verdict.keep_streams = job.state is JobState.KILLED
+                stop.append(verdict)
         return stop
 
     def _followed(self, request: ExchangeRequest) -> list[int]:

@@ -83,6 +83,8 @@ class EnrolResponse:
     isolation: str = "none"
     ahead: int = 128
     """At most so many jobs beyond what runs may be held when jobs are very short."""
+    max_output_file: int = 0
+    """Bytes of one output file that the server takes; 0: not told."""
 
 
 @dataclass
@@ -235,6 +237,8 @@ class Verdict:
     epoch: int
     verdict: str
     reason: str = ""
+    keep_streams: bool = False
+    """Of `stop`: the job was killed; put its standard output and error, as they are at its end, among its outputs."""
 
 
 @dataclass

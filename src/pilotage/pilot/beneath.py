@@ -1,0 +1,127 @@
+"""Open what lies below a folder without following any symbolic link, whoever changes the folder meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import unicodedata
+
+OF_THE_NAME = frozenset(
+    (
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENXIO,
+        errno.EINVAL,
+        errno.EILSEQ,
+    )
+)
+"""Errors that the name of a file makes, on this node and on every other one."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Not blocking: a FIFO that took the place of a file must not stop the pilot.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotAFile(OSError):
+    """What has that name is no regular file."""
+
+
+def open_root(folder: str) -> int:
+    """A descriptor of the folder that names are looked for in. Raises OSError."""
+    return os.open(folder, _FOLDER & ~os.O_NOFOLLOW)
+
+
+def open_folder(root: int, name: str) -> int:
+    """A descriptor of the folder `name` below `root`; "" is `root` itself. Raises OSError."""
+    return _walk(root, name, make=False)
+
+
+def make_folders(root: int, name: str) -> int:
+    """As `open_folder`; folders that are not there are made for this user alone."""
+    return _walk(root, name, make=True)
+
+
+def _walk(root: int, name: str, *, make: bool) -> int:
+    here = os.dup(root)
+    try:
+        for part in name.split("/") if name else ():
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=here)
+            below = os.open(part, _FOLDER, dir_fd=here)
+            os.close(here)
+            here = below
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def split(name: str) -> "tuple[str, str]":
+    """The folder of a relative name ("" for none), and its last part."""
+    parent, _, last = name.rpartition("/")
+    return parent, last
+
+
+def open_file(root: int, name: str) -> int:
+    """A descriptor of the regular file `name` below `root`, for reading.
+
+    Anything else is never opened, and raises NotAFile; OSError if it cannot be read.
+    """
+    parent, last = split(name)
+    folder = open_folder(root, parent)
+    try:
+        check_regular(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode)
+        number = os.open(last, _FILE, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        # It may have been replaced since it was looked at.
+        check_regular(os.fstat(number).st_mode)
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
+def check_regular(mode: int) -> None:
+    """Raise NotAFile with the kind of thing that this is, unless it is a regular file."""
+    if not stat.S_ISREG(mode):
+        raise NotAFile(f"{kind_of(mode)}, not a regular file")
+
+
+def kind_of(mode: int) -> str:
+    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a special file")
+
+
+def carried(name: str) -> bool:
+    """Can a file of this name be stored and shown? Bytes that are not UTF-8, and control characters, cannot."""
+    return name.isprintable() or all(map(_plain, name))
+
+
+def printable(name: str) -> str:
+    """The name as text for people and messages: what is not `carried` is escaped."""
+    return name if carried(name) else "".join(char if _plain(char) else _escaped(char) for char in name)
+
+
+def _plain(char: str) -> bool:
+    return unicodedata.category(char) not in ("Cc", "Cs", "Zl", "Zp")
+
+
+def _escaped(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # a byte that is not UTF-8
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    return ascii(char)[1:-1]
