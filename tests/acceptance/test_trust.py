@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from pilotage.client import Client
 from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound
 from pilotage.wire.people import Selection
-from tests.instance import Instance, running, until
+from tests.instance import Instance, descendants, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -247,3 +248,26 @@ def _same_account_is_open(report: dict[str, Any], other_payload: str) -> None:
     """
     assert all(outcome.startswith("read") for outcome in report["server"].values()), report["server"]
     assert report["others"][other_payload].startswith("read"), report["others"]
+
+
+def test_the_last_words_of_a_pilot_are_not_for_others(shared: Instance) -> None:
+    """They are the end of its log, which has a line with job, owner and group for every payload."""
+    alice, bob, owner = shared.client("alice"), shared.client("bob"), shared.client()
+    job = alice.submit({"executable": "sleep", "arguments": ["600"], "job_name": "confidential"}).first
+    shared.reaches(job, "Running")
+    pilot = alice.job(job).job.pilot
+    [batch_id] = [one.batch_id for one in owner.pilots() if one.id == pilot]
+    log = next(path for path in shared.home.rglob("*.log") if f"job={job} " in path.read_text())
+    assert "alice" in log.read_text()
+    guardian = int(batch_id.partition(":")[0])
+    for pid in [*descendants(guardian), guardian]:
+        os.kill(pid, signal.SIGKILL)
+
+    def reason(client: Client) -> str:
+        return next(one.reason for one in client.pilots() if one.id == pilot)
+
+    until(lambda: reason(owner), what="the end of the pilot")
+    assert "alice" in reason(owner), "an administrator is told"
+    assert "alice" in reason(alice), "and whom it served"
+    assert reason(bob) == "ended without a word"
+    alice.kill([job])

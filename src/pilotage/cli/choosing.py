@@ -21,17 +21,20 @@ SubmissionOption = Annotated[
 StateOption = Annotated[
     list[str] | None, typer.Option("--state", metavar="STATE", help="Jobs in this state; may be repeated")
 ]
-OwnerOption = Annotated[str, typer.Option("--owner", metavar="USER", help="Jobs of this user")]
-GroupOption = Annotated[str, typer.Option("--group", metavar="GROUP", help="Jobs of this group")]
-JobGroupOption = Annotated[str, typer.Option("--job-group", metavar="NAME", help="Jobs of this job group")]
-SiteOption = Annotated[str, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
+OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="USER", help="Jobs of this user")]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Jobs of this group")]
+JobGroupOption = Annotated[
+    str | None, typer.Option("--job-group", metavar="NAME", help="Jobs of this job group")
+]
+SiteOption = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
 
-NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Jobs of this name")]
+NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Jobs of this name")]
 SinceOption = Annotated[
-    str, typer.Option("--since", metavar="WHEN", help="Jobs that ended since: 2d ago, or 2026-11-05")
+    str | None, typer.Option("--since", metavar="WHEN", help="Jobs that ended since: 2d ago, or 2026-11-05")
 ]
 BeforeOption = Annotated[
-    str, typer.Option("--before", metavar="WHEN", help="Jobs that ended before: 30d ago, or 2026-11-05")
+    str | None,
+    typer.Option("--before", metavar="WHEN", help="Jobs that ended before: 30d ago, or 2026-11-05"),
 ]
 
 
@@ -39,26 +42,39 @@ def chosen(
     ids: list[str] | None,
     submission: int | None = None,
     state: list[str] | None = None,
-    owner: str = "",
-    group: str = "",
-    job_group: str = "",
-    site: str = "",
-    name: str = "",
-    since: str = "",
-    before: str = "",
+    owner: str | None = None,
+    group: str | None = None,
+    job_group: str | None = None,
+    site: str | None = None,
+    name: str | None = None,
+    since: str | None = None,
+    before: str | None = None,
 ) -> Selection:
-    """The selection that the words on the command line make; empty if there are none."""
+    """The selection that the words on the command line make; without conditions if there are none.
+
+    A word that is given and empty, as of a variable that is not set, is refused: it must not select everything.
+    """
+    words = {"--owner": owner, "--group": group, "--job-group": job_group, "--site": site, "--name": name}
+    for option, word in {**words, "--since": since, "--before": before}.items():
+        if word is not None and not word.strip():
+            raise InvalidInput(f"{option} is empty", hint="leave it out to select without it")
+    found = parse_ids(ids) if ids else None
+    states = [known_state(name) for word in state for name in word.split(",") if name] if state else None
+    if found == []:
+        raise InvalidInput("no job is named", hint="write ids as 12, 12-40 or 12,15")
+    if states == [] or not all(word.strip() for word in state or ()):
+        raise InvalidInput("--state is empty", hint="leave it out to select without it")
     return Selection(
-        ids=parse_ids(ids or []),
+        ids=found,
         submission=submission,
-        states=[known_state(name) for word in state or [] for name in word.split(",") if name],
+        states=states,
         owner=owner,
         group=group,
         job_group=job_group,
         site=site,
         name=name,
-        ended_since=parse_instant(since, time.time()) if since else None,
-        ended_before=parse_instant(before, time.time()) if before else None,
+        ended_since=parse_instant(since, time.time()) if since is not None else None,
+        ended_before=parse_instant(before, time.time()) if before is not None else None,
     )
 
 

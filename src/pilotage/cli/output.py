@@ -47,9 +47,9 @@ def output(
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
     state: StateOption = None,
-    owner: OwnerOption = "",
-    group: GroupOption = "",
-    job_group: JobGroupOption = "",
+    owner: OwnerOption = None,
+    group: GroupOption = None,
+    job_group: JobGroupOption = None,
     folder: Annotated[
         Path, typer.Option("--dir", "-d", metavar="DIR", help="Where to; each job gets a folder DIR/<id>")
     ] = Path(),

@@ -50,13 +50,13 @@ def status(
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
     state: StateOption = None,
-    owner: OwnerOption = "",
-    group: GroupOption = "",
-    job_group: JobGroupOption = "",
-    site: SiteOption = "",
-    name: NameOption = "",
-    since: SinceOption = "",
-    before: BeforeOption = "",
+    owner: OwnerOption = None,
+    group: GroupOption = None,
+    job_group: JobGroupOption = None,
+    site: SiteOption = None,
+    name: NameOption = None,
+    since: SinceOption = None,
+    before: BeforeOption = None,
     events: Annotated[bool, typer.Option("--events", help="What happened to the jobs, step by step")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until all have ended")] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many jobs; 0 for all")] = 50,
@@ -70,7 +70,7 @@ def status(
             _watch(session.screen, client, selection, limit)
         elif events:
             _events(session.screen, client, selection, limit)
-        elif len(selection.ids) == 1:
+        elif selection.ids is not None and len(selection.ids) == 1:
             _one(session.screen, client, selection.ids[0])
         else:
             _several(session.screen, client, selection, limit)

@@ -31,9 +31,9 @@ def wait(
     session: Session,
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
-    owner: OwnerOption = "",
-    group: GroupOption = "",
-    job_group: JobGroupOption = "",
+    owner: OwnerOption = None,
+    group: GroupOption = None,
+    job_group: JobGroupOption = None,
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="TIME", help="Give up after so long: 90s, 15m, 2h")
     ] = "",

@@ -22,7 +22,6 @@ from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFo
 from pilotage.wire.governing import PolicyRollback, PolicyVersion, PolicyVersionsPage
 from pilotage.wire.people import (
     MAX_PAGE,
-    ActionRequest,
     ActionResponse,
     Counts,
     Identity,
@@ -221,7 +220,8 @@ class Client(Submitting):
     def _action(self, verb: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
         total = ActionResponse(0, 0)
         for piece in selections.pieces(selection_of(which), selections.IDS_PER_ACTION):
-            request = ActionRequest(piece, dry_run, reason)
+            # Not an ActionRequest: conditions that were not given are left out, `null` is refused.
+            request = {"selection": selections.given(piece), "dry_run": dry_run, "reason": reason}
             answer = self._transport.request("POST", f"/v1/jobs/{verb}", json=request, timeout=BULK_TIMEOUT)
             part = decode(answer.content, ActionResponse)
             total.matched += part.matched

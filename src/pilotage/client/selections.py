@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.people import MAX_JOBS_PER_SUBMISSION, Selection, SubmitResponse
@@ -62,30 +63,31 @@ def _is_id(text: str) -> bool:
 def pieces(selection: Selection, size: int) -> Iterator[Selection]:
     """The same selection in pieces of at most `size` ids; itself if it names none."""
     ids = selection.ids
-    if len(ids) <= size:
+    if ids is not None and not ids:
+        raise InvalidInput("no job is named", hint="leave `ids` out to select by other conditions only")
+    if ids is None or len(ids) <= size:
         yield selection
         return
     for start in range(0, len(ids), size):
         yield replace(selection, ids=ids[start : start + size])
 
 
+def given(selection: Selection) -> dict[str, Any]:
+    """The conditions that were given. Raises InvalidInput for an empty one: it must not select everything."""
+    conditions = {name: value for name, value in vars(selection).items() if value is not None}
+    for name, value in conditions.items():
+        if value in ("", []) or (name == "submission" and value <= 0):
+            raise InvalidInput(
+                f"the condition {name} is empty: {value!r}",
+                hint=f"leave `{name}` out to select without it",
+                field=name,
+            )
+    return conditions
+
+
 def as_query(selection: Selection) -> dict[str, str | int | float | list[str] | list[int]]:
-    """The conditions that are set; lists become repeated keys."""
-    query: dict[str, str | int | float | list[str] | list[int]] = {}
-    if selection.ids:
-        query["ids"] = selection.ids
-    if selection.submission is not None:
-        query["submission"] = selection.submission
-    if selection.states:
-        query["states"] = selection.states
-    for name in ("owner", "group", "job_group", "site", "name"):
-        value = getattr(selection, name)
-        if value:
-            query[name] = value
-    for name in ("ended_since", "ended_before"):
-        instant = getattr(selection, name)
-        if instant is not None:
-            query[name] = instant
-    if selection.outputs_incomplete:
-        query["outputs_incomplete"] = "true"
+    """The conditions that were given; lists become repeated keys."""
+    query = given(selection)
+    if selection.outputs_incomplete is not None:
+        query["outputs_incomplete"] = str(selection.outputs_incomplete).lower()
     return query

@@ -67,7 +67,8 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         code = {404: "not-found", 405: "invalid-input"}.get(error.status_code, "error")
         body = ErrorBody(code, str(error.detail))
-        return Response(msgspec.json.encode(body), error.status_code, media_type="application/json")
+        headers = dict(error.headers or {})  # Allow, of a method that an address does not take
+        return Response(msgspec.json.encode(body), error.status_code, headers, media_type="application/json")
 
     async def gone(_request: Request, _error: Exception) -> Response:
         """Nobody reads this: the peer has left in the middle of its request, or was cut off."""

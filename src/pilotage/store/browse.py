@@ -88,7 +88,9 @@ def _page(
 def counts(connection: Connection, selection: Selection, viewer: Viewer) -> dict[str, int]:
     """How many jobs in each state, those of an accepted submission that are still being made as Submitting."""
     hot = of_hot(connection, selection, viewer)
-    source = _FROM if selection.site else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
+    source = (
+        _FROM if selection.site is not None else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
+    )
     parts = [f"SELECT j.state, count(*) AS jobs {source} WHERE {hot.sql} GROUP BY j.state"]
     values = list(hot.values)
     if selection.by_people_and_states:

@@ -38,25 +38,25 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    ids: Sequence[int] = ()
+    """All conditions together. None: no such condition. An empty list is one, and fits no job."""
+
+    ids: Sequence[int] | None = None
     submission: int | None = None
-    states: Sequence[str] = ()
-    owner: str = ""
-    group: str = ""
-    job_group: str = ""
-    site: str = ""
-    name: str = ""
+    states: Sequence[str] | None = None
+    owner: str | None = None
+    group: str | None = None
+    job_group: str | None = None
+    site: str | None = None
+    name: str | None = None
     ended_since: float | None = None
     ended_before: float | None = None
-    outputs_incomplete: bool = False
+    outputs_incomplete: bool | None = None
 
     @property
     def by_people_and_states(self) -> bool:
         """Whether owner, group and state are all that it asks for."""
-        named = self.ids or self.submission or self.job_group or self.site or self.name
-        return (
-            not (named or self.outputs_incomplete) and self.ended_since is None and self.ended_before is None
-        )
+        others = (self.ids, self.submission, self.job_group, self.site, self.name, self.outputs_incomplete)
+        return all(given is None for given in (*others, self.ended_since, self.ended_before))
 
 
 @dataclass(slots=True)
@@ -75,6 +75,11 @@ class Condition:
         return " AND ".join(self.parts) or "TRUE"
 
 
+def _one_of(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, ...]:
+    """A condition and its values; of an empty list one that nothing fits, whatever the type of the column."""
+    return among(connection, expression, given) if given else ("FALSE",)
+
+
 def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Condition:
     """On jobs j, submissions s, pilots p."""
     found = Condition()
@@ -83,10 +88,10 @@ def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Cond
             found.add("(s.owner = ? OR s.grp = ?)", viewer.owner, viewer.shared_group)
         else:
             found.add("s.owner = ?", viewer.owner)
-    if selection.ids:
-        found.add(*among(connection, "j.id", selection.ids))
-    if selection.states:
-        found.add(*among(connection, "j.state", selection.states))
+    if selection.ids is not None:
+        found.add(*_one_of(connection, "j.id", selection.ids))
+    if selection.states is not None:
+        found.add(*_one_of(connection, "j.state", selection.states))
     for column, value in (
         ("j.submission_id", selection.submission),
         ("s.owner", selection.owner),
@@ -95,20 +100,20 @@ def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Cond
         ("s.job_name", selection.name),
         ("p.site", selection.site),
     ):
-        if value:
+        if value is not None:
             found.add(f"{column} = ?", value)
     if selection.ended_since is not None:
         found.add("j.ended >= ?", selection.ended_since)
     if selection.ended_before is not None:
         found.add("j.ended < ?", selection.ended_before)
-    if selection.outputs_incomplete:
-        found.add(OUTPUTS_INCOMPLETE)
+    if selection.outputs_incomplete is not None:
+        found.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
     return found
 
 
 def of_history(connection: Connection, selection: Selection, viewer: Viewer) -> list[Condition]:
     """On history j: branches that have no job in common; none where no final job can fit."""
-    states = [state for state in _FINAL if not selection.states or state in selection.states]
+    states = [state for state in _FINAL if selection.states is None or state in selection.states]
     if not states:
         return []
     drives = _drives(connection, selection, viewer)
@@ -138,10 +143,10 @@ class _Drive:
 
 
 def _drives(connection: Connection, selection: Selection, viewer: Viewer) -> list[_Drive]:
-    if selection.ids:
-        condition, value = among(connection, "j.id", selection.ids)
-        return [_Drive(condition, [value], "id")]
-    if selection.submission:
+    if selection.ids is not None:
+        condition, *values = _one_of(connection, "j.id", selection.ids)
+        return [_Drive(condition, [*values], "id")]
+    if selection.submission is not None:
         return [_Drive("j.submission_id = ?", [selection.submission], "submission_id")]
     if selection.name:
         return [_Drive("j.job_name = ? AND j.job_name <> ''", [selection.name], "job_name")]
@@ -150,10 +155,10 @@ def _drives(connection: Connection, selection: Selection, viewer: Viewer) -> lis
     if selection.ended_since is not None:
         # What ended lately is little; it is brought into the order of ids.
         return [_Drive("j.ended >= ?", [selection.ended_since], "ended")]
-    if selection.owner:
+    if selection.owner is not None:
         return [_Drive("j.owner = ?", [selection.owner], "owner", by_state=True)]
     if viewer.everything:
-        if selection.group:
+        if selection.group is not None:
             return [_Drive("j.grp = ?", [selection.group], "grp", by_state=True)]
         # All states: in the order of ids as they are.
         return [_Drive("TRUE", [], "viewer", by_state=True, most=len(_FINAL))]
@@ -188,7 +193,7 @@ def _branch(
         ("job_name", selection.name, "''"),
         ("site", selection.site, "''"),
     ):
-        if value and column != drive.implies:
+        if value is not None and column != drive.implies:
             found.add(f"coalesce(j.{column}, {nothing}) = ?", value)
     if selection.ended_since is not None and drive.implies != "ended":
         found.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
@@ -196,8 +201,8 @@ def _branch(
         # By the same index, and months after it are not even looked at.
         column = "j.ended" if drive.implies == "ended" else "coalesce(j.ended, 0)"
         found.add(f"{column} < ?", selection.ended_before)
-    if selection.outputs_incomplete:
-        found.add(OUTPUTS_INCOMPLETE)
+    if selection.outputs_incomplete is not None:
+        found.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
     return found
 
 
@@ -209,9 +214,9 @@ def of_counts(connection: Connection, selection: Selection, viewer: Viewer) -> C
             found.add("(owner = ? OR grp = ?)", viewer.owner, viewer.shared_group)
         else:
             found.add("owner = ?", viewer.owner)
-    if selection.states:
-        found.add(*among(connection, "state", selection.states))
+    if selection.states is not None:
+        found.add(*_one_of(connection, "state", selection.states))
     for column, value in (("owner", selection.owner), ("grp", selection.group)):
-        if value:
+        if value is not None:
             found.add(f"{column} = ?", value)
     return found

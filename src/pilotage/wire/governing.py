@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List, Optional
 
+from pilotage.wire.limits import Id, Words
+
 
 @dataclass
 class PolicyVersion:
@@ -29,9 +31,9 @@ class PolicyVersionsPage:
 class PolicyRollback:
     """Apply the text of an earlier version again, as a new version."""
 
-    version: int
-    reason: str = ""
-    expect: Optional[int] = None
+    version: Id
+    reason: Words = ""
+    expect: Optional[Id] = None
     """Refuse it unless this version is in force."""
 
 

@@ -41,9 +41,22 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
 from pilotage.wire.governing import PilotsLeft, Stranded
+from pilotage.wire.limits import (
+    NOT_NULL,
+    Count,
+    Digest,
+    FileName,
+    GivenName,
+    Id,
+    Instant,
+    Limit,
+    Name,
+    Seconds,
+    Words,
+)
 
 MAX_PAGE = 1000
 MAX_JOBS_PER_SUBMISSION = 100_000
@@ -51,24 +64,44 @@ MAX_JOBS_PER_SUBMISSION = 100_000
 MAX_JOBS_IN_CHUNKS = 1_000_000_000
 MAX_CHUNK_ROWS = 5000
 MAX_CHUNK_BYTES = 512 * 1024
+MAX_PAGE_BYTES = 1024 * 1024
+"""A page ends early, with the cursor to go on, when it has about so many bytes."""
+MAX_IDS = 100_000
+"""Jobs that one selection may name."""
+MAX_INPUTS = 10_000
+"""Files that one submission may send along."""
+MAX_NAMES = 1000
+"""Parameters that one submission may have."""
+MAX_POLICY = 1_000_000
+"""Characters of a policy."""
+MAX_DESCRIPTION = 8_000_000
+"""Characters of a description with its parameters, as JDL or YAML; what one job may have of it is less."""
+
+DescriptionText = Annotated[str, Limit(longest=MAX_DESCRIPTION)]
+Description = Annotated[Dict[str, Any], Limit(longest=MAX_NAMES)]
+ParameterNames = Annotated[List[Name], Limit(longest=MAX_NAMES)]
+RowValues = Annotated[List[Any], Limit(longest=MAX_NAMES)]
+JobIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_IDS)]
+States = Annotated[List[GivenName], Limit(shortest=1, longest=100)]
+PolicyText = Annotated[str, Limit(longest=MAX_POLICY)]
 
 
 @dataclass
 class Parameters:
     """The values of a parametric submission: row k binds `names` to `rows[k]`; the unnamed parameter is ""."""
 
-    names: List[str] = field(default_factory=list)
-    rows: List[List[Any]] = field(default_factory=list)
+    names: ParameterNames = field(default_factory=list)
+    rows: Annotated[List[RowValues], Limit(longest=MAX_DESCRIPTION)] = field(default_factory=list)
 
 
 @dataclass
 class UploadedInput:
     """An input of mode `copy` that was put to /v1/uploads before."""
 
-    name: str
+    name: FileName
     """Relative path in the payload's folder, as in the description."""
-    digest: str
-    size: int
+    digest: Digest
+    size: Count
     executable: bool = False
 
 
@@ -76,16 +109,16 @@ class UploadedInput:
 class SubmitRequest:
     """Exactly one of `description` (snake_case names), `jdl`, `yaml` says what to run."""
 
-    description: Optional[Dict[str, Any]] = None
-    jdl: Optional[str] = None
-    yaml: Optional[str] = None
+    description: Optional[Description] = None
+    jdl: Optional[DescriptionText] = None
+    yaml: Optional[DescriptionText] = None
     parameters: Optional[Parameters] = None
     """Only with `description`; JDL and YAML carry their own."""
-    inputs: List[UploadedInput] = field(default_factory=list)
+    inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
     """One for every `copy` input of the description; a folder is one entry for each of its files."""
-    group: str = ""
+    group: Name = ""
     """Empty: the group of the token."""
-    key: str = ""
+    key: Name = ""
     """Idempotency key: the same owner and key again gets the first answer again, and makes no more jobs."""
 
 
@@ -93,15 +126,15 @@ class SubmitRequest:
 class OpenRequest:
     """A submission whose rows of parameters come in chunks. Jobs of an accepted chunk may run at once."""
 
-    description: Dict[str, Any]
+    description: Description
     """Without parameters of its own."""
-    names: List[str]
+    names: ParameterNames
     """What each row has a value for; the unnamed parameter is ""."""
-    key: str
+    key: Name
     """The same owner and key again opens the same submission, to go on with it."""
-    inputs: List[UploadedInput] = field(default_factory=list)
-    group: str = ""
-    expected: Optional[int] = None
+    inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
+    group: Name = ""
+    expected: Optional[Annotated[int, Limit(low=1, high=MAX_JOBS_IN_CHUNKS)]] = None
     """At most so many rows will come: their ids follow one another, and `%n` has their width. Needed for `%n`."""
 
 
@@ -146,7 +179,7 @@ class ChunkResponse:
 
 @dataclass
 class CloseRequest:
-    count: int
+    count: Count
     """All rows that were sent."""
 
 
@@ -164,20 +197,27 @@ class SubmitResponse:
 
 @dataclass
 class Selection:
-    """Which jobs: all conditions together. An empty selection means all that one may see."""
+    """Which jobs: all conditions together. A selection without conditions means all that one may see.
 
-    ids: List[int] = field(default_factory=list)
-    submission: Optional[int] = None
-    states: List[str] = field(default_factory=list)
-    owner: str = ""
-    group: str = ""
-    job_group: str = ""
-    site: str = ""
-    name: str = ""
-    ended_since: Optional[float] = None
-    ended_before: Optional[float] = None
-    outputs_incomplete: bool = False
-    """Only jobs of which `JobSummary.outputs_incomplete` is true."""
+    None means that a condition was not given. A condition that is given and empty (0, "", []) is refused, and so is
+    `null` in a body: it would otherwise select everything.
+    """
+
+    __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
+    """A condition that this server does not know is refused: without it more jobs would be selected."""
+
+    ids: Annotated[Optional[JobIds], NOT_NULL] = None
+    submission: Annotated[Optional[Id], NOT_NULL] = None
+    states: Annotated[Optional[States], NOT_NULL] = None
+    owner: Annotated[Optional[GivenName], NOT_NULL] = None
+    group: Annotated[Optional[GivenName], NOT_NULL] = None
+    job_group: Annotated[Optional[GivenName], NOT_NULL] = None
+    site: Annotated[Optional[GivenName], NOT_NULL] = None
+    name: Annotated[Optional[GivenName], NOT_NULL] = None
+    ended_since: Annotated[Optional[Instant], NOT_NULL] = None
+    ended_before: Annotated[Optional[Instant], NOT_NULL] = None
+    outputs_incomplete: Annotated[Optional[bool], NOT_NULL] = None
+    """Only jobs of which `JobSummary.outputs_incomplete` is so."""
 
 
 @dataclass
@@ -285,9 +325,12 @@ class JobEvent:
 
 @dataclass
 class ActionRequest:
+    __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
+    """A misspelt `dry_run` must not act."""
+
     selection: Selection
     dry_run: bool = False
-    reason: str = ""
+    reason: Words = ""
 
 
 @dataclass
@@ -388,10 +431,10 @@ class Identity:
 
 @dataclass
 class TokenRequest:
-    user: str
-    group: str = ""
+    user: Name
+    group: Name = ""
     """Empty: the user's first group in the policy."""
-    lifetime: float = 43200.0
+    lifetime: Seconds = 43200.0
 
 
 @dataclass
@@ -421,15 +464,15 @@ class PolicyDocument:
 
 @dataclass
 class PolicyChange:
-    text: str
+    text: PolicyText
     dry_run: bool = False
-    reason: str = ""
-    expect: Optional[int] = None
+    reason: Words = ""
+    expect: Optional[Id] = None
     """Refuse it unless this version is in force: two administrators do not undo each other's work unseen."""
 
 
 @dataclass
 class Shutdown:
-    pilots: str = "keep"
+    pilots: Name = "keep"
     """drain: jobs that run end first, no new ones start | keep: pilots go on and find the next server |
     cancel: pilots are ended, their jobs go back to the queue"""

@@ -5,6 +5,7 @@ A file appears under its name only when it is whole and its bytes are on the dis
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -12,12 +13,14 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from pilotage.core.errors import InvalidInput, NotFound, Overloaded, TooLarge
+from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded, TooLarge
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+MOST_TAIL = 2**40
+"""Bytes that the tail of a running job may have."""
 LEAST_FREE = 0.05
 """Below this part of free disk space, new inputs are refused; outputs are still taken."""
 
@@ -90,10 +93,39 @@ class DirectorySandbox:
     async def put_output(
         self, job: int, epoch: int, name: str, chunks: AsyncIterator[bytes], most: int
     ) -> int:
+        """Store an output; its size. What is stored once stays: other bytes under its name raise Conflict.
+
+        So an upload that is late cannot change what a finish has named, whenever it arrives.
+        """
         path = self.output_path(job, epoch, name)
-        partial, size, _ = await self._receive(chunks, most)
-        self._place(partial, path)
+        partial, size, digest = await self._receive(chunks, most)
+        if not self._place_once(partial, path):
+            await asyncio.to_thread(self._check_same, path, size, digest)
         return size
+
+    async def compare_output(
+        self, job: int, epoch: int, name: str, chunks: AsyncIterator[bytes], most: int
+    ) -> None:
+        """Raise Conflict unless exactly these bytes are stored under the name; store nothing."""
+        path = self.output_path(job, epoch, name)
+        if not path.is_file():
+            raise Conflict(f"try {epoch} of job {job} is over: {name[:80]!r} is not taken any more")
+        partial, size, digest = await self._receive(chunks, most)
+        partial.unlink()
+        await asyncio.to_thread(self._check_same, path, size, digest)
+
+    @staticmethod
+    def _check_same(path: Path, size: int, digest: str) -> None:
+        try:
+            with path.open("rb") as file:
+                same = os.fstat(file.fileno()).st_size == size
+                same = same and hashlib.file_digest(file, "sha256").hexdigest() == digest
+        except OSError as error:
+            raise InvalidInput(f"{path.name[:80]!r} cannot be stored: {error.strerror}") from None
+        if not same:
+            raise Conflict(
+                f"the output {path.name[:80]!r} is stored with other bytes", hint="what is stored stays"
+            )
 
     def outputs(self, job: int, epoch: int) -> list[tuple[str, int]]:
         """(name, bytes) of what was uploaded for one try."""
@@ -124,6 +156,9 @@ class DirectorySandbox:
     # --- tails of running jobs: files that are overwritten, never rows
 
     def append_tail(self, job: int, epoch: int, stream: str, offset: int, data: bytes) -> None:
+        """Write what a running job printed at its place in the stream."""
+        if offset + len(data) > MOST_TAIL:
+            raise TooLarge(f"the tail goes beyond {MOST_TAIL:,} bytes", hint="upload it as an output")
         path = self._tail_path(job, epoch, stream)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("r+b" if path.exists() else "w+b") as file:
@@ -132,9 +167,15 @@ class DirectorySandbox:
 
     def read_tail(self, job: int, epoch: int, stream: str, offset: int, most: int) -> bytes:
         path = self._tail_path(job, epoch, stream)
-        if not path.exists():
-            return b""
+        """At most `most` bytes from `offset` on; none beyond the end."""
+        return self.read_piece(path, offset, most) if path.exists() else b""
+
+    @staticmethod
+    def read_piece(path: Path, offset: int, most: int) -> bytes:
+        """At most `most` bytes of a file from `offset` on; none beyond its end."""
         with path.open("rb") as file:
+            if offset >= os.fstat(file.fileno()).st_size:
+                return b""  # No file system could even be asked for every number.
             file.seek(offset)
             return file.read(most)
 
@@ -166,15 +207,39 @@ class DirectorySandbox:
             raise
         return Path(name), size, digest.hexdigest()
 
-    @staticmethod
-    def _place(partial: Path, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
+    @classmethod
+    def _place(cls, partial: Path, path: Path) -> None:
+        """Give a received file its name, in place of an earlier one."""
+        with cls._placing(partial, path):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             partial.replace(path)
+        cls._sync(path.parent)
+
+    @classmethod
+    def _place_once(cls, partial: Path, path: Path) -> bool:
+        """Give a received file its name unless the name is taken; whether it was free."""
+        with cls._placing(partial, path):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                os.link(partial, path)
+            except FileExistsError:
+                return False
+        cls._sync(path.parent)
+        return True
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _placing(partial: Path, path: Path) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise InvalidInput(f"{path.name[:80]!r} cannot be stored: {error.strerror}") from None
-        directory = os.open(path.parent, os.O_RDONLY)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @staticmethod
+    def _sync(folder: Path) -> None:
+        directory = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:

@@ -7,13 +7,14 @@ from fastapi import APIRouter, Depends, Response
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.store import expiry, history
 from pilotage.store.events import record
 from pilotage.wire import people
 
-router = APIRouter(prefix="/v1", tags=["administration"])
-monitoring = APIRouter(tags=["monitoring"])
+router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
 
 
 @router.get("/whoami")

@@ -13,14 +13,15 @@ from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.core.jobs.stored import description_to_json, hide_values
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.payloads import stored_description
 from pilotage.store import attempts, browse, events
 from pilotage.store.selections import Selection
-from pilotage.wire import people
+from pilotage.wire import limits, people
 
-router = APIRouter(prefix="/v1", tags=["jobs"])
+router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
 
 FOLLOWED_FOR = 30.0
 """Seconds for which tails are asked of a pilot after somebody has looked."""
@@ -29,18 +30,19 @@ REFUSALS_SHOWN = 100
 
 
 def selection_of(
-    ids: Annotated[list[int], Query()] = [],  # noqa: B006 (FastAPI copies it)
-    submission: int | None = None,
-    states: Annotated[list[str], Query()] = [],  # noqa: B006
-    owner: str = "",
-    group: str = "",
-    job_group: str = "",
-    site: str = "",
-    name: str = "",
-    ended_since: float | None = None,
-    ended_before: float | None = None,
-    outputs_incomplete: bool = False,
+    ids: Annotated[people.JobIds | None, Query()] = None,
+    submission: limits.Id | None = None,
+    states: Annotated[people.States | None, Query()] = None,
+    owner: limits.GivenName | None = None,
+    group: limits.GivenName | None = None,
+    job_group: limits.GivenName | None = None,
+    site: limits.GivenName | None = None,
+    name: limits.GivenName | None = None,
+    ended_since: limits.Instant | None = None,
+    ended_before: limits.Instant | None = None,
+    outputs_incomplete: bool | None = None,
 ) -> Selection:
+    """The conditions of a query. One that is given and empty is refused, as in a body."""
     return Selection(
         ids,
         submission,
@@ -59,7 +61,7 @@ def selection_of(
 @router.get("/jobs")
 def jobs(
     selection: Selection = Depends(selection_of),
-    after: int = 0,
+    after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -81,7 +83,7 @@ def counts(
 
 @router.get("/jobs/{job}")
 def job(
-    job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> people.JobDetail:
     connection = context.readers.connection()
     summary, facts = _visible(context, caller, job)
@@ -101,7 +103,7 @@ def job(
 
 @router.get("/jobs/{job}/events")
 def job_events(
-    job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[people.JobEvent]:
     _, facts = _visible(context, caller, job)
     found = events.history(context.readers.connection(), JobId(job), facts["last_event"])
@@ -110,7 +112,7 @@ def job_events(
 
 @router.get("/jobs/{job}/outputs")
 def outputs(
-    job: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[people.OutputFile]:
     _, facts = _visible(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
@@ -119,7 +121,10 @@ def outputs(
 
 @router.get("/jobs/{job}/outputs/{name:path}")
 def output(
-    job: int, name: str, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    job: limits.Id,
+    name: limits.FileName,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
 ) -> Response:
     _, facts = _visible(context, caller, job)
     epoch = facts["finished_epoch"]
@@ -145,9 +150,9 @@ def _follow(context: Context, job: JobId) -> None:
 
 @router.get("/jobs/{job}/logs/{stream}")
 def logs(
-    job: int,
-    stream: str,
-    offset: int = Query(0, ge=0),
+    job: limits.Id,
+    stream: limits.Name,
+    offset: limits.Offset = 0,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
@@ -159,14 +164,14 @@ def logs(
         _follow(context, JobId(job))
         data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
     else:
-        data = _whole_stream(context, facts, job, stream)[offset : offset + MOST_LOG_BYTES]
+        data = _kept_stream(context, facts, job, stream, offset)
     headers = {"X-Pilotage-State": summary.state, "X-Pilotage-Offset": str(offset)}
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
 @router.post("/jobs/{verb}")
 async def action(
-    verb: str,
+    verb: limits.Name,
     body: people.ActionRequest,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -249,14 +254,15 @@ def _outputs(
     return [people.OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]
 
 
-def _whole_stream(context: Context, facts: dict[str, Any], job: int, stream: str) -> bytes:
+def _kept_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
+    """A piece of the standard output or error of a job that no pilot has now."""
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     description = stored_description(facts, job)
     name = description.std_output if stream == "stdout" else description.std_error
     inline = _inline(facts, job, result).get(name)
     if inline is not None:
-        return inline
+        return inline[offset : offset + MOST_LOG_BYTES]
     path = context.sandbox.output_path(job, facts["finished_epoch"], name)
     if result is not None and _applied(facts) and path.is_file():
-        return path.read_bytes()
-    return context.sandbox.read_tail(job, facts["epoch"], stream, 0, MOST_LOG_BYTES)
+        return context.sandbox.read_piece(path, offset, MOST_LOG_BYTES)
+    return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)

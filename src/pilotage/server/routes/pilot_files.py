@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pilotage.core.errors import Forbidden, InvalidInput, NotFound
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
 from pilotage.server.context import Context, context_of, identity_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.store import attempts, browse
+from pilotage.wire.limits import Digest, FileName, Id, Name, Offset, Small
 
-router = APIRouter(prefix="/v1", tags=["pilot"])
+router = APIRouter(prefix="/v1", tags=["pilot"], route_class=CheckedRoute)
 _bearer = HTTPBearer(auto_error=False)
 
 MOST_TAIL = 4_000_000
@@ -42,9 +44,20 @@ def _own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> N
     raise Forbidden(f"job {job} is not this pilot's", hint="stop its payload")
 
 
+def _open_try(context: Context, pilot: PilotId, job: int, epoch: int) -> None:
+    """Files are taken of the pilot's own try only while its finish may still be applied.
+
+    Raises Conflict afterwards: what was applied stays as it was reported.
+    """
+    _own_job(context, pilot, job, epoch)
+    facts = browse.job_facts(context.readers.connection(), job)
+    if facts is None or epoch != facts["epoch"] or epoch <= facts["finished_epoch"]:
+        raise Conflict(f"try {epoch} of job {job} is over: nothing more is taken of it", hint="go on")
+
+
 @router.get("/pilot/jobs/{job}/inputs/{digest}")
 def fetch_input(
-    job: int, digest: str, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
+    job: Id, digest: Digest, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
 ) -> Response:
     _own_job(context, pilot, job, None)
     facts = browse.job_facts(context.readers.connection(), job)
@@ -55,32 +68,38 @@ def fetch_input(
 
 @router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201)
 async def store_output(
-    job: int,
-    epoch: int,
-    name: str,
+    job: Id,
+    epoch: Small,
+    name: FileName,
     request: Request,
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
-    await asyncio.to_thread(_own_job, context, pilot, job, epoch)
+    """Store an output of a try. The same bytes again change nothing; other bytes under the name are refused."""
     most = context.pool.policy.jobs.max_output_file
-    await context.sandbox.put_output(job, epoch, name, request.stream(), most)
+    try:
+        await asyncio.to_thread(_open_try, context, pilot, job, epoch)
+    except Conflict:
+        # An answer may have been lost, and the finish sent by another connection since: the same again is right.
+        await context.sandbox.compare_output(job, epoch, name, request.stream(), most)
+    else:
+        await context.sandbox.put_output(job, epoch, name, request.stream(), most)
     return Response(status_code=201)
 
 
 @router.post("/pilot/jobs/{job}/tail", status_code=204)
 async def store_tail(
-    job: int,
+    job: Id,
     request: Request,
-    stream: str,
-    epoch: int,
-    offset: int = Query(0, ge=0),
+    stream: Name,
+    epoch: Small,
+    offset: Offset = 0,
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
     if stream not in ("stdout", "stderr"):
         raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
-    await asyncio.to_thread(_own_job, context, pilot, job, epoch)
+    await asyncio.to_thread(_open_try, context, pilot, job, epoch)
     data = await request.body()
     await asyncio.to_thread(context.sandbox.append_tail, job, epoch, stream, offset, data[:MOST_TAIL])
     return Response(status_code=204)

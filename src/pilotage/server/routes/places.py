@@ -7,12 +7,13 @@ from fastapi import APIRouter, Depends, Query
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import site_allowed
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.share_table import STRANDED
 from pilotage.store import browse
-from pilotage.wire import people
+from pilotage.wire import limits, people
 
-router = APIRouter(prefix="/v1", tags=["places"])
+router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
 
 def _may_see(caller: Caller, entry: Entry) -> bool:
@@ -25,7 +26,7 @@ def _may_see(caller: Caller, entry: Entry) -> bool:
 
 @router.get("/queues")
 def queues(
-    after: int = 0,
+    after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -65,12 +66,12 @@ def _summary(entry: Entry) -> people.QueueSummary:
 
 @router.get("/pilots")
 def pilots(
-    after: int = 0,
+    after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> people.PilotsPage:
-    """Pilots, newest first. Whom a pilot serves is shown to that person and to administrators."""
+    """Pilots, newest first. Whom a pilot serves, and its last words, are shown to that person and to administrators."""
     rows = browse.pilots(context.readers.connection(), after, limit)
     page = [_pilot(context, caller, row) for row in rows]
     return people.PilotsPage(page, page[-1].id if len(page) == limit else None)
@@ -80,6 +81,8 @@ def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> people.P
     id_ = row["id"]
     if not caller.viewer().everything and row["owner"] != caller.user:
         row["owner"] = ""
+        # What stands behind the colon is the end of the pilot's log, which names jobs, owners and groups.
+        row["reason"] = str(row["reason"]).partition(":")[0]
     seen = context.pool.seen.get(id_)  # type: ignore[call-overload]
     row["finished"] = int(str(row["finished"])) + context.pool.finished.get(id_, 0)  # type: ignore[call-overload]
     return people.PilotSummary(**row, stalled=id_ in context.pool.stalled, last_seen=seen)  # type: ignore[arg-type]

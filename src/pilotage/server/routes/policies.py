@@ -9,13 +9,14 @@ from fastapi import APIRouter, Depends, Query
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.governing import apply_policy, need_version, roll_back
 from pilotage.services.stranding import left_behind
 from pilotage.store import instance, pilots
-from pilotage.wire import governing, people
+from pilotage.wire import governing, limits, people
 
-router = APIRouter(prefix="/v1/policy", tags=["policy"])
+router = APIRouter(prefix="/v1/policy", tags=["policy"], route_class=CheckedRoute)
 
 
 @router.get("")
@@ -53,7 +54,7 @@ async def change_policy(
 
 @router.get("/versions")
 def versions(
-    after: int = Query(0, ge=0, lt=2**63),
+    after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -67,7 +68,7 @@ def versions(
 
 @router.get("/versions/{version}")
 def one_version(
-    version: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    version: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> people.PolicyDocument:
     """The text of one version, as it was applied."""
     caller.need_administrator()
@@ -107,9 +108,7 @@ def _current(context: Context) -> instance.PolicyVersion:
 
 
 def _version(context: Context, version: int) -> instance.PolicyVersion:
-    # Beyond 64 bits SQLite cannot even be asked.
-    known = 0 < version < 2**63
-    found = instance.policy_version(context.readers.connection(), version) if known else None
+    found = instance.policy_version(context.readers.connection(), version)
     if found is None:
         raise NotFound(f"there is no version {version} of the policy", hint="see `pilotage policy history`")
     return found

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Depends, Query
 
 from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.accounting import accounts
 from pilotage.services.fairness import fairness_report, period
 from pilotage.services.share_table import entitlements, share_table
-from pilotage.wire import shares
+from pilotage.wire import limits, shares
 
-router = APIRouter(prefix="/v1", tags=["shares"])
+router = APIRouter(prefix="/v1", tags=["shares"], route_class=CheckedRoute)
 
 
 @router.get("/shares")
@@ -28,7 +29,7 @@ async def share_list(
 
 @router.get("/fairness")
 async def fairness(
-    since: float = Query(604800.0, ge=60, description="seconds to look back upon"),
+    since: float = Query(604800.0, ge=60, le=limits.LATEST, description="seconds to look back upon"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> shares.FairnessReport:
@@ -47,8 +48,10 @@ async def fairness(
 
 @router.get("/accounting")
 def accounting(
-    begin: float | None = Query(None, description="instant; of the first attempt that ended if absent"),
-    end: float | None = Query(None, description="instant; of the last one if absent"),
+    begin: limits.Instant | None = Query(
+        None, description="instant; of the first attempt that ended if absent"
+    ),
+    end: limits.Instant | None = Query(None, description="instant; of the last one if absent"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> list[shares.AccountRow]:

@@ -16,6 +16,7 @@ from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.jobs.texts import parse_yaml_mapping
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.routes.submissions import prepared_of
 from pilotage.server.tokens import Caller
 from pilotage.services.making import Making, Rows, encoded
@@ -23,10 +24,10 @@ from pilotage.services.streams import accept_chunk, check_description, close, of
 from pilotage.services.submission import Prepared, response
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
+from pilotage.wire.limits import LARGEST_INTEGER, Id, Small
 from pilotage.wire.people import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
-    MAX_JOBS_IN_CHUNKS,
     MAX_PAGE,
     ChunkResponse,
     ChunksPage,
@@ -37,7 +38,7 @@ from pilotage.wire.people import (
     SubmitResponse,
 )
 
-router = APIRouter(prefix="/v1/submissions", tags=["submission"])
+router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
 
 _decoder = msgspec.json.Decoder(list[list[Scalar]])
 _PLACE = re.compile(r"`\$\[(\d+|\.\.\.)\]")
@@ -60,8 +61,6 @@ def _prepare(context: Context, caller: Caller, body: OpenRequest) -> Prepared:
         raise InvalidInput("rows in chunks need a key, to go on after an interruption", field="key")
     if not body.names or len(set(body.names)) != len(body.names):
         raise InvalidInput("names must name the values of a row, each once", field="names")
-    if body.expected is not None and not 0 < body.expected <= MAX_JOBS_IN_CHUNKS:
-        raise InvalidInput(f"expected must be between 1 and {MAX_JOBS_IN_CHUNKS:,}", field="expected")
     submission = parse_yaml_mapping(body.description, names=body.names)
     check_description(submission.description, body.expected)
     return prepared_of(context, caller, submission, body.group, body.key, body.inputs, body.expected)
@@ -88,7 +87,7 @@ def _found(context: Context, caller: Caller, id_: int) -> rows.Submission:
 
 @router.get("/{id_}")
 def state(
-    id_: int, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    id_: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> OpenSubmission:
     """How far it is."""
     return _state(context, _found(context, caller, id_))
@@ -96,8 +95,8 @@ def state(
 
 @router.get("/{id_}/chunks")
 def chunks(
-    id_: int,
-    after: int = Query(-1, ge=-1),
+    id_: Id,
+    after: int = Query(-1, ge=-1, le=LARGEST_INTEGER - 1),
     limit: int = Query(MAX_PAGE, ge=1, le=MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -113,8 +112,8 @@ def chunks(
 
 @router.put("/{id_}/chunks/{number}")
 async def chunk(
-    id_: int,
-    number: int,
+    id_: Id,
+    number: Small,
     request: Request,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -178,7 +177,7 @@ def _check(submission: rows.Submission, number: int, given: list[list[Any]], esc
 
 @router.post("/{id_}/close")
 async def close_(
-    id_: int, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    id_: Id, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
     """No more rows come. Answered when all jobs wait in the task queue."""
     clock, bulk = context.clock, context.bulk

@@ -15,6 +15,7 @@ from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.duties import forget_staged
+from pilotage.server.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.making import Making
 from pilotage.services.submission import (
@@ -28,9 +29,10 @@ from pilotage.services.submission import (
 )
 from pilotage.store import submissions as rows
 from pilotage.store.transaction import Transaction
+from pilotage.wire.limits import Digest
 from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse, UploadedInput
 
-router = APIRouter(prefix="/v1", tags=["submission"])
+router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
 
 
 @router.post("/submissions")
@@ -131,7 +133,7 @@ def _columns(parameters: Parameters) -> dict[str, list[Any]]:
 
 @router.head("/uploads/{digest}")
 def known(
-    digest: str, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    digest: Digest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Response:
     """204 if this owner has uploaded the file before."""
     size = rows.upload_size(context.readers.connection(), caller.user, digest)
@@ -141,7 +143,10 @@ def known(
 
 @router.put("/uploads/{digest}", status_code=201)
 async def upload(
-    digest: str, request: Request, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    digest: Digest,
+    request: Request,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
 ) -> Response:
     """Store one input file under its SHA-256."""
     context.sandbox.check_space()

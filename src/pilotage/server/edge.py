@@ -1,0 +1,115 @@
+"""The edge of the API: what a request must be before a route sees it.
+
+All routes of people's programs are `CheckedRoute`s. Their bodies are decoded here, once: JSON as its standard has it,
+texts that can be encoded, numbers that a column can hold. Nothing else can reach the store and fail to be bound there.
+How long a text and how large a number may be is declared with each field (wire/limits.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NoReturn
+
+import msgspec
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.limits import LARGEST
+
+_decode = msgspec.json.Decoder().decode
+_ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * 19
+"""2^63 has 19 digits; a body without so many in a row has no number to look at."""
+
+
+def decoded(body: bytes) -> Any:
+    """The value of a JSON body. Raises InvalidInput that names the field."""
+    try:
+        value = _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(body, error) from None
+    if b"\\u0000" in body or _LONG_NUMBER in body.translate(_ONE_DIGIT):
+        for place, item in _leaves(value):
+            _check(place, item)
+    return value
+
+
+def _check(place: str, item: object) -> None:
+    if isinstance(item, int):
+        if not -LARGEST - 1 <= item <= LARGEST:
+            raise InvalidInput(f"{place}: the number has more than 64 bits", field=place)
+    elif isinstance(item, str) and "\0" in item:
+        raise InvalidInput(f"{place}: the text contains a NUL character", field=place)
+    elif isinstance(item, str):
+        try:
+            item.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"{place}: the text is not valid Unicode: half of a surrogate pair stands alone", field=place
+            ) from None
+
+
+def _refusal(body: bytes, error: Exception) -> InvalidInput:
+    """Why a body is not taken. The decoder of the standard library is more lenient: it lets the field be named."""
+
+    def constant(name: str) -> NoReturn:
+        raise InvalidInput(f"the body is not JSON: {name} is no number")
+
+    try:
+        value = json.loads(body, parse_constant=constant)
+        for place, item in _leaves(value):
+            _check(place, item)
+    except InvalidInput as refusal:
+        return refusal
+    except RecursionError:
+        return InvalidInput("the body is nested too deep")
+    except ValueError:
+        pass
+    return InvalidInput(f"the body is not JSON that can be read: {error}")
+
+
+def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
+    """(place, text or number) of all that is in a JSON value, names of members included."""
+    stack: list[tuple[str, Any]] = [("body", value)]
+    while stack:
+        place, item = stack.pop()
+        if isinstance(item, dict):
+            for name, member in item.items():
+                # Not into the message itself: such a name could not be encoded there.
+                plain = name.encode("ascii", "backslashreplace").decode()[:80]
+                yield f"{place}, a name", name
+                stack.append((f"{place}.{plain}", member))
+        elif isinstance(item, list):
+            stack.extend((f"{place}.{number}", member) for number, member in enumerate(item))
+        else:
+            yield place, item
+
+
+class CheckedRequest(Request):
+    """A request whose JSON is decoded at the edge."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = decoded(await self.body())
+        return self._json
+
+
+class CheckedRoute(APIRoute):
+    """A route that sees only requests that the edge has let through."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+        takes_json = self.body_field is not None
+
+        async def checked(request: Request) -> Response:
+            if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
+                raise InvalidInput("the address contains a NUL character")
+            request = CheckedRequest(request.scope, request.receive)
+            if takes_json and await request.body():
+                # FastAPI asks for it again, and would hide what is wrong with it.
+                await request.json()
+            return await handler(request)
+
+        return checked

@@ -1,0 +1,90 @@
+"""How long texts and lists may be, and how large numbers: declared with the field, in its type.
+
+    owner: Name = ""        # Name is Annotated[str, Limit(longest=255)]
+
+The server applies these limits where it decodes a body or a query: pydantic finds the method below, and
+server/decoding.py makes constraints of msgspec from them. Whoever encodes a message is not checked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Callable, Dict, Optional
+
+LARGEST = 2**63 - 1
+"""The largest number that a column can hold."""
+LARGEST_INTEGER = 2**31 - 1
+"""The largest number that a column of 32 bits can hold."""
+LATEST = 253402300799.0
+"""The last second of the year 9999, the end of what calendars can tell."""
+
+
+class Limit:
+    """Bounds of a text or list (characters, entries) or of a number; both ends are allowed."""
+
+    __slots__ = ("high", "longest", "low", "shortest")
+
+    def __init__(
+        self,
+        *,
+        longest: Optional[int] = None,
+        shortest: Optional[int] = None,
+        low: Optional[float] = None,
+        high: Optional[float] = None,
+    ) -> None:
+        self.longest = longest
+        self.shortest = shortest
+        self.low = low
+        self.high = high
+
+    @property
+    def rules(self) -> Dict[str, Any]:
+        """The bounds that are set, by the names that pydantic and msgspec share."""
+        named = {"max_length": self.longest, "min_length": self.shortest, "ge": self.low, "le": self.high}
+        return {name: bound for name, bound in named.items() if bound is not None}
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], Dict[str, Any]]
+    ) -> Dict[str, Any]:
+        """Called by pydantic: the schema of the annotated type, with the bounds. Not a number is refused too."""
+        schema = handler(source)
+        finite = {"allow_inf_nan": False} if schema["type"] == "float" else {}
+        return {**schema, **self.rules, **finite}
+
+
+class NotNull:
+    """Of an optional field: it may be left out, and then is None; `null` in a body is refused."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], Dict[str, Any]]
+    ) -> Dict[str, Any]:
+        """Called by pydantic: the schema without the null that Optional adds."""
+        schema = handler(source)
+        inner: Dict[str, Any] = schema["schema"] if schema["type"] == "nullable" else schema
+        return inner
+
+
+NOT_NULL = NotNull()
+
+Id = Annotated[int, Limit(low=1, high=LARGEST)]
+"""Of a job, a submission, a pilot, a queue, a version of the policy."""
+Cursor = Annotated[int, Limit(low=0, high=LARGEST)]
+"""The last id of a page; 0: from the beginning."""
+Offset = Annotated[int, Limit(low=0, high=LARGEST)]
+"""Bytes from the beginning of a file."""
+Count = Annotated[int, Limit(low=0, high=LARGEST)]
+Small = Annotated[int, Limit(low=0, high=LARGEST_INTEGER)]
+"""A number that a column of 32 bits holds: an epoch, the number of a chunk."""
+Instant = Annotated[float, Limit(low=-LATEST, high=LATEST)]
+"""Seconds since 1970."""
+Seconds = Annotated[float, Limit(low=0, high=LATEST)]
+
+Name = Annotated[str, Limit(longest=255)]
+"""Of a person, group, site, node; an idempotency key. May be empty."""
+GivenName = Annotated[str, Limit(shortest=1, longest=255)]
+"""A name that is a condition: an empty one is refused, since it would otherwise stand for every name."""
+Digest = Annotated[str, Limit(longest=64)]
+"""SHA-256 in hexadecimal."""
+FileName = Annotated[str, Limit(longest=1000)]
+"""Relative to the folder of a job."""
+Words = Annotated[str, Limit(longest=2000)]
+"""What a person or a program says about an act: a reason, a message."""
