@@ -22,7 +22,8 @@ import pytest
 
 import pilotage
 from pilotage.client import Client
-from pilotage.outside.batch.local import LocalBatch, Seen
+from pilotage.core.pilots.handover import Seen
+from pilotage.outside.batch.local import LocalBatch
 from pilotage.wire.people import JobSummary
 
 Found = TypeVar("Found")
@@ -92,6 +93,8 @@ class Instance:
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: dict[str, Client] = {}
         self.port = free_port()
+        self.program: tuple[str, ...] = ("-m", "pilotage.main")
+        """What the interpreter runs as the server."""
 
     def start(self, *options: str, wait: bool = True) -> None:
         """Start the server and wait until it is ready."""
@@ -99,7 +102,7 @@ class Instance:
         if self.user is not None:
             os.chown(self.home, self.user, self.user)
         python, environment = (sys.executable, None) if self.user is None else python_for(self.user)
-        command = [python, "-m", "pilotage.main", "up", "--home", str(self.home), "--port", str(self.port)]
+        command = [python, *self.program, "up", "--home", str(self.home), "--port", str(self.port)]
         if self.database_url:
             environment = {**(environment or os.environ), "PILOTAGE_DATABASE_URL": self.database_url}
         with (self.home / "test.log").open("ab") as log:
@@ -215,8 +218,8 @@ class Instance:
         self._clients.clear()
 
     def _pilots_in_store(self) -> list[int]:
-        """Asked of the database: the server has ended. Only batch ids whose process is still the same one count."""
-        sql = "SELECT batch_id FROM pilots WHERE batch_id <> ''"
+        """Asked of the database: the server has ended. Only processes that are still the same ones count."""
+        sql = "SELECT stamp, batch_id FROM pilots"
         rows: list[Any] = []
         if self.database_url:
             with psycopg.connect(self.database_url) as session:
@@ -225,8 +228,8 @@ class Instance:
             if database.exists() and not rows:
                 with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
                     rows = connection.execute(sql).fetchall()
-        seen = LocalBatch({}, host=socket.gethostname()).status([row[0] for row in rows])
-        return [int(one.partition(":")[0]) for one, state in seen.items() if state is Seen.SEEN]
+        sightings = LocalBatch({}, host=socket.gethostname()).status(dict(rows)).values()
+        return [int(one.batch_id.partition(":")[0]) for one in sightings if one.seen is Seen.SEEN]
 
 
 def python_for(user: int) -> tuple[str, dict[str, str]]:

@@ -19,11 +19,11 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     found = pilots.by_token(connection, "t")
     assert found == pilots.by_secret(connection, "s", 0) == pilots.by_id(connection, PilotId(1))
     assert pilots.by_secret(connection, "s", 5) is None
-    assert [pilot.id for pilot in pilots.with_lease_before(connection, 100.0)] == []
-    assert [pilot.id for pilot in pilots.with_lease_before(connection, 100.1)] == [1]
+    assert pilots.with_lease_before(connection, 100.0, "", 10) == []
+    assert pilots.with_lease_before(connection, 100.1, "", 10) == [1]
     offer(connection, 1, 1, 50.0, 1)
     pilots.extend_leases(connection, 10.0)
-    assert [pilot.id for pilot in pilots.with_lease_before(connection, 110.0)] == []
+    assert pilots.with_lease_before(connection, 110.0, "", 10) == []
     assert pilots.last_takes(connection) == [(1, 60.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
     assert pilots.heard(connection) == [
@@ -36,7 +36,7 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     assert [pilot.id for pilot in pilots.live(connection)] == [2]
     assert [pilot.id for pilot in pilots.heard(connection)] == [2]
     assert pilots.watched(connection, "ce") == []
-    assert pilots.with_lease_before(connection, 1000.0) == []
+    assert pilots.with_lease_before(connection, 1000.0, "", 10) == []
 
 
 def test_live_pilots_are_counted_by_site_and_ce(connection: Any) -> None:

@@ -18,6 +18,7 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
     add = parser.add_argument
     add("--server", required=True, metavar="URL")
     add("--index", required=True, type=int, help="which pilot of its submission this is")
+    add("--stamp", default="", help="name by which its director finds this process; nothing else uses it")
     add("--ce", default="", help="for the log only")
     add("--processors", type=int, default=0, help="0: find out")
     add("--memory", type=int, default=0, help="MB; 0: find out")

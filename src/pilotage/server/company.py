@@ -210,6 +210,13 @@ class CompanyDuty:
 
 
 def bury(tx: Transaction, name: str) -> None:
-    """Give up a server: what it had of limits is nobody's, its duties are free, and it writes no more."""
+    """Give up a server: what it had of limits is nobody's, its duties are free, and it writes no more.
+
+    Its pilots could renew no lease since its last sign of life: they have that time back.
+    """
     limits.bury(tx, name)
+    away = [one.alive_at for one in servers.live(tx.connection) if one.name == name]
+    now = instant(tx.connection, time.time())
+    for alive_at in away:
+        pilots.extend_leases_of(tx.connection, name, max(0.0, now - alive_at))
     servers.give_up(tx.connection, name)

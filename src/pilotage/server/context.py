@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -69,6 +69,8 @@ class Context:
     """Set when the server is to end."""
     stopping: str = ""
     """How: "", "drain", "keep" or "cancel"."""
+    failing_rows: Mapping[str, Collection[object]] = field(default_factory=dict)
+    """By step of a duty: rows that fail again and again, and that the others do not wait for."""
     ended_by: PilotageError | None = None
     """Why it ends by itself."""
 

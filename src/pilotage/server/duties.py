@@ -1,21 +1,22 @@
-"""The periodic work of a server: leases, retries, pilots of the local CE, queues without jobs."""
+"""The periodic work of a server: pilots of the local CE, queues without jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from math import inf
 from pathlib import Path
 
-from pilotage.core.errors import Overloaded, PilotageError
-from pilotage.core.ids import QueueId, SubmissionId
+from pilotage.core.errors import Overloaded, PilotageError, Unreachable
+from pilotage.core.ids import PilotId, QueueId, SubmissionId
+from pilotage.core.pilots.handover import Action, Seen
 from pilotage.core.shares.correction import Corrections
-from pilotage.outside.batch.local import LocalBatch, Seen
+from pilotage.outside.batch.local import LocalBatch, Sighting
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
 from pilotage.server.posts import Posts
-from pilotage.services import leases, sharing, streams
+from pilotage.services import sharing, streams
 from pilotage.services import submission as submission_service
 from pilotage.services.filling import Counts, count_waiting, enter, fill_some, take_up
 from pilotage.services.making import Making
@@ -36,6 +37,7 @@ NEWCOMERS_PERIOD = 10.0
 QUEUE_PERIOD = 3600.0
 QUEUE_KEPT = 86400.0
 LAST_WORDS = 500
+NEVER_BEGAN = "its process was never started"
 ENTERED = 200
 """So many queues are made known to the index in one transaction."""
 
@@ -82,51 +84,6 @@ async def until_stopped(context: Context, work: Coroutine[None, None, None]) -> 
         [ended] = await asyncio.gather(task, return_exceptions=True)
         if isinstance(ended, Exception):
             log.error("%s failed", work, exc_info=ended)
-
-
-class LeaseDuty:
-    """Signs of life first, so that an outage is credited before anything expires.
-
-    Every server gives signs of life, listens to its pilots and sees to the offers that it made; leases are for the
-    one that has the duty.
-    """
-
-    name = "leases"
-
-    def __init__(self, context: Context, posts: Posts | None = None) -> None:
-        self._context = context
-        self._posts = posts
-        self._alive_at = 0.0
-
-    async def cycle(self) -> None:
-        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        # One instant for the whole cycle: a pause between credit and expiry must not expire anything.
-        now = clock()
-        if not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
-            credit = await writer.acall(lambda tx: leases.sign_of_life(pool, tx, now))
-            self._alive_at = now
-            if credit:
-                log.warning("after an outage or a step of the clock all leases were moved by %.0f s", credit)
-        lost = await writer.acall(lambda tx: leases.lapse_offers(pool, tx, now))
-        holds = self._posts is None or self._posts.holds(self.name)
-        await writer.acall(lambda tx: leases.note_stalled(pool, tx, now, orphans=holds))
-        pool.followed = {job: until for job, until in pool.followed.items() if until > now}
-        if pool.company is not None:
-            told = pool.company.followed
-            pool.company.followed = {job: until for job, until in told.items() if until > now}
-        if lost:
-            self._context.wake_director.set()
-        if self._posts is None:
-            await self._expire(now)
-        else:
-            await self._posts.carry_out(self.name, lambda: self._expire(now))
-
-    async def _expire(self, now: float) -> None:
-        pool, writer = self._context.pool, self._context.writer
-        lost = await writer.acall(lambda tx: leases.expire(pool, tx, now))
-        due = await writer.acall(lambda tx: leases.requeue_due(pool, tx, now))
-        if lost or due:
-            self._context.wake_director.set()
 
 
 class QueueDuty:
@@ -234,60 +191,87 @@ class LocalCeDuty:
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await self._watch()
-        ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock()))
+        ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
         live = await self._context.glance(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
         for one in ordered:
-            batch_id = await asyncio.to_thread(self._start, one, neighbours)
-            neighbours.append(batch_id)
-            await writer.acall(
-                lambda tx, one=one, batch_id=batch_id: self._director.started(
-                    pool, tx, one, batch_id, clock()
-                )  # type: ignore[misc]
-            )
+            if batch_id := await self._start(one, neighbours):
+                neighbours.append(batch_id)
         self._live = len(live) + len(ordered)
 
     async def cancel_all(self) -> None:
         """Ask every pilot to give its jobs back and leave."""
         live = await self._context.glance(self._live_pilots)
-        await asyncio.to_thread(self._batch.cancel, [pilot.batch_id for pilot in live if pilot.batch_id])
+        sightings = await asyncio.to_thread(self._sightings, live)
+        await asyncio.to_thread(self._batch.cancel, [sighting.batch_id for sighting in sightings.values()])
 
     def anybody(self) -> bool:
         """Whether a pilot of this CE still runs."""
         live = self._live_pilots(self._context.readers.connection())
-        ids = [pilot.batch_id for pilot in live if pilot.batch_id]
-        return Seen.SEEN in self._batch.status(ids).values()
+        return any(sighting.seen is Seen.SEEN for sighting in self._sightings(live).values())
+
+    def _sightings(self, pilots_: Sequence[Watched]) -> dict[str, Sighting]:
+        return self._batch.status({pilot.stamp: pilot.batch_id for pilot in pilots_})
 
     async def _watch(self) -> None:
+        """Carry out what the hand-over's table says of each live pilot."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         live = await self._context.glance(self._live_pilots)
-        seen = await asyncio.to_thread(self._batch.status, [pilot.batch_id for pilot in live])
+        listed = clock()
+        sightings = await asyncio.to_thread(self._sightings, live)
         for pilot in live:
-            if seen[pilot.batch_id] is not Seen.ABSENT or not self._settled(pilot):
-                continue
-            words = await asyncio.to_thread(self._last_words, pilot)
-            await writer.acall(
-                lambda tx, pilot=pilot, words=words: self._director.gone(pool, tx, pilot, words, clock())  # type: ignore[misc]
-            )
-
-    def _settled(self, pilot: Watched) -> bool:
-        """An intent without batch id is given time: its start may be under way, or its server died before it."""
-        return bool(pilot.batch_id) or self._context.clock() - pilot.submitted > 60.0
+            sighting = sightings[pilot.stamp]
+            action = self._director.action(pilot, sighting.seen)
+            if action is Action.LOSE:
+                words = await asyncio.to_thread(self._last_words, pilot)
+                await writer.acall(
+                    lambda tx, pilot=pilot, words=words: self._director.gone(  # type: ignore[misc]
+                        pool, tx, pilot, words, clock(), listed
+                    )
+                )
+            elif action is Action.ABORT:
+                await writer.acall(
+                    lambda tx, pilot=pilot: self._director.aborted(pool, tx, pilot.id, NEVER_BEGAN, clock())  # type: ignore[misc]
+                )
+            elif sighting.seen is Seen.SEEN and sighting.batch_id != pilot.batch_id:
+                log.info("pilot %d is batch job %s, found by its stamp", pilot.id, sighting.batch_id)
+                await self._record(pilot.id, sighting.batch_id)
 
     def _live_pilots(self, connection: Connection) -> list[Watched]:
         return pilots.watched(connection, self._director.ce)
 
-    def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
+    async def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
+        """Start one pilot and record its batch id; "" if it could not be started."""
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        try:
+            batch_id = await asyncio.to_thread(self._submit, ordered, neighbours)
+        except Unreachable as error:
+            log.warning("%s", error)
+            reason = str(error)
+            await writer.acall(lambda tx: self._director.aborted(pool, tx, ordered.pilot, reason, clock()))
+            return ""
+        await self._record(ordered.pilot, batch_id)
+        return batch_id
+
+    async def _record(self, pilot: PilotId, batch_id: str) -> None:
+        pool, writer = self._context.pool, self._context.writer
+        if not await writer.acall(lambda tx: self._director.started(pool, tx, pilot, batch_id)):
+            # Its intent was given up meanwhile: it would be refused.
+            await asyncio.to_thread(self._batch.cancel, [batch_id])
+
+    def _submit(self, ordered: Ordered, neighbours: list[str]) -> str:
         order = PilotOrder(
             server=self._context.pilot_url,
             secret=ordered.secret,
             index=ordered.index,
             processors=ordered.processors,
             memory=ordered.memory,
+            stamp=ordered.stamp,
             python=self._python,
         )
         script = render(self._context.program, order)
-        return self._batch.submit(script, self._log_of(ordered.stamp), ordered.processors, neighbours)
+        log_file = self._log_of(ordered.stamp)
+        return self._batch.submit(script, ordered.stamp, log_file, ordered.processors, neighbours)
 
     def _log_of(self, stamp: str) -> Path:
         return self._logs / f"{stamp}.log"

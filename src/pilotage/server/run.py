@@ -41,7 +41,6 @@ from pilotage.server.duties import (
     LEASE_PERIOD,
     PRIORITY_PERIOD,
     QUEUE_PERIOD,
-    LeaseDuty,
     LedgerDuty,
     LocalCeDuty,
     LocalCesDuty,
@@ -56,6 +55,7 @@ from pilotage.server.duties import (
 )
 from pilotage.server.home import Home, HomeLock
 from pilotage.server.home_token import HomeToken
+from pilotage.server.lease_duty import LeaseDuty
 from pilotage.server.listening import handles, listen
 from pilotage.server.posts import RENEWED, FencedWriter, Posts
 from pilotage.server.retention import RetentionDuty

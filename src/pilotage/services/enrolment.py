@@ -43,6 +43,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
         _supersede(pool, tx, pilot, now)
         pilot.take_number = 0
+    _compare_batch_ids(pool, tx, pilot, request.batch_id, now)
     token = secrets.token_urlsafe(32)
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else 3600.0
@@ -67,14 +68,13 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         state=PilotState.RUNNING,
         hostname=request.hostname,
         version=request.version,
-        batch_id=request.batch_id or pilot.batch_id,
         started=pilot.started or now,
         ended=None,
         lease_until=now + lease,
         reason="",
         server=pool.company.server if pool.company is not None else "",
     )
-    pool.seen[pilot.id] = now
+    tx.put(pool.seen, pilot.id, now)
     return EnrolResponse(
         pilot=pilot.id,
         token=token,
@@ -93,6 +93,18 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         tags=list(ce.tags) if ce else [],
         max_output_file=pool.policy.jobs.max_output_file,
     )
+
+
+def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, now: float) -> None:
+    """Log a batch id that differs from the director's. It never replaces that: the stamp is the identity.
+
+    A pilot takes its word from variables that its environment may have inherited from another batch job.
+    """
+    known = pilot.batch_id
+    if said and known.partition("@")[0] and said != known:
+        detail = f"pilot {pilot.id} says that it runs in batch job {said}; its director knows it as {known}"
+        actor = f"pilot:{pilot.id}"
+        record(tx.connection, pool.events, at=now, kind="batch-id", actor=actor, detail=detail)
 
 
 def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:

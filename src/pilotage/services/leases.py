@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pilotage.core.handover import Retry, after_failure, outage_credit
-from pilotage.core.ids import PilotId
+from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.policy import Policy
 from pilotage.services.moves import Moves, counted
 from pilotage.services.pool import Pool
 from pilotage.store import instance, jobs, pilots, servers, use
@@ -21,14 +24,32 @@ ALIVE_PERIOD = 5.0
 LONGEST_GAP = 30.0
 """A longer gap between two alive rows is an outage, a suspended machine or a step of the clock."""
 
+SHORTEST_PAUSE = 3.0
+"""A running server that did nothing for less than this was only busy."""
+
 MISSED_HEARTBEATS = 4.0
 """A pilot is stalled when it has been silent for so many heartbeats."""
 
 MOST = 500
 
 
-def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
-    """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds."""
+def longest_pause(policy: Policy) -> float:
+    """Seconds that may lie between two cycles of the lease duty; after a longer pause leases are credited.
+
+    A third of the shortest lease: the rest of it is left whenever a pilot has just been heard.
+    """
+    shortest = min((ce.lease for ce in policy.ces.values()), default=LONGEST_GAP)
+    return min(LONGEST_GAP, max(SHORTEST_PAUSE, shortest / 3))
+
+
+def sign_of_life(
+    pool: Pool, tx: Transaction, now: float, *, begins: bool = False, paused_since: float | None = None
+) -> float:
+    """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds.
+
+    `begins`: the server has just been started, so the time since the last alive row is a gap, however short.
+    `paused_since`: a running server has heard nobody since that instant.
+    """
     if pool.company is not None:
         instance.lock(tx.connection)
         now = instant(tx.connection, now)
@@ -38,54 +59,82 @@ def sign_of_life(pool: Pool, tx: Transaction, now: float) -> float:
             )
     known = instance.load(tx.connection)
     assert known is not None
+    away_since, longest = known.alive_at, 0.0 if begins else LONGEST_GAP
+    if paused_since is not None:
+        # Another server may have written the row meanwhile.
+        away_since, longest = min(away_since, paused_since), longest_pause(pool.policy)
     heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
-    credit = outage_credit(
-        known.alive_at, now, longest_gap=LONGEST_GAP, renewal=max(heartbeats, default=30.0) * 2
-    )
+    credit = outage_credit(away_since, now, longest_gap=longest, renewal=max(heartbeats, default=30.0) * 2)
     if credit:
-        pilots.extend_leases(tx.connection, credit)
-        jobs.extend_offers(tx.connection, credit)
-        pool.unconfirmed = {pilot: at + credit for pilot, at in pool.unconfirmed.items()}
-        pool.pilots.clear()
-        pool.seen = {pilot: seen + credit for pilot, seen in pool.seen.items()}
-        pool.tell(tx, moved=credit)
-        detail = f"no sign of life for {now - known.alive_at:.0f} s: all leases moved by {credit:.0f} s"
+        _move_leases(pool, tx, credit)
+        detail = f"no sign of life for {now - away_since:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
-        kept_since = now - pool.policy.accounting.history
-        use.note_outage(tx.connection, known.alive_at, now, kept_since)
+        if abs(now - known.alive_at) > LONGEST_GAP:
+            kept_since = now - pool.policy.accounting.history
+            use.note_outage(tx.connection, known.alive_at, now, kept_since)
     instance.alive(tx.connection, now)
     return credit
 
 
-def expire(pool: Pool, tx: Transaction, now: float) -> int:
-    """Take the jobs of pilots whose lease is over; the number of such pilots."""
-    gone = pilots.with_lease_before(tx.connection, now)
-    for pilot in gone:
-        pool.forget_pilot(pilot)
-        moves = Moves(pool, tx, now, pool.batch(now, "server"))
-        for job in jobs.of_pilot(tx.connection, pilot.id):
-            take_back(moves, job, pilot)
-        moves.write()
-        PILOT_STATES.check(pilot.state, PilotState.FAILED)
-        reason = "its lease ran out"
-        pilots.update(
-            tx.connection, pilot.id, state=PilotState.FAILED, ended=now, lease_until=None, reason=reason
-        )
-        record(
-            tx.connection,
-            pool.events,
-            at=now,
-            kind="pilot-lost",
-            actor="server",
-            detail=f"pilot {pilot.id}: {reason}",
-            old=pilot.state,
-            new=PilotState.FAILED,
-        )
-        pool.pilot_ended(tx, pilot.id)
-    return len(gone)
+def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
+    pilots.extend_leases(tx.connection, credit)
+    jobs.extend_offers(tx.connection, credit)
+    tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
+    tx.set(pool, "seen", {pilot: seen + credit for pilot, seen in pool.seen.items()})
+    pool.forget_pilots(tx)
+    pool.tell(tx, moved=credit)
 
 
-def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str = "its pilot's lease ran out") -> None:
+def over(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
+    """Pilots whose lease is over, at most `MOST`."""
+    return pilots.with_lease_before(tx.connection, now, _server(pool), MOST)
+
+
+def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | None = None) -> int:
+    """End pilots whose lease is over and take their jobs; how many. `gone`: of these alone, else of all."""
+    ended = 0
+    for pilot in over(pool, tx, now) if gone is None else gone:
+        row = pilots.if_lease_before(tx.connection, pilot, now, _server(pool))
+        if row is not None:
+            lose(pool, tx, row, "its lease ran out", now)
+            ended += 1
+    return ended
+
+
+def _server(pool: Pool) -> str:
+    return "" if pool.company is None else pool.company.server
+
+
+def lose(
+    pool: Pool, tx: Transaction, pilot: PilotRow, reason: str, now: float, *, of_jobs: str = ""
+) -> PilotState:
+    """End a pilot that has left no word, and take its jobs back; its new state.
+
+    One that called home has Failed, one that never did is Aborted. `of_jobs`: the reason that its jobs are given.
+    """
+    pool.forget_pilot(pilot)
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in jobs.of_pilot(tx.connection, pilot.id):
+        take_back(moves, job, pilot, of_jobs or "its pilot's lease ran out")
+    moves.write()
+    new = PilotState.ABORTED if pilot.started is None else PilotState.FAILED
+    PILOT_STATES.check(pilot.state, new)
+    pilots.update(tx.connection, pilot.id, state=new, ended=now, lease_until=None, reason=reason)
+    record(
+        tx.connection,
+        pool.events,
+        at=now,
+        kind="pilot-lost",
+        actor="server",
+        detail=f"pilot {pilot.id}: {reason}",
+        old=pilot.state,
+        new=new,
+    )
+    pool.pilot_ended(tx, pilot.id)
+    return new
+
+
+def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str) -> None:
     """The hand-over's `expire`: a lost offer counts as nothing, a lost try as a failure."""
     if job.state is JobState.MATCHED:
         moves.free(job, "offer-lost", reason, pilot)
@@ -99,11 +148,16 @@ def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str = "its pil
         moves.end(job, "lease-over", JobState.FAILED, f"{reason} ({job.failures} times)", pilot)
 
 
-def lapse_offers(pool: Pool, tx: Transaction, now: float) -> int:
-    """Offers that nobody has confirmed in time go back."""
+def lapsing(pool: Pool, now: float) -> list[PilotId]:
+    """Pilots with offers that may have lapsed, at most `MOST`."""
+    return pool.takes_before(now - pool.policy.jobs.offer_timeout, MOST)
+
+
+def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
+    """Offers that nobody has confirmed in time go back. `of`: those to these pilots alone, else to all."""
     before, lapsed = now - pool.policy.jobs.offer_timeout, 0
     moves = Moves(pool, tx, now, pool.batch(now, "server"))
-    for pilot in pool.takes_before(before, MOST):
+    for pilot in lapsing(pool, now) if of is None else of:
         offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
         since = jobs.offered_since(tx.connection, [job.id for job in offered])
         place = pilots.by_id(tx.connection, pilot) if offered else None
@@ -117,14 +171,19 @@ def lapse_offers(pool: Pool, tx: Transaction, now: float) -> int:
     return lapsed
 
 
-def requeue_due(pool: Pool, tx: Transaction, now: float) -> int:
-    """Rescheduled jobs whose delay is over wait again."""
-    due = jobs.due(tx.connection, now, MOST)
+def due(tx: Transaction, now: float) -> list[JobId]:
+    """Rescheduled jobs whose delay is over, at most `MOST`."""
+    return [job.id for job in jobs.due(tx.connection, now, MOST)]
+
+
+def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] | None = None) -> int:
+    """Rescheduled jobs whose delay is over wait again; how many. `only`: these alone, else all."""
+    ready = [job for job in jobs.due(tx.connection, now, MOST) if only is None or job.id in only]
     moves = Moves(pool, tx, now, pool.batch(now, "server"))
-    for job in due:
+    for job in ready:
         moves.requeue(job)
     moves.write()
-    return len(due)
+    return len(ready)
 
 
 def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[Heard]:
@@ -146,25 +205,35 @@ def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId]) -> None:
         pool.pilot_ended(tx, pilot)
 
 
-def note_stalled(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> int:
-    """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away.
+def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> list[PilotId]:
+    """Pilots that have missed too many heartbeats and are not marked as stalled yet.
 
     Of several servers each listens to those that speak to it, and one to the `orphans` of a server that is gone.
     """
-    marked = 0
+    found = []
     for pilot in _listened_to(pool, tx, orphans=orphans):
         if pilot.state != PilotState.RUNNING or pilot.id in pool.stalled:
             continue
+        if pilot.id not in pool.seen:
+            tx.put(pool.seen, pilot.id, now)
         ce = pool.policy.ces.get(pilot.ce)
         patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)
-        if now - pool.seen.setdefault(pilot.id, now) < patience:
-            continue
-        pool.stalled.add(pilot.id)
-        tx.on_rollback(lambda pilot=pilot: pool.stalled.discard(pilot.id))  # type: ignore[misc]
+        if now - pool.seen[pilot.id] >= patience:
+            found.append(pilot.id)
+    return found
+
+
+def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
+    """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away. How many pilots.
+
+    `of`: these alone, else all that are silent.
+    """
+    stalling = silent(pool, tx, now) if of is None else of
+    for pilot in stalling:
+        tx.add(pool.stalled, pilot)
         moves = Moves(pool, tx, now, pool.batch(now, "server"))
-        for job in jobs.of_pilot(tx.connection, pilot.id):
+        for job in jobs.of_pilot(tx.connection, pilot):
             if job.state is JobState.RUNNING:
-                moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot.id} is silent")
+                moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")
         moves.write()
-        marked += 1
-    return marked
+    return len(stalling)

@@ -9,6 +9,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -67,7 +68,7 @@ class Pool:
     seen: dict[PilotId, float] = field(default_factory=dict)
     """When each pilot was last heard of. Not stored: only its lease is."""
     unconfirmed: dict[PilotId, float] = field(default_factory=dict)
-    """Pilots that have taken jobs which they may not have confirmed, and since when; the earliest first."""
+    """Pilots that have taken jobs which they may not have confirmed, and since when."""
     stalled: set[PilotId] = field(default_factory=set)
     finished: dict[PilotId, int] = field(default_factory=dict)
     """Jobs finished since the count was last written to the pilot's row."""
@@ -108,7 +109,7 @@ class Pool:
             row = submission_rows.by_id(tx.connection, id_)
             if row is None:
                 raise NotFound(f"there is no submission {id_}")
-            facts = self._remember_submission(row)
+            facts = self._remember_submission(tx, row)
         return facts
 
     def read_submissions(self, tx: Transaction, ids: Iterable[SubmissionId]) -> None:
@@ -116,12 +117,13 @@ class Pool:
         missing = {id_ for id_ in ids if id_ not in self._submissions}
         if missing:
             for row in submission_rows.by_ids(tx.connection, sorted(missing)):
-                self._remember_submission(row)
+                self._remember_submission(tx, row)
 
-    def _remember_submission(self, row: submission_rows.Submission) -> SubmissionFacts:
+    def _remember_submission(self, tx: Transaction, row: submission_rows.Submission) -> SubmissionFacts:
         inputs = tuple(Input(**plain) for plain in json.loads(row.inputs))
         facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
-        self._submissions[row.id] = facts
+        # If its own transaction fails another submission may be given its id.
+        tx.put(self._submissions, row.id, facts)
         if len(self._submissions) > REMEMBERED:
             self._submissions.popitem(last=False)
         return facts
@@ -314,37 +316,28 @@ class Pool:
         if pilot.token_hash is not None:
             self.pilots.pop(pilot.token_hash, None)
 
+    def forget_pilots(self, tx: Transaction) -> None:
+        """The rows of all pilots have changed: each is read again at its next message."""
+        tx.set(self, "pilots", OrderedDict())
+
     def pilot_ended(self, tx: Transaction, pilot: PilotId) -> None:
         """Write down what memory alone knew of a pilot, and forget it."""
-        finished, seen = self.finished.pop(pilot, 0), self.seen.pop(pilot, None)
-        stalled = pilot in self.stalled
-        self.stalled.discard(pilot)
-
-        def undo() -> None:
-            self.finished[pilot] = finished
-            if seen is not None:
-                self.seen[pilot] = seen
-            if stalled:
-                self.stalled.add(pilot)
-
-        tx.on_rollback(undo)
-        pilot_rows.count_finished(tx.connection, pilot, finished)
+        pilot_rows.count_finished(tx.connection, pilot, self.finished.get(pilot, 0))
+        tx.delete(self.finished, pilot)
+        tx.delete(self.seen, pilot)
+        tx.discard(self.stalled, pilot)
 
     def takes_before(self, before: float, most: int) -> list[PilotId]:
         """Pilots with takes of before that instant which nobody has looked at since."""
-        found: list[PilotId] = []
-        for pilot, at in self.unconfirmed.items():
-            if at >= before or len(found) == most:
-                break
-            found.append(pilot)
-        return found
+        earlier = (pilot for pilot, at in self.unconfirmed.items() if at < before)
+        return list(islice(earlier, most))
 
     def looked_at_takes(self, tx: Transaction, pilot: PilotId, again: float | None) -> None:
         """What a pilot took before `again` is confirmed or taken back."""
-        at = self.unconfirmed.pop(pilot)
-        if again is not None:
-            self.unconfirmed[pilot] = again
-        tx.on_rollback(lambda: self.unconfirmed.update({pilot: at}))
+        if again is None:
+            tx.delete(self.unconfirmed, pilot)
+        else:
+            tx.put(self.unconfirmed, pilot, again)
 
     def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
         """When a pilot's facts change in memory."""

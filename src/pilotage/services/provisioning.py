@@ -10,21 +10,21 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.backoff import BackOff, LastSeen
-from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.pilots.handover import Action, Phase, Seen, decide, sight_of
+from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.queues.entry import Entry
 from pilotage.services.enrolment import secret_hash
 from pilotage.services.facts import DirectorNote
-from pilotage.services.leases import take_back
+from pilotage.services.leases import lose
 from pilotage.services.matching import Requirements
-from pilotage.services.moves import Moves
 from pilotage.services.offers import capacity, possible_offer
 from pilotage.services.pool import Pool
 from pilotage.store import jobs, pilots
-from pilotage.store.events import record
 from pilotage.store.pilots import PilotRow, Watched
 from pilotage.store.transaction import Transaction
 from pilotage.wire.pilot import Node
@@ -53,15 +53,17 @@ class LocalDirector:
     node: Node
     """What a pilot there finds."""
     starved: dict[QueueId, float] = field(default_factory=dict)
+    ordered: set[PilotId] = field(default_factory=set)
+    """Pilots that this director has ordered and that have not been started yet."""
     aborted_in_a_row: int = 0
     not_before: float = 0.0
     back_off: BackOff = field(default_factory=BackOff)
     _ce: Ce | None = None
     """As the policy had it in the last cycle."""
 
-    def order(self, pool: Pool, tx: Transaction, now: float) -> list[Ordered]:
-        """Store the intent of the pilots that are wanted now."""
-        pool.local_nodes[self.ce] = self.node
+    def order(self, pool: Pool, tx: Transaction, now: float, place: str = "") -> list[Ordered]:
+        """Store the intent of the pilots that are wanted now. `place`: what is known of their batch ids."""
+        tx.put(pool.local_nodes, self.ce, self.node)
         ce = pool.policy.ces.get(self.ce)
         if ce is None:
             return []
@@ -73,7 +75,7 @@ class LocalDirector:
         wanted = [] if idle else self._wanted(pool, tx, ce, live, now)
         used = sum(pilot.processors for pilot in live)
         not_before = max(self.not_before, self.back_off.all_until if pauses else 0.0)
-        pool.directors[self.ce] = DirectorNote(
+        note = DirectorNote(
             now,
             len(wanted),
             len(live),
@@ -82,16 +84,17 @@ class LocalDirector:
             not_before if now < not_before else 0.0,
             {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
         )
+        tx.put(pool.directors, self.ce, note)
         only_owner = pool.home_owner if ce.owners == "home" else None
         ordered = []
-        for place, (processors, queue) in enumerate(wanted):
+        for index, (processors, queue) in enumerate(wanted):
             stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
             memory = all_memory * processors // max(1, cores)
             pilot = pilots.insert(
                 tx.connection,
                 stamp=stamp,
                 secret_hash=secret_hash(secret),
-                idx=place,
+                idx=index,
                 site=ce.site,
                 ce=self.ce,
                 only_owner=only_owner,
@@ -100,18 +103,21 @@ class LocalDirector:
                 memory=memory,
                 now=now,
                 id_=pool.pilot_id(),
+                batch_id=place,
+                lease_until=now + ce.lease,
             )
+            tx.add(self.ordered, pilot)
             self.back_off.started_for[pilot] = queue
-            ordered.append(Ordered(pilot, stamp, secret, place, processors, memory))
+            ordered.append(Ordered(pilot, stamp, secret, index, processors, memory))
         return ordered
 
     def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
         """Take in which of the pilots that were started here had a job."""
-        back_off, before = self.back_off, deepcopy(self.back_off)
-        tx.on_rollback(lambda: setattr(self, "back_off", before))
+        back_off = deepcopy(self.back_off)
+        tx.set(self, "back_off", back_off)
         if ce != self._ce:
             back_off.forget()
-            self._ce = ce
+            tx.set(self, "_ce", ce)
         alive = {pilot.id: pilot for pilot in live}
         rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
         entries = (pool.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()})
@@ -150,7 +156,7 @@ class LocalDirector:
             if left and not coming and not any(pilot.processors >= need for pilot in staying):
                 hungry.add(entry.id)
                 self._make_room(pool, tx, entry, need, staying, now, free)
-        self.starved = {queue: since for queue, since in self.starved.items() if queue in hungry}
+        tx.set(self, "starved", {queue: since for queue, since in self.starved.items() if queue in hungry})
         return wanted
 
     def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
@@ -178,7 +184,9 @@ class LocalDirector:
         room: int,
     ) -> None:
         """Have narrow pilots end for a queue that needs one of `need` processors and has waited for long enough."""
-        if now - self.starved.setdefault(entry.id, now) < PATIENCE:
+        if entry.id not in self.starved:
+            tx.put(self.starved, entry.id, now)
+        if now - self.starved[entry.id] < PATIENCE:
             return
         for pilot in staying:
             if room >= need:
@@ -188,51 +196,64 @@ class LocalDirector:
 
     # --- what the batch system says
 
-    def started(self, pool: Pool, tx: Transaction, ordered: Ordered, batch_id: str, now: float) -> None:
-        """The pilot's process runs; it may have called home already."""
-        pilot = pilots.by_id(tx.connection, ordered.pilot)
-        assert pilot is not None
-        pool.forget_pilot(pilot)
+    def action(self, pilot: Watched, seen: Seen) -> Action:
+        """What the hand-over says about a pilot that was looked up by its stamp."""
+        # The processes of this machine cannot be held, and one listing of them is proof.
+        sight = sight_of(seen, None, now=0.0, settle=0.0)
+        return decide(phase_of(pilot), sight, holds=False).action
+
+    def started(self, pool: Pool, tx: Transaction, pilot: PilotId, batch_id: str) -> bool:
+        """The pilot's process runs as `batch_id`; it may have called home already. False: it has been given up."""
+        row = pilots.by_id(tx.connection, pilot)
+        tx.discard(self.ordered, pilot)
+        if row is None or row.ended is not None:
+            return False
+        pool.forget_pilot(row)
         changes: dict[str, object] = {"batch_id": batch_id}
-        if pilot.state is PilotState.SUBMITTED:
-            changes["state"] = PilotState.WAITING
-        pilots.update(tx.connection, pilot.id, **changes)
+        if row.state is PilotState.SUBMITTED:
+            changes |= {"state": PilotState.WAITING, "lease_until": None}
+        pilots.update(tx.connection, pilot, **changes)
+        return True
+
+    def aborted(self, pool: Pool, tx: Transaction, pilot: PilotId, reason: str, now: float) -> None:
+        """The pilot's process was never started: what it was to use is free."""
+        row = pilots.by_id(tx.connection, pilot)
+        if row is None or row.ended is not None or row.started is not None:
+            return
+        lose(pool, tx, row, reason, now)
+        # An intent that an earlier server has left says nothing about this CE.
+        if pilot in self.ordered:
+            tx.discard(self.ordered, pilot)
+            self._count_aborted(tx, True, now)
 
     def gone(
-        self, pool: Pool, tx: Transaction, pilot: PilotRow | Watched, last_words: str, now: float
+        self,
+        pool: Pool,
+        tx: Transaction,
+        pilot: PilotRow | Watched,
+        last_words: str,
+        now: float,
+        listed: float = inf,
     ) -> None:
-        """The batch system has no such process any more, and a complete listing says so."""
+        """The batch system has no such process any more, as a complete listing of the instant `listed` says."""
         current = pilots.by_id(tx.connection, pilot.id)
-        if current is None or current.ended is not None:
+        if current is None or current.ended is not None or pool.seen.get(pilot.id, -inf) > listed:
             return
-        pool.forget_pilot(current)
-        moves = Moves(pool, tx, now, pool.batch(now, "server"))
-        for job in jobs.of_pilot(tx.connection, current.id):
-            take_back(moves, job, current, "its pilot ended without a word")
-        moves.write()
-        never_called = current.started is None
-        new = PilotState.ABORTED if never_called else PilotState.FAILED
-        PILOT_STATES.check(current.state, new)
         reason = f"ended without a word: {last_words}" if last_words else "ended without a word"
-        pilots.update(tx.connection, current.id, state=new, ended=now, lease_until=None, reason=reason)
-        record(
-            tx.connection,
-            pool.events,
-            at=now,
-            kind="pilot-lost",
-            actor="server",
-            detail=f"pilot {current.id}: {reason}",
-            old=current.state,
-            new=new,
-        )
-        pool.pilot_ended(tx, current.id)
-        self._count_aborted(never_called, now)
+        new = lose(pool, tx, current, reason, now, of_jobs="its pilot ended without a word")
+        self._count_aborted(tx, new is PilotState.ABORTED, now)
 
-    def _count_aborted(self, never_called: bool, now: float) -> None:
+    def _count_aborted(self, tx: Transaction, never_called: bool, now: float) -> None:
         """Pilots that never call home must not be started in a tight loop."""
-        self.aborted_in_a_row = self.aborted_in_a_row + 1 if never_called else 0
+        tx.set(self, "aborted_in_a_row", self.aborted_in_a_row + 1 if never_called else 0)
         if self.aborted_in_a_row >= 3:
-            self.not_before = now + min(300.0, 2.0**self.aborted_in_a_row)
+            tx.set(self, "not_before", now + min(300.0, 2.0**self.aborted_in_a_row))
+
+
+def phase_of(pilot: Watched) -> Phase:
+    """How far the hand-over of a local pilot has come. A batch id that is only a place is no start."""
+    known = pilot.started is not None or pilot.batch_id.partition("@")[0]
+    return Phase.RELEASED if known else Phase.INTENT
 
 
 def _last_seen(pilot: PilotRow, draining: bool) -> LastSeen:

@@ -97,12 +97,18 @@ def insert(
     memory: int,
     now: float,
     id_: int | None = None,
+    batch_id: str = "",
+    lease_until: float | None = None,
 ) -> PilotId:
-    """The intent: stored before anything is started. `id_`: one that nobody else has; None: the next one."""
+    """The intent: stored before anything is started. `id_`: one that nobody else has; None: the next one.
+
+    `batch_id`: what is known of it before the start. `lease_until`: when the intent runs out.
+    """
     sql = (
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted) VALUES (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM (SELECT max(id) AS known FROM pilots"
-        " UNION ALL SELECT id_floor FROM instance) AS given)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        " submitted, batch_id, lease_until) VALUES (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
+        " (SELECT max(id) AS known FROM pilots UNION ALL SELECT id_floor FROM instance) AS given)),"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
     )
     values = (
         id_,
@@ -117,6 +123,8 @@ def insert(
         processors,
         memory,
         now,
+        batch_id,
+        lease_until,
     )
     return PilotId(connection.execute(sql, values).fetchone()[0])
 
@@ -182,11 +190,13 @@ class Watched(NamedTuple):
     stamp: str
     batch_id: str
     submitted: float
+    started: float | None
+    """When it called home first."""
 
 
 def watched(connection: Connection, ce: str) -> list[Watched]:
     """The live pilots of a CE."""
-    sql = "SELECT id, stamp, batch_id, submitted FROM pilots WHERE ended IS NULL AND ce = ?"
+    sql = "SELECT id, stamp, batch_id, submitted, started FROM pilots WHERE ended IS NULL AND ce = ?"
     return [Watched(*row) for row in connection.execute(sql, (ce,))]
 
 
@@ -234,17 +244,38 @@ def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
     connection.execute_later("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
 
 
-def with_lease_before(connection: Connection, now: float) -> list[PilotRow]:
-    """Running pilots whose lease is over; not those that a server is just hearing."""
-    sql = f"SELECT {_COLUMNS} FROM pilots WHERE ended IS NULL AND lease_until < ?"
-    sql += locked(connection, "UPDATE SKIP LOCKED")
-    return [_pilot(row) for row in connection.execute(sql, (now,))]
+_LEASE_OVER = (
+    "ended IS NULL AND lease_until < ? AND NOT EXISTS"
+    " (SELECT 1 FROM servers s WHERE s.name = pilots.server AND s.name <> ? AND s.alive_at < pilots.lease_until)"
+)
+
+
+def with_lease_before(connection: Connection, now: float, server: str, most: int) -> list[PilotId]:
+    """Live pilots whose lease is over, at most so many; `server` is the one that asks.
+
+    The lease of a pilot that speaks to another server is over only when that one has been alive after its end: until
+    then nobody could have renewed it.
+    """
+    sql = f"SELECT id FROM pilots WHERE {_LEASE_OVER} ORDER BY lease_until LIMIT ?"
+    return [PilotId(row[0]) for row in connection.execute(sql, (now, server, most))]
+
+
+def if_lease_before(connection: Connection, pilot: PilotId, now: float, server: str) -> PilotRow | None:
+    """One of `with_lease_before`, locked; None if that is no longer so, or a server is just hearing it."""
+    where = f"id = ? AND {_LEASE_OVER}" + locked(connection, "UPDATE SKIP LOCKED")
+    return _one(connection, where, (pilot, now, server))
 
 
 def last_takes(connection: Connection) -> list[tuple[PilotId, float]]:
     """Of the live pilots that may have jobs: when their last take was answered."""
     sql = "SELECT id, taken_at FROM pilots WHERE ended IS NULL AND jobs <> '[]' ORDER BY taken_at"
     return [(PilotId(pilot), at or 0.0) for pilot, at in connection.execute(sql)]
+
+
+def extend_leases_of(connection: Connection, server: str, seconds: float) -> None:
+    """Of the pilots that speak to one server."""
+    sql = "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL"
+    connection.execute(f"{sql} AND server = ?", (seconds, server))
 
 
 def extend_leases(connection: Connection, seconds: float) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, MutableMapping, MutableSet, Sequence
+from typing import Any, TypeVar
 
 from pilotage.store.connection import Connection
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_ABSENT: Any = object()
+
 
 class Transaction:
-    """One open transaction. Its connection is the writer's."""
+    """One open transaction. Its connection is the writer's.
+
+    A request changes memory only by `set`, `put`, `delete`, `add`, `discard`, or with `on_rollback`: if the
+    transaction is not committed, memory is then as it was before, and the request can be carried out again.
+    """
 
     __slots__ = ("_last", "_touched", "_undo", "connection")
 
@@ -31,6 +40,36 @@ class Transaction:
             self.on_rollback(lambda: undo(found))
         return touched
 
+    def set(self, target: object, name: str, value: object) -> None:
+        """Assign an attribute; on rollback it gets its old value back."""
+        before = getattr(target, name)
+        self._undo.append(lambda: setattr(target, name, before))
+        setattr(target, name, value)
+
+    def put(self, mapping: MutableMapping[Key, Value], key: Key, value: Value) -> None:
+        """Assign the value of a key; on rollback the key has its old value, or is absent again."""
+        before = mapping.get(key, _ABSENT)
+        self._undo.append(lambda: _put_back(mapping, key, before))
+        mapping[key] = value
+
+    def delete(self, mapping: MutableMapping[Key, Value], key: Key) -> None:
+        """Remove a key if it is there; on rollback it is there again, as the last one of its mapping."""
+        before = mapping.pop(key, _ABSENT)
+        if before is not _ABSENT:
+            self._undo.append(lambda: _put_back(mapping, key, before))
+
+    def add(self, members: MutableSet[Key], member: Key) -> None:
+        """Add a member to a set; on rollback it is not there unless it was before."""
+        if member not in members:
+            members.add(member)
+            self._undo.append(lambda: members.discard(member))
+
+    def discard(self, members: MutableSet[Key], member: Key) -> None:
+        """Remove a member from a set if it is there; on rollback it is there again."""
+        if member in members:
+            members.discard(member)
+            self._undo.append(lambda: members.add(member))
+
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
         self._undo.append(undo)
@@ -50,6 +89,13 @@ class Transaction:
         while self._undo:
             self._undo[-1]()
             self._undo.pop()
+
+
+def _put_back(mapping: MutableMapping[Key, Any], key: Key, before: object) -> None:
+    if before is _ABSENT:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = before
 
 
 Request = Callable[[Transaction], Any]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pilotage.core import handover, policy
 from pilotage.core.jobs.states import JOB_STATES
+from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
@@ -73,7 +74,7 @@ job is and how it came there.
 
 def hand_over() -> str:
     return f"""\
-{MADE.format(source="core/handover.py")}
+{MADE.format(source="core/handover.py and core/pilots/handover.py")}
 
 # The hand-over
 
@@ -84,6 +85,15 @@ saved in the same transaction. *Superseded* means: nothing was changed, stop tha
 most one result of it is applied; two tries at it may overlap only where a pilot died uncleanly or was cut off.
 
 {handover.markdown()}
+
+## A pilot and its batch system
+
+A batch system sends no messages, so a director looks. It looks its pilots up by their *stamp*, the name that stands in
+the pilot's row before anything is submitted. *Absent* means that a complete listing does not have the stamp;
+*still-absent*, that two of them do not, a settle time apart. A query that failed or gave a part is *unknown*, and moves
+nothing. Where a batch system cannot hold a job, as the local CE, what is adopted is released.
+
+{pilot_handover.markdown()}
 """
 
 

@@ -155,7 +155,7 @@ def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
     jobs.due(hot.watched, bench.now, 100)
     count_rows.waiting_between(hot.watched, 100, 200)
     pilots.by_token(hot.watched, token_hash("unknown"))
-    pilots.with_lease_before(hot.watched, 0.0)
+    pilots.with_lease_before(hot.watched, 0.0, "", 10)
     asked += hot.watched.asked
     checked = 0
     for statement, values in asked:

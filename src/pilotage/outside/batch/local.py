@@ -1,8 +1,11 @@
 """Pilots as processes of this machine. Keeps no state: everything is read back from the processes themselves.
 
+The identity of a pilot is its stamp: it stands in the arguments of its process, from the shell that starts it on.
+So a listing of /proc finds a pilot whose start was never recorded.
+
 The batch id is `pid:start`, the start in clock ticks since boot, since process ids are used again; with `@host` where
-servers of several hosts use one database: of the processes of another host nothing is known. A pilot
-outlives the server that started it; the next server finds it by its batch id.
+servers of several hosts use one database: nothing is known of the processes of another host. A pilot outlives the
+server that started it.
 """
 
 from __future__ import annotations
@@ -14,18 +17,44 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from pilotage.core.errors import Unreachable
+from pilotage.core.pilots.handover import Seen
+
+_FOREIGN_PREFIXES = (
+    *("SLURM", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "LSF_"),
+    *("_CONDOR_", "GRID_", "OAR_", "COBALT_", "FLUX_"),
+)
+_FOREIGN = frozenset({"JOB_ID", "JOB_NAME", "NSLOTS", "NHOSTS", "NQUEUES", "NCPUS", "PE", "PE_HOSTFILE"})
 
 
-class Seen(StrEnum):
-    """What a batch system says of a batch job. `UNKNOWN` (a failed or partial query) moves nothing."""
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` without the variables of batch systems.
 
-    SEEN = "seen"
-    ABSENT = "absent"
-    UNKNOWN = "unknown"
+    A server may be started inside a batch job. Its pilots are batch jobs of the local CE, and not that one.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIXES)
+    }
+
+
+class Sighting(NamedTuple):
+    """What is known of one pilot."""
+
+    seen: Seen
+    batch_id: str
+    """The batch id that its stamp has now; the one that was asked about where none is known."""
+
+
+class _Process(NamedTuple):
+    pid: int
+    session: int
+    started: int
+    """Clock ticks since boot."""
 
 
 class LocalBatch:
@@ -39,26 +68,39 @@ class LocalBatch:
         files: int | None = None,
     ) -> None:
         """`host`: the name of this one, where there are others. `files`: the pilots' soft limit of open files."""
-        self._environment = dict(environment)
+        self._environment = own_environment(environment)
         self._host = host
         self._files = files
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    def submit(self, script: str, log: Path, processors: int, neighbours: Iterable[str]) -> str:
+    @property
+    def place(self) -> str:
+        """The part of a batch id that is known before the start: where the pilot will be."""
+        return f"@{self._host}" if self._host else ""
+
+    def submit(self, script: str, stamp: str, log: Path, processors: int, neighbours: Iterable[str]) -> str:
         """Start one pilot on the cores that its `neighbours` (batch ids) use least; its batch id.
 
-        The script is fed to the shell, not stored: it holds the pilot's secret.
+        The script is fed to the shell, not stored: it holds the pilot's secret. `Unreachable`: nothing was started.
         """
         chosen = self._least_used(processors, neighbours)
+        process = self._spawn(stamp, log, chosen)
+        self._limit_files(process.pid)
+        self._feed(process, script)
+        self._children[process.pid] = process
+        found = _process(process.pid)
+        return f"{process.pid}:{found.started if found else 0}{self.place}"
+
+    def _spawn(self, stamp: str, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
         allowed = os.sched_getaffinity(0)
-        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
+            log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with log.open("ab") as output:
                 # The child inherits the affinity of this thread.
-                os.sched_setaffinity(0, chosen)
-                process = subprocess.Popen(
-                    ["/bin/sh", "-s"],
+                os.sched_setaffinity(0, cores)
+                return subprocess.Popen(
+                    ["/bin/sh", "-s", stamp],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
@@ -70,15 +112,14 @@ class LocalBatch:
             raise Unreachable(f"a pilot could not be started here: {error}") from None
         finally:
             os.sched_setaffinity(0, allowed)
-        self._limit_files(process.pid)
+
+    def _feed(self, process: subprocess.Popen[bytes], script: str) -> None:
         assert process.stdin is not None
         try:
             process.stdin.write(script.encode())
             process.stdin.close()
         except BrokenPipeError:
             pass  # It has ended already; the next status says so.
-        self._children[process.pid] = process
-        return f"{process.pid}:{_started(process.pid) or 0}{f'@{self._host}' if self._host else ''}"
 
     def _limit_files(self, pid: int) -> None:
         """Give a pilot the limit that the server had at its start: the shell waits for its script meanwhile."""
@@ -87,18 +128,44 @@ class LocalBatch:
                 hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, (self._files, hard))
 
-    def status(self, batch_ids: Iterable[str]) -> dict[str, Seen]:
-        """What has become of each."""
+    def status(self, pilots: Mapping[str, str]) -> dict[str, Sighting]:
+        """What has become of each pilot; from stamps and their batch ids ("" where none is known) to sightings."""
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[pid]
-        return {batch_id: self._seen(batch_id) for batch_id in batch_ids}
+        found = {stamp: Sighting(self._seen(batch_id), batch_id) for stamp, batch_id in pilots.items()}
+        missing = {stamp: pilots[stamp] for stamp, sighting in found.items() if sighting.seen is Seen.ABSENT}
+        return found | self._look_up(missing) if missing else found
+
+    def _look_up(self, missing: Mapping[str, str]) -> dict[str, Sighting]:
+        """Look for stamps in a listing of all processes."""
+        listed, complete = _listing(missing.keys())
+        otherwise = Seen.ABSENT if complete else Seen.UNKNOWN
+        found = {}
+        for stamp, batch_id in missing.items():
+            processes = listed.get(stamp, [])
+            # The leader of the session is the process that was started; others are its children.
+            leader = min((one for one in processes if one.pid == one.session), default=None)
+            if leader is not None:
+                batch_id = f"{leader.pid}:{leader.started}{self.place}"
+            found[stamp] = Sighting(Seen.SEEN if processes else otherwise, batch_id)
+        return found
 
     def _seen(self, batch_id: str) -> Seen:
-        host = batch_id.partition("@")[2]
+        """Of a batch id alone. One that cannot be read is absent: then the stamp decides."""
+        numbers, _, host = batch_id.partition("@")
         if host and host != self._host:
             return Seen.UNKNOWN
-        return Seen.SEEN if self._alive(batch_id) else Seen.ABSENT
+        pid, _, start = numbers.partition(":")
+        if not (pid.isdecimal() and start.isdecimal()):
+            return Seen.ABSENT
+        try:
+            process = _process(int(pid))
+        except PermissionError:
+            return Seen.UNKNOWN
+        if process is not None and process.started == int(start):
+            return Seen.SEEN
+        return Seen.ABSENT
 
     def cancel(self, batch_ids: Iterable[str]) -> None:
         """Ask each to give its jobs back and leave."""
@@ -108,12 +175,6 @@ class LocalBatch:
                     os.kill(int(batch_id.partition(":")[0]), signal.SIGTERM)
                 except (ProcessLookupError, PermissionError):
                     continue
-
-    @staticmethod
-    def _alive(batch_id: str) -> bool:
-        pid, _, start = batch_id.partition("@")[0].partition(":")
-        found = _started(int(pid)) if pid.isdigit() else None
-        return found is not None and str(found) == start
 
     def _least_used(self, processors: int, neighbours: Iterable[str]) -> set[int]:
         used: Counter[int] = Counter()
@@ -128,11 +189,35 @@ class LocalBatch:
         return set(sorted(self.cores, key=lambda core: (used[core], core))[: max(1, processors)])
 
 
-def _started(pid: int) -> int | None:
-    """When a living process was started, in clock ticks since boot; None if it is gone or a zombie."""
+def _process(pid: int) -> _Process | None:
+    """A living process; None if it is gone or a zombie. `PermissionError`: /proc does not say."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    return None if fields[0] in ("Z", "X") else _Process(pid, int(fields[3]), int(fields[19]))
+
+
+def _listing(stamps: Iterable[str]) -> tuple[dict[str, list[_Process]], bool]:
+    """The living processes that have one of the stamps as an argument, and whether the listing is complete."""
+    wanted = {stamp.encode(): stamp for stamp in stamps}
+    found: dict[str, list[_Process]] = {}
+    # Where /proc hides the processes of others it hides pilots too: they have closed their memory.
+    complete = Path("/proc/1").exists()
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdecimal():
+            continue
+        try:
+            words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
+            there = wanted.keys() & words
+            process = _process(int(entry.name)) if there else None
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except PermissionError:
+            complete = False
+            continue
+        if process is not None:
+            for stamp in there:
+                found.setdefault(wanted[stamp], []).append(process)
+    return found, complete

@@ -47,6 +47,8 @@ class PilotOrder:
     index: int
     processors: int
     memory: int
+    stamp: str
+    """Stands in the arguments of its process, so that a listing of processes finds it."""
     python: str = ""
     """Tried first; then the interpreters on the PATH."""
     workdir: str = ""
@@ -54,7 +56,7 @@ class PilotOrder:
 
 def render(program: bytes, order: PilotOrder) -> str:
     """A script for /bin/sh. Nothing secret stands in its arguments or environment."""
-    options = ["--server", order.server, "--index", str(order.index)]
+    options = ["--server", order.server, "--index", str(order.index), "--stamp", order.stamp]
     if order.processors:
         options += ["--processors", str(order.processors)]
     if order.memory:

@@ -1,0 +1,171 @@
+"""The hand-over of a pilot to a batch system, as a table.
+
+A batch system sends no messages: a director observes it. The identity of a pilot is its *stamp*, written with the
+intent before anything is submitted, and carried by the batch job as its name. A batch id is only what a listing
+says about a stamp.
+
+The table is total over phase × sight. A director looks its pilots up by stamp, asks `decide`, and carries out the
+action; the next phase counts once the action has succeeded and is stored. `UNKNOWN` never moves anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """How far the hand-over of one pilot has come."""
+
+    INTENT = "intent"
+    """Its row and stamp are stored; the batch system has not been called."""
+    PREPARING = "preparing"
+    """The call that submits it is under way."""
+    HELD = "held"
+    """The batch system has it and does not start it."""
+    RELEASING = "releasing"
+    """The call that lets it start is under way."""
+    RELEASED = "released"
+    """It may run at any time. One that has called home is released, whatever the records say."""
+    IN_DOUBT = "in-doubt"
+    """A call was not answered, or a listing contradicts the records."""
+    CANCELLING = "cancelling"
+    """The batch system was told to end it."""
+    LOST = "lost"
+    """It was given up; should it call home, it is refused."""
+
+
+class Seen(StrEnum):
+    """What one query says about a stamp or a batch id."""
+
+    SEEN = "seen"
+    ABSENT = "absent"
+    """A complete listing does not have it."""
+    UNKNOWN = "unknown"
+    """The query failed, or its answer was partial or stale."""
+
+
+class Sight(StrEnum):
+    """What all queries so far say about a stamp."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    """The last complete listing does not have it."""
+    STILL_ABSENT = "still-absent"
+    """Two complete listings, a settle time apart, do not have it, and none between them had it."""
+    UNKNOWN = "unknown"
+
+
+class Action(StrEnum):
+    """What a director does."""
+
+    NONE = "none"
+    ADOPT = "adopt"
+    """Store the batch id that the listing has for the stamp. Of several batch jobs keep one and cancel the rest."""
+    RELEASE = "release"
+    """Let it start: by stamp where the batch system can, else after comparing stamp and batch id."""
+    LOOK_AGAIN = "look-again"
+    """Note when it was first absent, and list again after the settle time."""
+    ABORT = "abort"
+    """It never started: end its row and free what it was to use. It costs no job a try."""
+    LOSE = "lose"
+    """It has ended without a word: end its row and take its jobs back, which costs each a try."""
+    END = "end"
+    """It has ended as it was told: end its row and give its jobs back, which costs nothing."""
+    CANCEL = "cancel"
+    """Tell the batch system to end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    action: Action
+    next: Phase
+
+
+def _stay(phase: Phase) -> Decision:
+    return Decision(Action.NONE, phase)
+
+
+P, S, A = Phase, Sight, Action
+
+_ADOPT = Decision(A.ADOPT, P.HELD)
+_DOUBT = Decision(A.LOOK_AGAIN, P.IN_DOUBT)
+_ABORT = Decision(A.ABORT, P.LOST)
+_LOSE = Decision(A.LOSE, P.LOST)
+_END = Decision(A.END, P.LOST)
+
+TABLE: Mapping[tuple[Phase, Sight], Decision] = {
+    # The director ended between the call and its record: the stamp tells that it is ours.
+    (P.INTENT, S.PRESENT): _ADOPT,
+    # Nobody has called the batch system, and a director that has ended calls it no more.
+    (P.INTENT, S.ABSENT): _ABORT,
+    (P.INTENT, S.STILL_ABSENT): _ABORT,
+    (P.INTENT, S.UNKNOWN): _stay(P.INTENT),
+    (P.PREPARING, S.PRESENT): _ADOPT,
+    # The call may arrive later than the listing: never submit again blindly.
+    (P.PREPARING, S.ABSENT): _DOUBT,
+    (P.PREPARING, S.STILL_ABSENT): _ABORT,
+    (P.PREPARING, S.UNKNOWN): _stay(P.PREPARING),
+    (P.HELD, S.PRESENT): Decision(A.RELEASE, P.RELEASING),
+    # An acknowledged batch job may be gone after a crash of the batch system.
+    (P.HELD, S.ABSENT): _DOUBT,
+    (P.HELD, S.STILL_ABSENT): _ABORT,
+    (P.HELD, S.UNKNOWN): _stay(P.HELD),
+    # To release twice does no harm.
+    (P.RELEASING, S.PRESENT): Decision(A.RELEASE, P.RELEASING),
+    (P.RELEASING, S.ABSENT): _DOUBT,
+    (P.RELEASING, S.STILL_ABSENT): _ABORT,
+    (P.RELEASING, S.UNKNOWN): _stay(P.RELEASING),
+    (P.RELEASED, S.PRESENT): _stay(P.RELEASED),
+    (P.RELEASED, S.ABSENT): _LOSE,
+    (P.RELEASED, S.STILL_ABSENT): _LOSE,
+    (P.RELEASED, S.UNKNOWN): _stay(P.RELEASED),
+    (P.IN_DOUBT, S.PRESENT): _ADOPT,
+    (P.IN_DOUBT, S.ABSENT): _DOUBT,
+    (P.IN_DOUBT, S.STILL_ABSENT): _ABORT,
+    (P.IN_DOUBT, S.UNKNOWN): _stay(P.IN_DOUBT),
+    (P.CANCELLING, S.PRESENT): Decision(A.CANCEL, P.CANCELLING),
+    (P.CANCELLING, S.ABSENT): _END,
+    (P.CANCELLING, S.STILL_ABSENT): _END,
+    (P.CANCELLING, S.UNKNOWN): _stay(P.CANCELLING),
+    # It was given up and is there after all: nobody waits for it.
+    (P.LOST, S.PRESENT): Decision(A.CANCEL, P.LOST),
+    (P.LOST, S.ABSENT): _stay(P.LOST),
+    (P.LOST, S.STILL_ABSENT): _stay(P.LOST),
+    (P.LOST, S.UNKNOWN): _stay(P.LOST),
+}
+"""The specification: every phase × sight, for a batch system that can hold a job."""
+
+
+def decide(phase: Phase, sight: Sight, *, holds: bool = True) -> Decision:
+    """What to do with a pilot. `holds`: whether the batch system can hold a job before it starts.
+
+    Where it cannot, the call that submits a pilot also releases it.
+    """
+    decision = TABLE[phase, sight]
+    if not holds and decision.next in (P.HELD, P.RELEASING):
+        action = A.NONE if decision.action is A.RELEASE else decision.action
+        return Decision(action, P.RELEASED)
+    return decision
+
+
+def sight_of(seen: Seen, absent_since: float | None, now: float, settle: float) -> Sight:
+    """Judge one answer. `absent_since`: when a complete listing first lacked the stamp, and each since; else None.
+
+    `settle`: seconds, at least twice the batch system's own state-save and message time-outs.
+    """
+    if seen is Seen.SEEN:
+        return Sight.PRESENT
+    if seen is Seen.UNKNOWN:
+        return Sight.UNKNOWN
+    # A clock that stepped back proves nothing.
+    settled = absent_since is not None and now - absent_since >= settle
+    return Sight.STILL_ABSENT if settled else Sight.ABSENT
+
+
+def markdown() -> str:
+    """The table of the docs."""
+    lines = ["| phase | seen | action | next phase |", "|---|---|---|---|"]
+    lines += [f"| {p} | {s} | {d.action} | {d.next} |" for (p, s), d in TABLE.items()]
+    return "\n".join(lines)

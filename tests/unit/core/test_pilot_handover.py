@@ -1,0 +1,181 @@
+"""The hand-over of a pilot to a batch system: its table against the rules in words, and a director that crashes."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pilotage.core.pilots.handover import (
+    TABLE,
+    Action,
+    Decision,
+    Phase,
+    Seen,
+    Sight,
+    decide,
+    markdown,
+    sight_of,
+)
+
+EVERYTHING = list(product(Phase, Sight))
+GIVES_UP = {Action.ABORT, Action.LOSE, Action.END}
+
+
+def by_the_rules(phase: Phase, sight: Sight) -> Decision:
+    """The rules of the hand-over, said once more in other words than the code's."""
+    if sight is Sight.UNKNOWN:
+        return Decision(Action.NONE, phase)
+    if phase is Phase.LOST:
+        return Decision(Action.CANCEL if sight is Sight.PRESENT else Action.NONE, phase)
+    if phase is Phase.CANCELLING:
+        here = sight is Sight.PRESENT
+        return Decision(Action.CANCEL, phase) if here else Decision(Action.END, Phase.LOST)
+    if sight is Sight.PRESENT:
+        if phase is Phase.RELEASED:
+            return Decision(Action.NONE, phase)
+        if phase in (Phase.HELD, Phase.RELEASING):
+            return Decision(Action.RELEASE, Phase.RELEASING)
+        return Decision(Action.ADOPT, Phase.HELD)
+    if phase is Phase.RELEASED:
+        return Decision(Action.LOSE, Phase.LOST)
+    # No call was made for an intent, so one listing is enough; whatever else was not seen to run is in doubt first.
+    if phase is Phase.INTENT or sight is Sight.STILL_ABSENT:
+        return Decision(Action.ABORT, Phase.LOST)
+    return Decision(Action.LOOK_AGAIN, Phase.IN_DOUBT)
+
+
+@pytest.mark.parametrize(("phase", "sight"), EVERYTHING)
+def test_every_row_says_what_the_rules_say(phase: Phase, sight: Sight) -> None:
+    assert TABLE[phase, sight] == by_the_rules(phase, sight)
+
+
+def test_the_table_is_total_and_written_out_whole() -> None:
+    assert set(TABLE) == set(EVERYTHING)
+    assert len(markdown().splitlines()) == len(EVERYTHING) + 2
+
+
+@pytest.mark.parametrize(("phase", "sight"), EVERYTHING)
+def test_a_system_that_cannot_hold_knows_neither_held_nor_releasing(phase: Phase, sight: Sight) -> None:
+    decision = decide(phase, sight, holds=False)
+    assert decision.next not in (Phase.HELD, Phase.RELEASING) or sight is Sight.UNKNOWN
+    assert decision.action is not Action.RELEASE
+    if decision.next is not Phase.RELEASED:
+        assert decision == TABLE[phase, sight]
+
+
+@pytest.mark.parametrize(
+    ("seen", "absent_since", "now", "sight"),
+    [
+        (Seen.SEEN, None, 5.0, Sight.PRESENT),
+        (Seen.SEEN, 0.0, 500.0, Sight.PRESENT),
+        (Seen.UNKNOWN, 0.0, 500.0, Sight.UNKNOWN),
+        (Seen.ABSENT, None, 500.0, Sight.ABSENT),
+        (Seen.ABSENT, 100.0, 109.9, Sight.ABSENT),
+        (Seen.ABSENT, 100.0, 110.0, Sight.STILL_ABSENT),
+        (Seen.ABSENT, 100.0, 50.0, Sight.ABSENT),
+    ],
+)
+def test_only_complete_listings_a_settle_time_apart_prove_an_absence(
+    seen: Seen, absent_since: float | None, now: float, sight: Sight
+) -> None:
+    assert sight_of(seen, absent_since, now, settle=10.0) is sight
+
+
+SETTLE = 10.0
+LATEST = 5.0
+"""Seconds after which a call has arrived, or never does. The settle time is twice that."""
+
+
+class Director(RuleBasedStateMachine):
+    """One pilot, a batch system that answers late or not at all, and a director that may end after any step.
+
+    Its records are the phase and `absent_since`; a crash loses nothing of them and everything else.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.phase = Phase.INTENT
+        self.absent_since: float | None = None
+        self.under_way: list[tuple[float, str]] = []
+        """Calls that have been sent: when they arrive, and which."""
+        self.there: str | None = None
+        """The batch job: "held", "running", or None."""
+        self.submitted = 0
+        self.gave_up_at: float | None = None
+
+    @precondition(lambda self: self.phase is Phase.INTENT)
+    @rule(late=st.floats(0, LATEST), answered=st.booleans())
+    def submit(self, late: float, answered: bool) -> None:
+        """PREPARING is stored before the call; without an answer it stays."""
+        self.phase = Phase.PREPARING
+        self.submitted += 1
+        self.under_way.append((self.now + late, "submit"))
+        if answered:
+            self.arrive(self.now + late)
+            self.phase = Phase.HELD
+
+    @rule(seconds=st.floats(0, SETTLE))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.arrive(self.now)
+
+    def arrive(self, now: float) -> None:
+        for call in sorted(call for call in self.under_way if call[0] <= now):
+            self.under_way.remove(call)
+            if call[1] == "submit":
+                self.there = "held"
+            elif call[1] == "release" and self.there is not None:
+                self.there = "running"
+            elif call[1] == "cancel":
+                self.there = None
+
+    @precondition(lambda self: self.there is not None and self.phase is not Phase.INTENT)
+    @rule()
+    def ends_or_is_lost_by_the_system(self) -> None:
+        self.there = None
+
+    @rule(works=st.booleans(), acts=st.booleans(), late=st.floats(0, LATEST), answered=st.booleans())
+    def look(self, works: bool, acts: bool, late: float, answered: bool) -> None:
+        """`acts`: the director does not crash before it acts; `answered`: nor before it records what it did."""
+        seen = (Seen.SEEN if self.there else Seen.ABSENT) if works else Seen.UNKNOWN
+        before, sight = self.phase, sight_of(seen, self.absent_since, self.now, SETTLE)
+        decision = decide(self.phase, sight)
+        if not works:
+            assert decision == Decision(Action.NONE, self.phase)
+        if seen is Seen.SEEN:
+            self.absent_since = None
+        if not acts:
+            return
+        if decision.action is Action.LOOK_AGAIN and self.absent_since is None:
+            self.absent_since = self.now
+        if decision.action in (Action.RELEASE, Action.CANCEL):
+            self.under_way.append((self.now + late, decision.action.value))
+            if answered:
+                self.arrive(self.now + late)
+        if decision.action in GIVES_UP:
+            # Nothing that still runs, or is still to begin, is ever given up.
+            assert self.there is None
+            assert not [call for call in self.under_way if call[1] == "submit"]
+            self.gave_up_at = self.now
+        if decision.action is Action.RELEASE and not answered:
+            self.phase = Phase.RELEASING
+        elif decision.action is Action.RELEASE:
+            self.phase = Phase.RELEASED
+        else:
+            self.phase = decision.next
+        assert before is not Phase.LOST or self.phase is Phase.LOST
+
+    @invariant()
+    def it_is_submitted_once(self) -> None:
+        assert self.submitted <= 1
+
+    @invariant()
+    def nothing_runs_that_was_given_up(self) -> None:
+        assert self.gave_up_at is None or self.there is None
+
+
+TestDirector = Director.TestCase

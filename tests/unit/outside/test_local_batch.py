@@ -1,0 +1,130 @@
+"""The adapter of the local CE, on real processes: identity is the stamp, and a process id is not one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.pilots.handover import Seen
+from pilotage.outside.batch.local import LocalBatch, own_environment
+
+
+def until(find: Callable[[], object], within: float = 20.0) -> None:
+    deadline = time.monotonic() + within
+    while not find():
+        assert time.monotonic() < deadline, find
+        time.sleep(0.01)
+
+
+class Started:
+    """Processes of a test, which all end with it."""
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+        self.batches: list[LocalBatch] = []
+
+    def end(self) -> None:
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for batch in self.batches:
+            until(lambda batch=batch: batch.status({}) == {} and not batch._children)  # type: ignore[misc]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    processes = Started()
+    yield processes
+    processes.end()
+
+
+def start(batch: LocalBatch, stamp: str, log: Path, started: Started, script: str = "sleep 600") -> str:
+    batch_id = batch.submit(script, stamp, log, 1, [])
+    started.pids.append(int(batch_id.partition(":")[0]))
+    started.batches.append(batch)
+    return batch_id
+
+
+def test_a_pilot_whose_start_was_not_recorded_is_found_by_its_stamp(tmp_path: Path, started: Started) -> None:
+    batch_id = start(LocalBatch({}), "stamp-a", tmp_path / "a.log", started)
+    other = LocalBatch({})
+    found = other.status({"stamp-a": "", "stamp-b": ""})
+    assert found["stamp-a"] == (Seen.SEEN, batch_id)
+    assert found["stamp-b"] == (Seen.ABSENT, "")
+
+
+def test_a_batch_id_that_is_not_the_pilots_does_not_lose_it(tmp_path: Path, started: Started) -> None:
+    batch = LocalBatch({})
+    batch_id = start(batch, "stamp-a", tmp_path / "a.log", started)
+    pid, _, begun = batch_id.partition(":")
+    for wrong in ("4711", "4711.server", f"{os.getpid()}:1", f"{pid}:{int(begun) + 1}", "x:y", "1[2]:3"):
+        assert batch.status({"stamp-a": wrong}) == {"stamp-a": (Seen.SEEN, batch_id)}
+
+
+def test_a_process_id_that_is_used_again_is_nobodys(tmp_path: Path, started: Started) -> None:
+    batch = LocalBatch({})
+    # Another living process has the id; it was started at another instant, and it has no such stamp.
+    assert batch.status({"stamp-a": f"{os.getpid()}:1"}) == {"stamp-a": (Seen.ABSENT, f"{os.getpid()}:1")}
+    batch.cancel([f"{os.getpid()}:1"])
+    batch_id = start(batch, "stamp-a", tmp_path / "a.log", started)
+    os.kill(started.pids[0], signal.SIGKILL)
+    until(lambda: batch.status({"stamp-a": batch_id})["stamp-a"].seen is Seen.ABSENT)
+
+
+def test_what_another_host_started_is_not_known_here(tmp_path: Path, started: Started) -> None:
+    here = LocalBatch({}, host="here")
+    batch_id = start(here, "stamp-a", tmp_path / "a.log", started)
+    assert batch_id.endswith("@here")
+    assert here.status({"stamp-a": "@here"}) == {"stamp-a": (Seen.SEEN, batch_id)}
+    there = LocalBatch({}, host="there")
+    assert there.place == "@there"
+    assert there.status({"stamp-a": batch_id, "b": "@here"}) == {
+        "stamp-a": (Seen.UNKNOWN, batch_id),
+        "b": (Seen.UNKNOWN, "@here"),
+    }
+
+
+def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
+    tmp_path: Path, started: Started
+) -> None:
+    batch = LocalBatch({})
+    script = 'sh -c "sleep 600; :" child stamp-a & wait'
+    batch_id = start(batch, "stamp-a", tmp_path / "a.log", started, script)
+    [leader] = started.pids
+
+    def child() -> int:
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(leader)], capture_output=True, text=True)
+        return int(listed.stdout.split()[0]) if listed.stdout.split() else 0
+
+    until(child)
+    started.pids.append(child())
+    assert LocalBatch({}).status({"stamp-a": ""})["stamp-a"] == (Seen.SEEN, batch_id)
+    os.kill(leader, signal.SIGKILL)
+    until(lambda: not batch._children or (batch.status({}) == {} and not batch._children))
+    # The leader is gone, its child goes on: not absent, and nothing to record either.
+    assert batch.status({"stamp-a": batch_id})["stamp-a"] == (Seen.SEEN, batch_id)
+    os.killpg(leader, signal.SIGKILL)
+    until(lambda: batch.status({"stamp-a": batch_id})["stamp-a"].seen is Seen.ABSENT)
+
+
+def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
+    tmp_path: Path, started: Started
+) -> None:
+    foreign = {
+        "SLURM_JOB_ID": "991", "SLURMD_NODENAME": "n", "PBS_JOBID": "7.pbs", "JOB_ID": "5", "SGE_TASK_ID": "1",
+        "LSB_JOBID": "8", "_CONDOR_JOB_ID": "1.0", "GRID_GLOBAL_JOBID": "https://ce/1", "NSLOTS": "2",
+        "OAR_JOB_ID": "3", "FLUX_JOB_ID": "f", "COBALT_JOBID": "4", "PBS_NP": "3", "PE_HOSTFILE": "/x",
+    }  # fmt: skip
+    own = {"PATH": os.environ["PATH"], "HOME": "/home/me", "JOB_IDEA": "mine"}
+    assert own_environment(foreign | own) == own
+    log = tmp_path / "a.log"
+    start(LocalBatch(foreign | own), "stamp-a", log, started, "env; exec sleep 600")
+    until(lambda: "JOB_IDEA=mine" in log.read_text())
+    assert not [name for name in foreign if f"{name}=" in log.read_text()]
