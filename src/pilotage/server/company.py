@@ -187,7 +187,8 @@ class CompanyDuty:
         if silent:
             # Offers of theirs that nobody confirms are taken back here.
             for pilot, at in pilots.last_takes(tx.connection):
-                self._context.pool.unconfirmed.setdefault(pilot, at)
+                if pilot not in self._context.pool.unconfirmed:
+                    tx.put(self._context.pool.unconfirmed, pilot, at)
         return silent
 
     async def finish_submissions(self) -> None:

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 
 from pilotage.core.errors import Overloaded, PilotageError, Unreachable
-from pilotage.core.ids import PilotId, QueueId, SubmissionId
+from pilotage.core.ids import PilotId, SubmissionId
 from pilotage.core.pilots.handover import Action, Seen
 from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.local import LocalBatch, Sighting
@@ -98,18 +98,16 @@ class QueueDuty:
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await writer.acall(lambda tx: submissions.mark_empty_queues(tx.connection, clock()))
-        gone = await writer.acall(lambda tx: self._forget(tx, clock() - QUEUE_KEPT))
-        if gone:
-            await writer.acall(lambda _: pool.forget_queues(gone))
+        await writer.acall(lambda tx: self._forget(tx, clock() - QUEUE_KEPT))
         while left := await writer.acall(lambda tx: streams.close_left_open(pool, tx, clock())):
             for one in left:
                 log.warning("submission %d was left open: closed with %d jobs", one.id, one.count)
 
-    def _forget(self, tx: Transaction, before: float) -> list[QueueId]:
+    def _forget(self, tx: Transaction, before: float) -> None:
         gone = submissions.forget_queues(tx.connection, before)
         if gone:
+            self._context.pool.forget_queues(tx, gone)
             self._context.pool.tell(tx, queues=gone)
-        return gone
 
 
 class PriorityDuty:

@@ -193,7 +193,7 @@ class _Conversation:
     def _heard(self, lease: float) -> None:
         """Renew the lease, written only when a third of it has gone; wake what had stalled."""
         pool, pilot = self.pool, self.pilot
-        pool.seen[pilot.id] = self.now
+        self.tx.put(pool.seen, pilot.id, self.now)
         if pilot.state is _FAILED:
             self._comes_back()
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
@@ -206,8 +206,7 @@ class _Conversation:
             stalled, pilot.server = True, pool.company.server
             pilots.update(self.tx.connection, pilot.id, server=pilot.server)
         if stalled:
-            pool.stalled.discard(pilot.id)
-            self.tx.on_rollback(lambda: pool.stalled.add(pilot.id))
+            self.tx.discard(pool.stalled, pilot.id)
             # All that it has is on its list.
             for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
                 if job.state is JobState.STALLED:
@@ -275,9 +274,7 @@ class _Conversation:
 
     def _count_finished(self) -> None:
         finished, pilot = self.pool.finished, self.pilot.id
-        before = finished.get(pilot, 0)
-        finished[pilot] = before + 1
-        self.tx.on_rollback(lambda: finished.update({pilot: before}))
+        self.tx.put(finished, pilot, finished.get(pilot, 0) + 1)
 
     def _release(self, release: Release) -> Verdict:
         job = self.moves.row(release.job)

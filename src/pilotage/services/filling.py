@@ -118,12 +118,15 @@ def fill_some(pool: Pool, tx: Transaction) -> bool:
         return True
     until = min(filling.top, filling.done_to + SLICE)
     for queue, weight, count, first in count_rows.waiting_between(tx.connection, filling.done_to, until):
-        pool.enter_queue(tx, queue)
+        # What other requests of this transaction have done is counted too: if it fails all of that is not so.
+        pool.touch_queue(tx, queue)
         pool.index.jobs_found(queue, weight, JobId(first), count)
-    filling.done_to = until
+    tx.set(filling, "done_to", until)
     if until < filling.top:
         return False
-    pool.filling = None
+    for queue in filling.disturbed:
+        pool.touch_queue(tx, queue)
+    tx.set(pool, "filling", None)
     for queue in filling.disturbed:
         pool.reload_queue(tx, queue)
     return True
@@ -160,7 +163,7 @@ def take_up(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None
 
 def _adopt(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:
     """These jobs wait, as was read with that snapshot, which the notes of others go on from."""
-    company, filling = pool.company, pool.filling
+    company = pool.company
     assert company is not None
     company.filled = seen
     company.seen.clear()
@@ -171,12 +174,7 @@ def _adopt(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:
         left = {weight: jobs for weight, jobs in waiting.items() if jobs > 0}
         if left and enter(pool, tx, queue):
             pool.index.reset(queue, left)
-
-    def undo() -> None:
-        pool.filling = filling
-
-    pool.filling = None
-    tx.on_rollback(undo)
+    tx.set(pool, "filling", None)
 
 
 def enter(pool: Pool, tx: Transaction, queue: QueueId) -> bool:

@@ -56,7 +56,7 @@ def _do(pool: Pool, tx: Transaction, change: Change) -> None:
     _do_notes(pool, tx, change.xid, news)
     pool.followed.update(news.followed)
     if news.queues:
-        pool.forget_queues(news.queues)
+        pool.forget_queues(tx, news.queues)
     if news.moved:
         pool.seen = {pilot: seen + news.moved for pilot, seen in pool.seen.items()}
     if news.policy > pool.policy_version:

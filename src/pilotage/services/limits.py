@@ -33,6 +33,8 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
     if limiter is None or company is None or not limiter.limits:
         return
     pool.save_blocks(tx)
+    tx.on_rollback(lambda: pool.recount_limits(tx))
+    tx.set(limiter, "kept", dict(limiter.kept))
     states = rows.states(tx.connection, lock=True)
     now = instant(tx.connection, now)
     everybody = rows.blocks(tx.connection)
@@ -51,10 +53,9 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
             everybody[key][company.server] = changed[key] = mine
     rows.save_states(tx.connection, changed_states)
     rows.save_blocks(tx.connection, company.server, changed)
-    limiter.wanted.clear()
-    limiter.used.clear()
+    tx.set(limiter, "wanted", set())
+    tx.set(limiter, "used", set())
     _read(limiter, company.server, states, everybody)
-    tx.on_rollback(lambda: pool.recount_limits(tx))
 
 
 def _tended(

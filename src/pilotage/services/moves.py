@@ -165,7 +165,8 @@ class Moves:
         """A take of `pilot` is answered with an offer of these jobs."""
         pilot.take_number = number
         pilot.jobs.extend(given)
-        self.pool.unconfirmed.setdefault(pilot.id, self.now)
+        if pilot.id not in self.pool.unconfirmed:
+            self.tx.put(self.pool.unconfirmed, pilot.id, self.now)
         self._taken.append((number, pilot.only_owner, self.now, _encode(pilot.jobs).decode(), pilot.id))
 
     def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:

@@ -24,7 +24,7 @@ from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.kinds import KindBook
-from pilotage.core.queues.limits import Limiter
+from pilotage.core.queues.limits import Limiter, Rates
 from pilotage.core.queues.notes import Notes
 from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.core.shares.correction import Corrections
@@ -156,16 +156,22 @@ class Pool:
         owner, group = identity.owner, identity.group
         return Entry(queue, identity, self.policy.entity(owner, group), self.policy.admits(owner, group))
 
-    def forget_queues(self, queues: Iterable[QueueId]) -> None:
-        """Their rows have gone."""
+    def forget_queues(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
+        """Their rows have gone. In the transaction that deletes them: their ids may be given again at once.
+
+        Nothing waits in them: if that transaction fails they are read again when something does.
+        """
         for queue in queues:
-            self.identities.pop(queue, None)
-            self.index.remove(queue)
-            if self.company is not None:
-                self.company.seen.pop(queue, None)
-                self.company.uncertain.discard(queue)
+            self._forget_queue(queue)
             if self.waited is not None:
-                self.waited.pop(queue, None)
+                tx.delete(self.waited, queue)
+
+    def _forget_queue(self, queue: QueueId) -> None:
+        self.identities.pop(queue, None)
+        self.index.remove(queue)
+        if self.company is not None:
+            self.company.seen.pop(queue, None)
+            self.company.uncertain.discard(queue)
 
     def counts(self, job: int) -> bool:
         """Whether the index counts this job, if it waits."""
@@ -204,7 +210,7 @@ class Pool:
         for queue, tx in touched.items():
             if submission_rows.queue_identity(tx.connection, queue) is None:
                 # It was made in what was taken back: its id may be given to another one.
-                self.forget_queues([queue])
+                self._forget_queue(queue)
             else:
                 self.reload_queue(tx, queue)
 
@@ -273,9 +279,16 @@ class Pool:
             self.limiter.ended(queue, place.site, place.ce)
 
     def _touch_limits(self, tx: Transaction) -> None:
-        tx.touch("limits", "", tx, lambda _: self.recount_limits(tx))
+        touched = tx.touched("limits", self._restore_limits)
+        if not touched:
+            touched[tx] = self.limiter.rates()
         if self.company is not None:
             tx.before_commit("limits", lambda: self.save_blocks(tx))
+
+    def _restore_limits(self, touched: dict[Transaction, Rates]) -> None:
+        for tx, rates in touched.items():
+            self.recount_limits(tx)
+            self.limiter.restore(rates)
 
     def save_blocks(self, tx: Transaction) -> None:
         """Write down what starts and ends have done to this server's blocks: before the store is asked for them."""

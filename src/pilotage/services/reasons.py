@@ -94,19 +94,8 @@ def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
     assert pool.waited is not None
     # A queue that has been forgotten meanwhile has no history any more.
     rows = [row for row in rows if row.queue in pool.identities]
-    before = {row.queue: pool.waited.get(row.queue) for row in rows}
-    waited = pool.waited
-
-    def undo() -> None:
-        for queue, known in before.items():
-            if known is None:
-                waited.pop(queue, None)
-            else:
-                waited[queue] = known
-
-    tx.on_rollback(undo)
     waiting.note_reasons(tx.connection, rows)
     for row in rows:
-        known = before[row.queue]
+        known = pool.waited.get(row.queue)
         began = known.began if known is not None and known.reason else row.since
-        waited[row.queue] = Waited(row.reason, row.detail, began)
+        tx.put(pool.waited, row.queue, Waited(row.reason, row.detail, began))

@@ -86,9 +86,12 @@ class Transaction:
             last()
 
     def rolled_back(self) -> None:
+        """Undo all changes of memory. One that raises is called again by the next call, and then the ones before it."""
         while self._undo:
-            self._undo[-1]()
-            self._undo.pop()
+            last = len(self._undo) - 1
+            self._undo[last]()
+            # What an undo itself registers is for nobody: it has only put things back.
+            del self._undo[last:]
 
 
 def _put_back(mapping: MutableMapping[Key, Any], key: Key, before: object) -> None:

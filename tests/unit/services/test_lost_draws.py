@@ -238,7 +238,7 @@ def test_a_queue_taken_back_with_its_group_is_forgotten(bench: Bench) -> None:
     bench.act("kill", job)
     queue = bench.job(job)["queue_id"]
     bench.connection.execute("DELETE FROM queues")
-    bench.pool.forget_queues([queue])
+    bench.do(lambda tx: bench.pool.forget_queues(tx, [queue]))
 
     def fails(_: object) -> None:
         raise RuntimeError("this one only")

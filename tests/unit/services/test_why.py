@@ -754,7 +754,7 @@ def test_the_history_goes_with_its_queue(bench: Bench) -> None:
     bench.now += 100_000
     gone = bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now))
     assert gone == [queue]
-    bench.pool.forget_queues(gone)
+    bench.do(lambda tx: bench.pool.forget_queues(tx, gone))
     assert kept(bench, queue) == []
     assert len(kept(bench, other)) == 1
     look(bench)

@@ -93,3 +93,35 @@ def test_undo_runs_from_the_newest_change_to_the_oldest() -> None:
     tx.on_rollback(lambda: seen.append(f"last {memory.plain}"))
     tx.rolled_back()
     assert seen == ["last 2", "first 1"]
+
+
+def test_an_undo_that_changes_memory_by_the_transaction_is_carried_out_once() -> None:
+    memory, tx = Memory(), Transaction(None)  # type: ignore[arg-type]
+    done: list[int] = []
+
+    def undo() -> None:
+        done.append(len(done))
+        assert len(done) < 5
+        tx.set(memory, "plain", 7)
+
+    tx.on_rollback(undo)
+    tx.rolled_back()
+    tx.rolled_back()
+    assert (done, memory.plain) == ([0], 7)
+
+
+def test_an_undo_that_fails_is_carried_out_again_and_then_those_before_it() -> None:
+    tx = Transaction(None)  # type: ignore[arg-type]
+    done: list[str] = []
+
+    def fails_once() -> None:
+        done.append("tried")
+        if len(done) == 1:
+            raise ConnectionError
+
+    tx.on_rollback(lambda: done.append("first"))
+    tx.on_rollback(fails_once)
+    with pytest.raises(ConnectionError):
+        tx.rolled_back()
+    tx.rolled_back()
+    assert done == ["tried", "tried", "first"]

@@ -50,6 +50,10 @@ class _Meter:
     fresh: bool = True
 
 
+Rates = dict[tuple[str, str, str, str], tuple[float, float, bool]]
+"""By limit: starts left, the instant that this is of, and whether nothing has started under it yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class HoldUp:
     """What a limit holds up: `running` jobs are there; the next may start in `wait` seconds, if it is not `full`."""
@@ -102,6 +106,19 @@ class Limiter:
         for limit in self._concerned(queue, site, ce):
             meter = self._meter(limit)
             meter.running = max(0, meter.running - 1)
+
+    def rates(self) -> Rates:
+        """How many starts each limit with a delay has left: what is stored nowhere."""
+        return {
+            key: (meter.starts_left, meter.since, meter.fresh)
+            for key, meter in self._meters.items()
+            if not meter.fresh
+        }
+
+    def restore(self, rates: Rates) -> None:
+        """Have it be as when `rates` were read."""
+        for key, meter in self._meters.items():
+            meter.starts_left, meter.since, meter.fresh = rates.get(key, (0.0, 0.0, True))
 
     def recount(self, held: Iterable[tuple[QueueIdentity, str, str, int]]) -> None:
         """Set the running counts from the store: (queue, site, ce, how many jobs)."""
