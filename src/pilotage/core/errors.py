@@ -24,6 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST_TEXT = 16_000
+"""Characters of a message or hint. They repeat what was given, which may have millions."""
+LONGEST_LINE = 300
+"""Characters told of one mistake among several."""
+
+
+def _cut(text: str, most: int = LONGEST_TEXT) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
 
 class PilotageError(Exception):
     """Base of all errors meant for a person. `code` is stable and machine-readable."""
@@ -31,9 +40,9 @@ class PilotageError(Exception):
     code = "error"
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = _cut(message)
+        self.hint = _cut(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -56,7 +65,7 @@ class InvalidInput(PilotageError):
         super().__init__(message, hint=hint)
         self.line = line
         self.column = column
-        self.field = field
+        self.field = None if field is None else _cut(field)
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -74,7 +83,7 @@ class Mistakes(InvalidInput):
 
     def __init__(self, errors: Iterable[InvalidInput]) -> None:
         self.all = tuple(errors)
-        lines = [str(error) for error in self.all[:MISTAKES_TOLD]]
+        lines = [_cut(str(error), LONGEST_LINE) for error in self.all[:MISTAKES_TOLD]]
         if len(self.all) > MISTAKES_TOLD:
             lines.append(f"... and {len(self.all) - MISTAKES_TOLD:,} more")
         super().__init__("\n  ".join([f"{len(self.all):,} mistakes:", *lines]))

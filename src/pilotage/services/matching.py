@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pilotage.core.classads import ClassAd, evaluate, parse_expression
+from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate, parse_expression
+from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.entry import Head
@@ -42,13 +43,21 @@ class Requirements:
         if held is None:
             expression = self.pool.requirements.get(text)
             if expression is None:
-                expression = self.pool.requirements[text] = parse_expression(text)
+                expression = self.pool.requirements[text] = _stored(text)
             if self._ad is None:
                 node = self.node
                 self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
             value = evaluate(expression, my=ClassAd(), target=self._ad, now=self.now)
             held = self._known[text] = value is True
         return held
+
+
+def _stored(text: str) -> Expression:
+    """Requirements as they were stored. Those that an earlier version accepted, and this one not, are true nowhere."""
+    try:
+        return parse_expression(text)
+    except InvalidInput:
+        return Literal(ERROR)
 
 
 class Match:

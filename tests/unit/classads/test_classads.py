@@ -235,17 +235,7 @@ def test_costly_ads_end_in_an_error() -> None:
     chain = "; ".join(f"a{n} = a{n + 1}" for n in range(1000))
     assert value("a0", f"[{chain}; a1000 = 1]", None) is ERROR
     assert value("a950", f"[{chain}; a1000 = 1]", None) == 1
-    assert value(f'regexp("{"a" * 1025}", "b")') is ERROR
-
-
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(a){1,50}", "a*a*a*a*a*$", r"(\\(a))*"])
-def test_patterns_that_could_take_forever_are_errors(pattern: str) -> None:
-    assert value(f"regexp({quote(pattern)}, {quote('a' * 40 + 'b')})") is ERROR
-
-
-def test_patterns_with_a_few_repetitions_are_fine() -> None:
-    assert value(r'regexp("^lcg.*\\.cern\\.(ch|org)$", "lcg17.cern.ch")') is True
-    assert value(r'regexp("a\\*\\*\\*\\*\\*b", "a*****b")') is True
+    assert value(f'regexp("{"a" * 4097}", "b")') is ERROR
 
 
 def test_canonical_folds_writing_only() -> None:

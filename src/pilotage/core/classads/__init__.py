@@ -4,13 +4,14 @@
     unparse, canonical            tree to text: to read again, to compare
     evaluate, matches             the value of a tree in an ad, perhaps matched with another
     references, suspicions        what a tree depends on; what in an ad is probably a slip
+    check_call                    `InvalidInput` for a pattern of `regexp` that can't be used
 
 The language as supported, its limits and where it differs on purpose from HTCondor's stand in
 docs/reference/classads.md.
 """
 
 from pilotage.core.classads.evaluate import evaluate, matches
-from pilotage.core.classads.lint import Reference, Suspicion, references, suspicions
+from pilotage.core.classads.lint import Reference, Suspicion, check_call, references, suspicions
 from pilotage.core.classads.parser import Definition, Limits, parse_ad, parse_definitions, parse_expression
 from pilotage.core.classads.printer import canonical, quote, unparse
 from pilotage.core.classads.tree import (
@@ -52,6 +53,7 @@ __all__ = [
     "Unary",
     "Undefined",
     "canonical",
+    "check_call",
     "evaluate",
     "matches",
     "parse_ad",

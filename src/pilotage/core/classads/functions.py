@@ -117,3 +117,6 @@ FUNCTIONS: Final[dict[str, Function]] = {
 }
 
 NAMES: Final = frozenset(FUNCTIONS) | {LAZY_CHOICE}
+
+PAIRWISE: Final = frozenset({"member", "identicalmember", "anycompare", "allcompare"})
+"""Functions that compare one argument with each item of another."""

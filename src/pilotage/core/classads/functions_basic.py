@@ -29,10 +29,13 @@ class Chance(Protocol):
 
 
 class World(Protocol):
-    """What an evaluation may ask of the world."""
+    """What an evaluation may ask of the world, and the account of what it costs."""
 
     now: float | None
     rng: Chance | None
+
+    def charge(self, steps: int) -> None:
+        """Take `steps` off what is left; ends the evaluation with ERROR if that is too little."""
 
 
 Function: TypeAlias = Callable[[Sequence[Any], Any], Value]

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
-from pilotage.core.classads.functions_basic import Function, one, two
+from pilotage.core.classads.functions_basic import Function, World, one, two
+from pilotage.core.classads.patterns import MAX_SUBJECT, compiled
 from pilotage.core.classads.tree import ERROR, UNDEFINED
 from pilotage.core.classads.values import TextTooLong, Value, as_text, lower, upper
 
 MAX_STRING: Final = 1024 * 1024
-# What `re` may be given: it backtracks, and a pattern comes from whoever submits a job. A group repeated
-# without bound can take exponential time, and each open repetition one more power of the subject's length.
-MAX_PATTERN: Final = 1024
-MAX_SUBJECT: Final = 256
-MAX_OPEN_REPETITIONS: Final = 2
-_OPEN_REPETITION = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+]|\{\d*,\})")
-_REPEATED_GROUP = re.compile(r"(?<!\\)(?:\\\\)*\)(?:[*+]|\{\d*,\d*\})")
+_REFUSED_PATTERN: Final = 6000
 
 
 def bounded(parts: Iterable[str], separator: str = "") -> str:
@@ -130,41 +124,38 @@ def _version_in_range(arguments: Sequence[Any], world: Any) -> Any:
     return version_order(low, version) <= 0 <= version_order(high, version)
 
 
-@lru_cache(maxsize=512)
-def _pattern(text: str, options: str) -> re.Pattern[str] | None:
-    flags = re.NOFLAG
-    for letter, flag in (("i", re.IGNORECASE), ("m", re.MULTILINE), ("s", re.DOTALL), ("x", re.VERBOSE)):
-        if letter in options:
-            flags |= flag
-    if len(_OPEN_REPETITION.findall(text)) > MAX_OPEN_REPETITIONS or _REPEATED_GROUP.search(text):
-        return None
-    try:
-        return re.compile(text, flags)
-    except (re.error, OverflowError, RecursionError):
-        return None
-
-
-def _compiled(pattern: Any, options: Any) -> re.Pattern[str] | None:
-    if not isinstance(pattern, str) or not isinstance(options, str) or len(pattern) > MAX_PATTERN:
-        return None
-    return _pattern(pattern, lower(options))
-
-
-def _regexp(arguments: Sequence[Any], world: Any) -> Any:
+def _regexp(arguments: Sequence[Any], world: World) -> Any:
     if len(arguments) not in (2, 3):
         return ERROR
     if not all(isinstance(value, str) for value in arguments):
         return absent_of(arguments)
-    pattern, subject = _compiled(arguments[0], "".join(arguments[2:])), arguments[1]
-    if pattern is None or len(subject) > MAX_SUBJECT:
+    pattern, subject = compiled(arguments[0], "".join(arguments[2:])), arguments[1]
+    if isinstance(pattern, str):
+        # It may have been given up only after much work.
+        world.charge(_REFUSED_PATTERN)
         return ERROR
-    return pattern.search(subject) is not None
+    if len(subject) > MAX_SUBJECT:
+        return ERROR
+    try:
+        encoded = subject.encode()
+    except UnicodeEncodeError:
+        return ERROR
+    size = pattern.programsize
+    world.charge(size // 4 + size * len(encoded) // 64)
+    return pattern.search(encoded) is not None
 
 
 def items_of(text: str, delimiters: str = " ,") -> list[str]:
     """The non-empty items of a list kept in a string, blanks around them taken off."""
-    pieces = re.split("[" + re.escape(delimiters) + "]", text) if delimiters else [text]
-    return [item for piece in pieces if (item := piece.strip())]
+    return [item for piece in _cut(text, delimiters) if (item := piece.strip())]
+
+
+def _cut(text: str, delimiters: str) -> list[str]:
+    """The pieces of a text between any two of `delimiters`, empty ones included."""
+    if not delimiters:
+        return [text]
+    first = delimiters[0]
+    return text.translate(str.maketrans(delimiters, first * len(delimiters))).split(first)
 
 
 def _member_of(fold: Callable[[str], str]) -> Function:
@@ -198,11 +189,10 @@ def _split(arguments: Sequence[Any], world: Any) -> Any:
     text, delimiters = arguments[0], arguments[1] if len(arguments) == 2 else ", "
     hard = "".join(mark for mark in delimiters if not mark.isspace())
     soft = "".join(mark for mark in delimiters if mark.isspace())
-    blank = f"[{re.escape(soft)}]" if soft else ""
-    cuts = [f"{blank}*[{re.escape(hard)}]{blank}*" if soft else f"[{re.escape(hard)}]"] if hard else []
-    cuts += [f"{blank}+"] if soft else []
     text = text.strip(soft) if soft else text
-    items = re.split("|".join(cuts), text) if cuts else [text]
+    items: list[str] = []
+    for piece in _cut(text, hard):
+        items += [item for item in _cut(piece, soft) if item or not soft] or [""]
     # A delimiter at either end separates nothing.
     return tuple(items[not items[0] : len(items) - (len(items) > 1 and not items[-1])])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -12,7 +13,7 @@ from pilotage.core.errors import InvalidInput
 
 RESERVED: Final = frozenset({"true", "false", "undefined", "error", "is", "isnt"})
 
-_SPACE = re.compile(r"(?:[ \t\r\n\f\v]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _NUMBER = re.compile(r"\d+\.\d+(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r">>>|=\?=|=!=|\|\||&&|==|!=|<=|>=|<<|>>|[|^&<>+\-*/%!~?:.=\[\](){},;]")
@@ -20,6 +21,7 @@ _PLAIN = {
     '"': re.compile(r'[^"\\\n\x00]*'),
     "'": re.compile(r"[^'\\\n\x00]*"),
 }
+_LINE_END = re.compile("\n")
 _OCTAL = re.compile(r"[0-3][0-7]{2}|[0-7]{1,2}")
 _ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"}
 
@@ -40,15 +42,19 @@ class Token:
 class Source:
     """A text and the places in it."""
 
-    __slots__ = ("text",)
+    __slots__ = ("_starts", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._starts: list[int] = []
+        """Where the lines begin, once anybody has asked for a place."""
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, from 1."""
-        before = self.text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        if not self._starts:
+            self._starts = [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
 
     def refuse(self, message: str, offset: int, hint: str = "") -> NoReturn:
         line, column = self.place(offset)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pilotage.core.classads.functions import NAMES
+from pilotage.core.classads.patterns import check_pattern
 from pilotage.core.classads.printer import unparse
-from pilotage.core.classads.tree import Attribute, Call, ClassAd, Expression, ListOf, children
+from pilotage.core.classads.tree import Attribute, Call, ClassAd, Expression, ListOf, Literal, children
 
 _SCOPES = {"my": "my", "target": "target", "other": "target"}
 _SPECIAL = frozenset({*_SCOPES, "self", "parent", "root", "toplevel"})
@@ -57,6 +58,16 @@ def _scope_of(node: Attribute, local: frozenset[str]) -> str | None:
     if isinstance(base, Attribute) and base.base is None and not base.absolute and base.key not in local:
         return _SCOPES.get(base.key)
     return None
+
+
+def check_call(call: Call) -> None:
+    """Raises `InvalidInput` for a call of `regexp` whose pattern is a constant that can't be used."""
+    if call.key != "regexp" or len(call.arguments) not in (2, 3):
+        return
+    constants = [one.value if isinstance(one, Literal) else None for one in call.arguments]
+    pattern, options = constants[0], constants[2] if len(constants) == 3 else ""
+    if isinstance(pattern, str):
+        check_pattern(pattern, options if isinstance(options, str) else "")
 
 
 def suspicions(ad: ClassAd) -> tuple[Suspicion, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -29,6 +31,8 @@ from pilotage.core.errors import InvalidInput, TooLarge
 MAX_TEXT: Final = 64 * 1024
 MAX_DEPTH: Final = 100
 MAX_NODES: Final = 10_000
+# Characters of a name such as `Parameters.Seed`.
+MAX_DOTTED_NAME: Final = 1000
 
 _CONSTANTS: Final[dict[str, Scalar]] = {
     "true": True,
@@ -63,20 +67,20 @@ class Definition:
 
 def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """The tree of one expression; anything after it, or a limit exceeded, raises `InvalidInput`."""
-    parser = _Parser(text, limits)
-    expression = parser.expression()
-    parser.finish()
+    with _shallow():
+        parser = _Parser(text, limits)
+        expression = parser.expression()
+        parser.finish()
     check_size(expression, limits)
     return expression
 
 
 def parse_ad(text: str, limits: Limits = DEFAULT_LIMITS) -> ClassAd:
     """The tree of one bracketed ad; an attribute defined twice raises `InvalidInput`."""
-    parser = _Parser(text, limits)
-    parser.expect("[", "an ad begins with '['")
-    parser.back()
-    ad = parser.record()
-    parser.finish()
+    with _shallow():
+        parser = _Parser(text, limits)
+        ad = parser.record()
+        parser.finish()
     check_size(ad, limits)
     return ad
 
@@ -87,16 +91,26 @@ def parse_definitions(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Defin
     The enclosing brackets may be absent, names may be dotted (`Parameters.Seed`), and repeated names are
     kept: what they mean is the caller's to say.
     """
-    parser = _Parser(text, limits)
-    bracketed = parser.peek().kind == "["
-    if bracketed:
-        parser.advance()
-    found = parser.definitions("]" if bracketed else "end", dotted=True)
-    if bracketed:
-        parser.expect("]", "the description ends with ']'")
-    parser.finish()
+    with _shallow():
+        parser = _Parser(text, limits)
+        bracketed = parser.peek().kind == "["
+        if bracketed:
+            parser.advance()
+        found = parser.definitions("]" if bracketed else "end", dotted=True)
+        if bracketed:
+            parser.expect("]", "the description ends with ']'")
+        parser.finish()
     check_size(ListOf(tuple(one.expression for one in found)), limits)
     return tuple(found)
+
+
+@contextmanager
+def _shallow() -> Iterator[None]:
+    """Refuse what is within the limits, but too deep for a caller that is nested deep itself."""
+    try:
+        yield
+    except RecursionError:
+        raise TooLarge("the text nests too deep to be read here") from None
 
 
 def check_size(tree: Expression, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -114,28 +128,43 @@ def check_size(tree: Expression, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 class _Parser:
-    """Recursive descent; one operator stack per level of brackets keeps the Python stack shallow."""
+    """Recursive descent, never deeper than the limit; one operator stack per level of brackets.
+
+    Tokens are read as they are needed, one ahead, and nodes are counted as they are made: a hostile text costs
+    no more memory than the limits allow.
+    """
 
     def __init__(self, text: str, limits: Limits) -> None:
         if len(text.encode("utf-8", "surrogatepass")) > limits.text:
             raise TooLarge(f"the text is longer than {limits.text} bytes")
         self._source = Source(text)
-        self._tokens = list(tokens(self._source))
-        self._at = 0
+        self._tokens = tokens(self._source)
+        self._token = next(self._tokens)
+        self._following = next(self._tokens, self._token)
         self._depth = 0
-        self._limit = limits.depth
+        self._limits = limits
+        self._nodes = 0
 
     def peek(self) -> Token:
-        return self._tokens[self._at]
+        return self._token
 
     def advance(self) -> Token:
-        token = self._tokens[self._at]
-        if token.kind != "end":
-            self._at += 1
+        token = self._token
+        self._token = self._following
+        # The last token, of kind `end`, stays.
+        self._following = next(self._tokens, self._following)
         return token
 
-    def back(self) -> None:
-        self._at -= 1
+    def _made(self) -> None:
+        """Count one node more."""
+        self._nodes += 1
+        if self._nodes > self._limits.nodes:
+            raise TooLarge(f"the expression has more than {self._limits.nodes} parts")
+
+    def _nested(self, depth: int) -> None:
+        if depth > self._limits.depth:
+            line, column = self._source.place(self._token.start)
+            raise TooLarge(f"nested deeper than {self._limits.depth} levels", line=line, column=column)
 
     def accept(self, kind: str) -> bool:
         if self.peek().kind == kind:
@@ -160,9 +189,7 @@ class _Parser:
     def expression(self) -> Expression:
         """Conditionals, loosest of all and to the right."""
         self._depth += 1
-        if self._depth > self._limit:
-            line, column = self._source.place(self.peek().start)
-            raise TooLarge(f"nested deeper than {self._limit} levels", line=line, column=column)
+        self._nested(self._depth)
         result = self._binary()
         if self.accept("?"):
             yes = self.expression()
@@ -198,8 +225,7 @@ class _Parser:
         signs: list[str] = []
         while self.peek().kind in ("-", "+", "!", "~"):
             signs.append(self.advance().kind)
-            if len(signs) > self._limit:
-                raise TooLarge(f"nested deeper than {self._limit} levels")
+            self._nested(len(signs))
         operand = self._negative_number() if signs and signs[-1] == "-" else None
         if operand is None:
             operand = self._alternatives(self._postfix())
@@ -212,8 +238,12 @@ class _Parser:
 
     def _alternatives(self, first: Expression) -> Expression:
         """`first ?: second ?: …`, each a value without sign or operator but for negative numbers."""
-        while self.peek().kind == "?" and self._tokens[self._at + 1].kind == ":":
-            self._at += 2
+        length = 0
+        while self.peek().kind == "?" and self._following.kind == ":":
+            self.advance()
+            self.advance()
+            length += 1
+            self._nested(length)
             second = None
             if self.accept("-"):
                 second = self._negative_number()
@@ -224,15 +254,20 @@ class _Parser:
 
     def _negative_number(self) -> Expression | None:
         token = self.peek()
-        if token.kind != "number" or self._tokens[self._at + 1].kind in (".", "["):
+        if token.kind != "number" or self._following.kind in (".", "["):
             return None
         self.advance()
+        self._made()
         assert not isinstance(token.value, str)
         return Literal(-token.value)
 
     def _postfix(self) -> Expression:
         result = self._primary()
+        length = 0
         while True:
+            if self.peek().kind in (".", "["):
+                length += 1
+                self._nested(length)
             if self.accept("."):
                 result = Attribute(self._name("an attribute name"), result)
             elif self.accept("["):
@@ -244,6 +279,7 @@ class _Parser:
 
     def _primary(self) -> Expression:
         token = self.peek()
+        self._made()
         match token.kind:
             case "number":
                 self.advance()
@@ -276,6 +312,7 @@ class _Parser:
     def _string(self) -> Expression:
         parts: list[str] = []
         while self.peek().kind == "string":
+            self._made()
             parts.append(str(self.advance().value))
         return Literal("".join(parts))
 
@@ -327,13 +364,15 @@ class _Parser:
         found: list[Definition] = []
         while True:
             while self.accept(";"):
-                pass
+                self._made()
             if self.peek().kind in (closing, "end"):
                 return found
             line, column = self._source.place(self.peek().start)
             name = self._name("an attribute name")
             while dotted and self.accept("."):
                 name += "." + self._name("an attribute name")
+                if len(name) > MAX_DOTTED_NAME:
+                    raise TooLarge("the name of an attribute is too long", line=line, column=column)
             self.expect("=", f"attributes are written {name} = value;")
             found.append(Definition(name, self.expression(), line, column))
             if self.peek().kind not in (closing, ";"):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pilotage.core.errors import InvalidInput, Mistakes
+from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import JobDescription, Scalar, Submission, checked
 from pilotage.core.jobs.fields import UNSUPPORTED, Field
 from pilotage.core.jobs.parametric import PLACEHOLDER, checked_parameters, rows
@@ -17,6 +17,8 @@ from pilotage.core.jobs.reading import READERS, WrittenReal, placeholder_refused
 _NOWHERE: Final = 2**63
 """Behind every line of a text."""
 
+MAX_ATTRIBUTES: Final = 5000
+_LONGEST_NAME: Final = 100
 _PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -33,13 +35,20 @@ class Entry:
         return InvalidInput(message, hint=hint, line=self.line, column=self.column, field=self.name)
 
 
+def check_attributes(count: int) -> None:
+    """Raises `TooLarge` for more than any description has: each that is not known is compared with all that are."""
+    if count > MAX_ATTRIBUTES:
+        raise TooLarge(f"{count:,} attributes: a job description has at most {MAX_ATTRIBUTES}")
+
+
 def unknown(entry: Entry, known: Iterable[str]) -> InvalidInput:
     """The error for a name that is no field, with the nearest that is."""
     reason = UNSUPPORTED.get(entry.name.lower().replace("_", ""))
     if reason is not None:
         return entry.refused(f"{entry.name} {reason}")
     by_fold = {name.lower().replace("_", ""): name for name in known}
-    near = difflib.get_close_matches(entry.name.lower().replace("_", ""), by_fold, n=1, cutoff=0.6)
+    folded = entry.name[:_LONGEST_NAME].lower().replace("_", "")
+    near = difflib.get_close_matches(folded, by_fold, n=1, cutoff=0.6)
     hint = f"did you mean {by_fold[near[0]]}?" if near else "docs/reference/job-description.md lists all"
     return entry.refused(f"there is no attribute {entry.name!r}", hint)
 

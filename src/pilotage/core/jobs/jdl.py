@@ -17,7 +17,7 @@ from pilotage.core.classads import (
     unparse,
 )
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.building import Entry, build, scalars, unknown
+from pilotage.core.jobs.building import Entry, build, check_attributes, scalars, unknown
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, FIELDS, Field
 from pilotage.core.jobs.parametric import GLITE_PLACEHOLDER, glite_progression, progression
@@ -35,7 +35,9 @@ def parse_jdl(text: str) -> Submission:
     value of the wrong type, an attribute that Pilotage would not act upon. A syntax error is raised alone.
     """
     read = _Jdl()
-    for definition in parse_definitions(text, _LIMITS):
+    definitions = parse_definitions(text, _LIMITS)
+    check_attributes(len(definitions))
+    for definition in definitions:
         try:
             read.take(definition)
         except InvalidInput as error:

@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Callable
 from typing import Any, Final
 
-from pilotage.core.classads import Expression, Literal, canonical, parse_expression
+from pilotage.core.classads import Call, Expression, Literal, canonical, check_call, parse_expression
 from pilotage.core.classads.parser import check_size
 from pilotage.core.classads.tree import children
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.description import COPY, SHARED, URL, InputFile
 from pilotage.core.jobs.durations import clock_seconds
 from pilotage.core.jobs.fields import Field
@@ -216,18 +216,34 @@ def _expression(field: Field, value: Any) -> str:
     if not isinstance(value, Expression):
         raise wrong(field, "a ClassAd expression", value)
     check_size(value)
-    _refuse_placeholders(field, value)
-    return canonical(value)
+    _check_constants(field, value)
+    text = canonical(value)
+    try:
+        # What is stored is read again at every match, and must not fail there.
+        parse_expression(text)
+    except InvalidInput as error:
+        raise TooLarge(f"{field.name}: written out, {error.message}", field=field.name) from error
+    return text
 
 
-def _refuse_placeholders(field: Field, tree: Expression) -> None:
+def _check_constants(field: Field, tree: Expression) -> None:
+    """Refuses placeholders in texts, and patterns that can't be used."""
     # Outside strings, `%` divides: `a %n` is a remainder.
     stack = [tree]
     while stack:
         node = stack.pop()
         if isinstance(node, Literal) and isinstance(node.value, str) and PLACEHOLDER.search(node.value):
             raise placeholder_refused(field, node.value)
+        if isinstance(node, Call):
+            _check_patterns(field, node)
         stack.extend(children(node))
+
+
+def _check_patterns(field: Field, call: Call) -> None:
+    try:
+        check_call(call)
+    except InvalidInput as error:
+        raise InvalidInput(f"{field.name}: {error.message}", hint=error.hint, field=field.name) from error
 
 
 def placeholder_refused(field: Field, text: str) -> InvalidInput:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-import yaml
-
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.core.jobs.building import Entry, build, scalars, unknown
+from pilotage.core.jobs.building import Entry, build, check_attributes, scalars, unknown
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, BY_NAME
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parametric import progression
-from pilotage.core.jobs.reading import WrittenReal
+from pilotage.core.jobs.yaml_reading import read_mapping
+from pilotage.core.nesting import check_brackets
 
 MAX_TEXT: Final = 16 * 1024 * 1024
-MAX_DEPTH: Final = 50
 
 
 def description_from_text(text: str, kind: str) -> Submission:
@@ -40,6 +38,7 @@ def parse_yaml_mapping(
     `names` are those of parameters whose values come later.
     """
     places = places or {}
+    check_attributes(len(mapping))
     fields = []
     sequences: dict[str, tuple[Scalar, ...]] = {}
     mistakes: list[InvalidInput] = []
@@ -98,21 +97,27 @@ def from_json(text: str) -> Submission:
     _check_size(text)
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in found]
-        for name in names:
-            if len(names) != len(set(names)) and names.count(name) > 1:
+        seen: dict[str, Any] = {}
+        for name, value in found:
+            if name in seen:
                 raise InvalidInput(f"{name!r} is given twice", field=name)
-        return dict(found)
+            seen[name] = value
+        return seen
+
+    def real(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else constant(digits)
 
     def constant(name: str) -> NoReturn:
         raise InvalidInput(f"{name} is not a number that can be used here")
 
+    check_brackets(text)
     try:
-        loaded = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+        loaded = json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     except (RecursionError, ValueError) as error:
-        raise InvalidInput("not JSON that can be read: nested too deep, or a number too long") from error
+        raise InvalidInput("not JSON that can be read: a number is too long") from error
     if not isinstance(loaded, dict):
         raise InvalidInput("a job description is one object of names and values")
     return parse_yaml_mapping(loaded)
@@ -124,90 +129,9 @@ def from_yaml(text: str) -> Submission:
     Scalars are read as YAML 1.2 has it: `no`, `010` and `12:30` are texts.
     """
     _check_size(text)
-    try:
-        node = yaml.compose(text, Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise InvalidInput(f"not YAML: {error.problem or error.context}", line=line, column=column) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidInput("not YAML that can be read: strange characters, or nested too deep") from error
-    if not isinstance(node, yaml.MappingNode):
-        raise InvalidInput("a job description is one mapping of names and values", line=1)
-    marks = {str(key.value): key.start_mark for key, _ in node.value}
-    places = {name: (mark.line + 1, mark.column + 1) for name, mark in marks.items()}
-    return parse_yaml_mapping(_mapping(node, set(), 0), places)
+    return parse_yaml_mapping(*read_mapping(text))
 
 
 def _check_size(text: str) -> None:
     if len(text) > MAX_TEXT:
         raise TooLarge(f"the description is longer than {MAX_TEXT:,} characters")
-
-
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_CORE_TAG: Final = "tag:yaml.org,2002:"
-_SCALAR_TAGS: Final = frozenset({"str", "int", "float", "bool", "null", "timestamp", "value", "merge"})
-_QUOTED: Final = frozenset({"'", '"', "|", ">"})
-_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUTH: Final = {
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9]\d{0,18})\Z")
-_REAL: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?\Z")
-
-
-def _refuse(node: yaml.Node, message: str, hint: str = "") -> NoReturn:
-    mark = node.start_mark
-    raise InvalidInput(message, hint=hint, line=mark.line + 1, column=mark.column + 1)
-
-
-def _plain(node: yaml.Node, seen: set[int], depth: int) -> Any:
-    # A node met twice was aliased; aliases of aliases can grow without end.
-    if id(node) in seen:
-        _refuse(node, "anchors and aliases are not accepted here", "write the value out")
-    if depth > MAX_DEPTH:
-        _refuse(node, f"nested deeper than {MAX_DEPTH} levels")
-    seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, seen, depth)
-    if isinstance(node, yaml.SequenceNode):
-        _check_tag(node, frozenset({"seq"}))
-        return [_plain(item, seen, depth + 1) for item in node.value]
-    assert isinstance(node, yaml.ScalarNode)
-    return _scalar(node)
-
-
-def _mapping(node: yaml.MappingNode, seen: set[int], depth: int) -> dict[str, Any]:
-    _check_tag(node, frozenset({"map"}))
-    found: dict[str, Any] = {}
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            _refuse(key, "a name must be a text")
-        if key.value in found:
-            _refuse(key, f"{key.value!r} is given twice")
-        found[key.value] = _plain(value, seen, depth + 1)
-    return found
-
-
-def _check_tag(node: yaml.Node, known: frozenset[str]) -> None:
-    if node.tag.removeprefix(_CORE_TAG) not in known:
-        _refuse(node, f"the tag {node.tag!r} is not accepted here")
-
-
-def _scalar(node: yaml.ScalarNode) -> Any:
-    text = node.value
-    _check_tag(node, _SCALAR_TAGS)
-    if node.style in _QUOTED or node.tag == f"{_CORE_TAG}str":
-        return text
-    if text in _NULL:
-        return None
-    if text in _TRUTH:
-        return _TRUTH[text]
-    if _INTEGER.match(text):
-        return int(text)
-    if _REAL.match(text):
-        real = WrittenReal(text)
-        real.text = text
-        return real
-    return text
