@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +65,7 @@ def submit(
         raise InvalidInput("--key goes with one submission, not with several files")
     prepared = [prepare(one, group=how.group, key=how.key) for one in found]
     if how.dry_run:
-        _show(session, prepared)
+        _try(session, prepared)
         return None
     return _send(session, prepared, how.wait)
 
@@ -86,20 +86,34 @@ def read_words(screen: Screen, words: list[str], job: JobOptions, *, no_inputs: 
     return [one.described for one in commands]
 
 
-def _show(session: Session, prepared: list[Prepared]) -> None:
-    import msgspec
-
+def _try(session: Session, prepared: list[Prepared]) -> None:
+    """Print what would be sent; the server tells the errors and warnings of it."""
     if session.as_json:
         session.screen.json([one.request for one in prepared])
-        return
     for one in prepared:
-        size = sum(file.size for file in one.files)
-        session.screen.line(f"{one.count:,} jobs, {len(one.files)} input files of {size_text(size)}:")
-        print(msgspec.json.format(msgspec.json.encode(one.request.description), indent=2).decode())
-        for row in (one.request.parameters.rows if one.request.parameters else [])[:3]:
-            session.screen.line(f"  with {dict(zip(one.request.parameters.names, row, strict=True))}")  # type: ignore[union-attr]
-        for file in one.files:
-            session.screen.line(f"  input {file.name} ({size_text(file.size)})")
+        if not session.as_json:
+            _show(session.screen, one)
+    with session.client() as client:
+        for one in prepared:
+            show_warnings(session.screen, client.check(one).warnings)
+
+
+def _show(screen: Screen, prepared: Prepared) -> None:
+    import msgspec
+
+    size = sum(file.size for file in prepared.files)
+    screen.line(f"{prepared.count:,} jobs, {len(prepared.files)} input files of {size_text(size)}:")
+    print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
+    parameters = prepared.request.parameters
+    for row in parameters.rows[:3] if parameters else []:
+        screen.line(f"  with {dict(zip(parameters.names, row, strict=True))}")  # type: ignore[union-attr]
+    for file in prepared.files:
+        screen.line(f"  input {file.name} ({size_text(file.size)})")
+
+
+def show_warnings(screen: Screen, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        screen.note(f"warning: {warning}")
 
 
 def _send(session: Session, prepared: list[Prepared], wait: bool) -> int | None:
@@ -120,8 +134,7 @@ def _send(session: Session, prepared: list[Prepared], wait: bool) -> int | None:
 
 def show_accepted(session: Session, response: SubmitResponse) -> None:
     screen = session.screen
-    for warning in response.warnings:
-        screen.note(f"warning: {warning}")
+    show_warnings(screen, response.warnings)
     ids = str(response.first) if response.count == 1 else f"{response.first}-{response.last}"
     if response.last - response.first >= response.count:
         ids = f"of {ids}"
@@ -167,6 +180,8 @@ def submit_table(session: Session, found: list[Described], how: SubmitOptions) -
         request, files = prepare_rows(found[0], rows.names, group=how.group, key=how.key, expected=count)
         if how.dry_run:
             show_table(session, request, files, rows, count)
+            with session.client() as client:
+                show_warnings(session.screen, client.check_rows(request).warnings)
             return None
         return _send_table(session, request, files, rows, how.wait)
 

@@ -18,7 +18,14 @@ from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.parametric import numbered, varying_inputs
 from pilotage.core.jobs.texts import parse_yaml_mapping
-from pilotage.wire.people import MAX_CHUNK_ROWS, OpenRequest, Parameters, SubmitRequest, SubmitResponse
+from pilotage.wire.people import (
+    MAX_CHUNK_ROWS,
+    OpenRequest,
+    Parameters,
+    SubmissionCheck,
+    SubmitRequest,
+    SubmitResponse,
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,20 @@ class Submitting:
             inputs.upload(self._transport, files, uploading)
         return streaming.send_rows(self._transport, request, rows, progress)
 
+    def check(self, prepared: Prepared) -> SubmissionCheck:
+        """Ask the server for the errors, which are raised, and the warnings of a submission. Nothing is stored."""
+        if prepared.in_chunks:
+            return self.check_rows(_opening(prepared))
+        return self._check("/v1/submissions/check", prepared.request)
+
+    def check_rows(self, request: OpenRequest) -> SubmissionCheck:
+        """The same of a submission whose rows come in chunks."""
+        return self._check("/v1/submissions/open/check", request)
+
+    def _check(self, path: str, request: SubmitRequest | OpenRequest) -> SubmissionCheck:
+        answer = self._transport.request("POST", path, json=request, idempotent=True)
+        return decode(answer.content, SubmissionCheck)
+
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
         """Submit a JDL, YAML or JSON file; its inputs are relative to its folder."""
         return self.send(prepare(read_file(Path(path)), group=group, key=key))
@@ -115,17 +136,21 @@ class Submitting:
         """Upload what the server lacks, then submit: in chunks what is too much for one of them."""
         whole = prepared.request
         if prepared.in_chunks:
-            assert whole.description is not None
             assert whole.parameters is not None
-            parameters = whole.parameters
-            request = OpenRequest(
-                whole.description, parameters.names, whole.key, whole.inputs, whole.group, prepared.count
-            )
-            return self.send_rows(request, prepared.files, parameters.rows, rows, progress)
+            return self.send_rows(_opening(prepared), prepared.files, whole.parameters.rows, rows, progress)
         if prepared.files:
             inputs.upload(self._transport, prepared.files, progress)
         answer = self._transport.request("POST", "/v1/submissions", json=prepared.request, idempotent=True)
         return decode(answer.content, SubmitResponse)
+
+
+def _opening(prepared: Prepared) -> OpenRequest:
+    """What opens a submission that is sent in chunks."""
+    whole = prepared.request
+    assert whole.description is not None
+    assert whole.parameters is not None
+    names = whole.parameters.names
+    return OpenRequest(whole.description, names, whole.key, whole.inputs, whole.group, prepared.count)
 
 
 def prepare(described: Described, *, group: str = "", key: str = "") -> Prepared:

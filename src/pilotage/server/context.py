@@ -16,6 +16,7 @@ from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.bulk import Bulk
 from pilotage.server.home_token import HomeToken
+from pilotage.server.prospects import Prospects
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.server.totals import JobTotals
 from pilotage.services.exchange import Message, exchange_many
@@ -47,14 +48,13 @@ class Context:
     url: str
     pilot_url: str
     """The address that pilots are told."""
-    capacity: Callable[[str], tuple[int, int]]
-    """(cores, MB) of a CE, 0 for not known."""
     book: UseBook
     """What was used."""
     home_token: HomeToken
     exchange: Handler = field(init=False)
     """Answers messages of pilots."""
     totals: JobTotals = field(init=False)
+    prospects: Prospects = field(init=False)
     bulk: Bulk
     """Through which all submissions are written."""
     in_loop: bool = False
@@ -79,6 +79,7 @@ class Context:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange
+        self.prospects = Prospects(self.pool, self.writer, self.clock)
         self.totals = JobTotals(self.readers, time.monotonic)
 
     async def glance(self, ask: Callable[[Connection], Answer]) -> Answer:

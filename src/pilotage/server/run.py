@@ -63,7 +63,6 @@ from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.server.waiting import ReasonDuty
 from pilotage.services.filling import open_pool
 from pilotage.services.making import AIM, AIM_ELSEWHERE, Pace
-from pilotage.services.offers import capacity
 from pilotage.services.pool import Pool
 from pilotage.services.provisioning import LocalDirector
 from pilotage.services.sharing import UseBook, read_corrections
@@ -208,7 +207,6 @@ class _Server:
             home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             in_loop=on_file,
             bulk=Bulk(self._writer, Pace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)),
-            capacity=lambda name: capacity(pool.policy.ces[name], settings.node),
         )
         context.home_token.write()
         return context

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pilotage.core.errors import Conflict, InvalidInput, Overloaded
+from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.stored import description_to_json
@@ -74,47 +74,23 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
 
 
 def check_places(description: JobDescription, policy: Policy) -> None:
-    """Refuse sites and CEs that the policy does not have: such a job would wait for ever."""
-    for field, given, known in (
-        ("Site", description.sites, policy.sites),
-        ("BannedSites", description.banned_sites, policy.sites),
-        ("GridCE", description.grid_ces, policy.ces),
-    ):
-        for name in given:
-            if name not in known:
-                raise InvalidInput(
-                    f"{field}: there is no {name} in the policy",
-                    hint=f"there are: {', '.join(sorted(known)) or 'none'}",
-                    field=field,
-                )
+    """Refuse sites and CEs that the policy does not have: such a job would wait for ever. All are told at once.
 
-
-def warnings_for(
-    description: JobDescription, policy: Policy, capacity: Callable[[str], tuple[int, int]]
-) -> list[str]:
-    """What is accepted but will not run as things are. `capacity(ce)` is (cores, MB), 0 for not known."""
-    said = []
-    last = policy.matching.cpu_buckets[-1]
-    if description.cpu_time > last:
-        said.append(
-            f"CPUTime {description.cpu_time:g} s is above the last bucket: it waits in that of {last} s, and may be"
-            " given to a pilot with less time left than it needs"
+    A banned site that is not there keeps nothing from running; submission warns of it.
+    """
+    check_mistakes(
+        InvalidInput(
+            f"{field}: there is no {name} in the policy",
+            hint=f"there are: {', '.join(sorted(known)) or 'none'}",
+            field=field,
         )
-    sites = set(description.sites or policy.sites) - set(description.banned_sites)
-    ces = {name: capacity(name) for name, ce in policy.ces.items() if ce.site in sites}
-    if not ces:
-        said.append("no site that it may run at has a CE: it waits until the policy has one")
-        return said
-    for asked, place, noun in (
-        (description.processors, 0, "processors"),
-        (description.memory, 1, "MB of memory"),
-    ):
-        most = max(both[place] for both in ces.values())
-        if all(both[place] for both in ces.values()) and asked > most:
-            said.append(
-                f"it asks for {asked} {noun}, and no CE of its sites has more than {most}: it will wait"
-            )
-    return said
+        for field, given, known in (
+            ("Site", description.sites, set(policy.sites)),
+            ("GridCE", description.grid_ces, set(policy.ces)),
+        )
+        for name in given
+        if name not in known
+    )
 
 
 def resolve_inputs(
@@ -216,6 +192,16 @@ class Accepting:
                 hint="go on with it as it was begun, or give another key",
             )
         return known
+
+
+def check_acceptable(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> None:
+    """Raise what `begin` would raise, and write nothing; for a trial."""
+    known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
+    if known is None:
+        check_room(pool, tx, prepared.owner, prepared.count)
+        return
+    check_not_staged(known)
+    check_same(known, prepared)
 
 
 def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.Submission:

@@ -5,6 +5,8 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
 (wire/pilot.py). Requests carry `Authorization: Bearer <JSON Web Token>`.
 
     POST   /v1/submissions                     SubmitRequest → SubmitResponse
+    POST   /v1/submissions/check               SubmitRequest → SubmissionCheck: errors and warnings, nothing is stored
+    POST   /v1/submissions/open/check          OpenRequest → SubmissionCheck
     POST   /v1/submissions/open                OpenRequest → OpenSubmission: rows of parameters come in chunks
     GET    /v1/submissions/{id}                OpenSubmission: how far it is, open or closed
     GET    /v1/submissions/{id}/chunks         after, limit → ChunksPage
@@ -192,6 +194,15 @@ class SubmitResponse:
     last: int
     count: int
     queue: int
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class SubmissionCheck:
+    """What a submission would be told: its errors come as they would then."""
+
+    count: int
+    """Jobs; of rows in chunks at most so many, 0 if that was not said."""
     warnings: List[str] = field(default_factory=list)
 
 

@@ -75,12 +75,26 @@ def test_submit_and_wait(cli: Cli, state: State, capsys: pytest.CaptureFixture[s
     assert document(capsys)["states"] == {"Failed": 1}
 
 
-def test_a_dry_run_sends_nothing(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_submits_nothing(
+    cli: Cli, state: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "f").write_text("x")
+    state.warnings = ["no CE offers GPU"]
     assert cli("submit", "--dry-run", "-i", "f", "--count", "2", "--", "true") == 0
-    assert "2 jobs, 1 input files" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "2 jobs, 1 input files" in out
+    assert err == "warning: no CE offers GPU\n"
     assert cli("submit", "--dry-run", "--json", "-i", "f", "--", "true") == 0
     assert document(capsys)[0]["inputs"][0]["name"] == "f"
+    assert state.paths() == ["/v1/submissions/check"] * 2
+    assert len(state.checks[0]["parameters"]["rows"]) == 2
+    assert cli("submit", "--dry-run", "--count", "5001", "--", "echo", "%s") == 0
+    assert state.paths()[-1] == "/v1/submissions/open/check"
+    state.failures = [(400, {"code": "invalid-input", "message": "Site: there is no X"})]
+    assert cli("submit", "--dry-run", "--site", "X", "--", "true") == 2
+    assert "there is no X" in capsys.readouterr().err
+    assert not state.submissions
+    assert not state.uploads
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,14 @@ def test_a_job_file_with_a_table(cli: Cli, state: State, table: Path, tmp_path: 
 
 
 def test_what_would_be_sent(cli: Cli, state: State, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state.warnings = ["nothing runs it"]
     assert cli("submit", "--table", table, "--dry-run", *ECHO) == 0
-    lines = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert err == "warning: nothing runs it\n"
+    lines = out.splitlines()
     assert lines[0] == "6,000 jobs, 0 input files of 0 B:"
     assert "  with {'a': '2', 'b': 'x2'}" in lines
-    assert state.requests == []
+    assert state.paths() == ["/v1/submissions/open/check"]
     assert cli("submit", "--json", "--table", table, "--dry-run", *ECHO) == 0
     assert json.loads(capsys.readouterr().out)["expected"] == 6000
 

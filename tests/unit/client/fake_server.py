@@ -28,6 +28,10 @@ class State:
     tokens: list[str] = field(default_factory=list)
     failures: list[Any] = field(default_factory=list)
     """What to answer instead, one for each request: (status, body), "hang up", or "hang up after"."""
+    checks: list[Any] = field(default_factory=list)
+    """Bodies of submissions that were only to be checked."""
+    warnings: list[str] = field(default_factory=list)
+    """What each submission to be checked is told."""
     page: int = 1000
     refreshed: str = ""
     policies: list[str] = field(default_factory=lambda: ["# one\n", "# two\n", "# none\n"])
@@ -178,6 +182,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer([event])
 
     def on_submissions(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        if parts[-1:] == ["check"]:
+            request = json.loads(body)
+            self.state.checks.append(request)
+            self.answer({"count": 1, "warnings": self.state.warnings})
+            return
         if parts:
             self.on_stream(parts, query, body)
             return

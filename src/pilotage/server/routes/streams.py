@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,9 +16,10 @@ from pilotage.core.jobs.description import Scalar
 from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.jobs.texts import parse_yaml_mapping
+from pilotage.core.queues.kinds import Known
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
-from pilotage.server.routes.submissions import prepared_of
+from pilotage.server.routes.submissions import Given, checked, prepared_of
 from pilotage.server.tokens import Caller
 from pilotage.services.making import Making, Rows, encoded
 from pilotage.services.streams import accept_chunk, check_description, close, of_owner, open_submission
@@ -35,6 +37,7 @@ from pilotage.wire.people import (
     CloseRequest,
     OpenRequest,
     OpenSubmission,
+    SubmissionCheck,
     SubmitResponse,
 )
 
@@ -50,20 +53,34 @@ async def open_(
 ) -> OpenSubmission:
     """Begin a submission whose rows come in chunks, or find it by its key to go on with it."""
     context.sandbox.check_space()
-    prepared = await asyncio.to_thread(_prepare, context, caller, body)
+    known = await context.prospects.known()
+    prepared = await asyncio.to_thread(_prepare, context, caller, body, known)
     pool, clock = context.pool, context.clock
     submission = await context.writer.acall(lambda tx: open_submission(pool, tx, prepared, clock()))
     return await asyncio.to_thread(_state, context, submission)
 
 
-def _prepare(context: Context, caller: Caller, body: OpenRequest) -> Prepared:
+@router.post("/open/check")
+async def check(
+    body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmissionCheck:
+    """The errors and warnings of a submission before its rows come; nothing is stored."""
+    known = await context.prospects.known()
+    prepared = await asyncio.to_thread(_prepare, context, caller, body, known, trial=True)
+    return await checked(context, prepared)
+
+
+def _prepare(
+    context: Context, caller: Caller, body: OpenRequest, known: Sequence[Known], *, trial: bool = False
+) -> Prepared:
     if not body.key:
         raise InvalidInput("rows in chunks need a key, to go on after an interruption", field="key")
     if not body.names or len(set(body.names)) != len(body.names):
         raise InvalidInput("names must name the values of a row, each once", field="names")
     submission = parse_yaml_mapping(body.description, names=body.names)
     check_description(submission.description, body.expected)
-    return prepared_of(context, caller, submission, body.group, body.key, body.inputs, body.expected)
+    given = Given(submission, body.group, body.key, body.inputs, body.expected)
+    return prepared_of(context, caller, given, known, trial=trial)
 
 
 def _state(context: Context, submission: rows.Submission) -> OpenSubmission:

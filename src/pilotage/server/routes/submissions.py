@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from pilotage.core.errors import Forbidden, InvalidInput, Overloaded
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
+from pilotage.core.queues.kinds import Known
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.duties import forget_staged
 from pilotage.server.edge import CheckedRoute
@@ -21,16 +23,17 @@ from pilotage.services.making import Making
 from pilotage.services.submission import (
     Accepting,
     Prepared,
+    check_acceptable,
     check_places,
     identity_of,
     resolve_inputs,
     response,
-    warnings_for,
 )
+from pilotage.services.submission_warnings import submission_warnings
 from pilotage.store import submissions as rows
 from pilotage.store.transaction import Transaction
 from pilotage.wire.limits import Digest
-from pilotage.wire.people import Parameters, SubmitRequest, SubmitResponse, UploadedInput
+from pilotage.wire.people import Parameters, SubmissionCheck, SubmitRequest, SubmitResponse, UploadedInput
 
 router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
 
@@ -42,7 +45,8 @@ async def submit(
     """Accept jobs. Answered when all of them wait in their task queue."""
     context.sandbox.check_space()
     with context.bulk.place():
-        accepting = Accepting.of(await asyncio.to_thread(prepare, context, caller, body))
+        known = await context.prospects.known()
+        accepting = Accepting.of(await asyncio.to_thread(prepare, context, caller, body, known))
         submission = await _accept(context, accepting)
         await context.bulk.make(context.pool, Making(submission.id))
     context.wake_director.set()
@@ -63,46 +67,80 @@ async def _accept(context: Context, accepting: Accepting) -> rows.Submission:
         raise
 
 
-def prepare(context: Context, caller: Caller, body: SubmitRequest) -> Prepared:
+@router.post("/submissions/check")
+async def check(
+    body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmissionCheck:
+    """The errors and warnings of a submission; nothing is stored. Its files need not be uploaded."""
+    known = await context.prospects.known()
+    prepared = await asyncio.to_thread(prepare, context, caller, body, known, trial=True)
+    return await checked(context, prepared)
+
+
+async def checked(context: Context, prepared: Prepared) -> SubmissionCheck:
+    """What the store would say to it besides."""
+    pool, clock = context.pool, context.clock
+    context.sandbox.check_space()
+    await context.writer.acall(lambda tx: check_acceptable(pool, tx, prepared, clock()))
+    return SubmissionCheck(prepared.expected or prepared.count, list(prepared.warnings))
+
+
+def prepare(
+    context: Context, caller: Caller, body: SubmitRequest, known: Sequence[Known], *, trial: bool = False
+) -> Prepared:
     """Read and check a submission; nothing is stored."""
-    return prepared_of(context, caller, _read(body), body.group, body.key, body.inputs)
+    given = Given(_read(body), body.group, body.key, body.inputs)
+    return prepared_of(context, caller, given, known, trial=trial)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A submission that was read, and what came with it."""
+
+    submission: Submission
+    group: str
+    key: str
+    uploaded: Sequence[UploadedInput]
+    expected: int | None = None
+    """Of one whose rows come later: how many at most, if that was said."""
 
 
 def prepared_of(
-    context: Context,
-    caller: Caller,
-    submission: Submission,
-    group: str,
-    key: str,
-    uploaded: Sequence[UploadedInput],
-    expected: int | None = None,
+    context: Context, caller: Caller, given: Given, known: Sequence[Known], *, trial: bool = False
 ) -> Prepared:
-    """Check what was read against the policy and the files that this caller has uploaded."""
+    """Check what was read against the policy and the files that this caller has uploaded.
+
+    Of a `trial` the files may be missing: they count with the sizes that were given.
+    """
     policy = context.pool.policy
-    group = group or caller.group
+    group = given.group or caller.group
     user = policy.users.get(caller.user)
     if user is None:
         raise Forbidden(f"the policy has no user {caller.user}", hint="add [users.NAME] and apply the policy")
     if group not in user.groups:
         raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
-    description = submission.description
+    submission, description = given.submission, given.submission.description
     check_places(description, policy)
     connection = context.readers.connection()
-    inputs = resolve_inputs(
-        description, uploaded, lambda digest: rows.upload_size(connection, caller.user, digest), policy
-    )
-    warnings = tuple(warnings_for(description, policy, context.capacity))
+    announced = {item.digest: item.size for item in given.uploaded} if trial else {}
+
+    def size_of(digest: str) -> int | None:
+        size = rows.upload_size(connection, caller.user, digest)
+        return announced.get(digest) if size is None else size
+
+    inputs = resolve_inputs(description, given.uploaded, size_of, policy)
+    identity = identity_of(description, caller.user, group, policy)
     return Prepared(
         owner=caller.user,
         group=group,
-        key=key,
+        key=given.key,
         description=description,
         names=submission.names,
         rows=submission.parameters,
         inputs=inputs,
-        identity=identity_of(description, caller.user, group, policy),
-        warnings=warnings,
-        expected=expected,
+        identity=identity,
+        warnings=tuple(submission_warnings(description, submission.names, identity, policy, known)),
+        expected=given.expected,
     )
 
 

@@ -1,0 +1,139 @@
+"""What a submission is warned of: asked of the predicate, on what is known of CEs and live pilots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import NODE, Bench
+
+from pilotage.core.errors import InvalidInput, Mistakes
+from pilotage.core.jobs.description import JobDescription
+from pilotage.services.offers import known_offers
+from pilotage.services.submission import check_places, identity_of
+from pilotage.services.submission_warnings import submission_warnings
+
+POLICY = """\
+[groups.physics]
+[users.alice]
+groups = ["physics"]
+[users.bob]
+groups = ["physics"]
+[sites.here]
+[sites.there]
+[ces.local]
+site = "here"
+owners = "{owners}"
+wall = 86400
+tags = ["apptainer"]
+"""
+MACHINE = replace(NODE, processors=4, memory=8192, attributes={"GPUs": 0})
+
+
+def bench_of(folder: Path, owners: str) -> Bench:
+    bench = Bench(folder, policy=POLICY.format(owners=owners))
+    bench.pool.local_nodes["local"] = MACHINE
+    return bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    made = bench_of(tmp_path, "any")
+    yield made
+    made.end()
+
+
+def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **fields: Any) -> list[str]:
+    description = JobDescription(executable="/bin/true", **fields)
+    policy = bench.pool.policy
+    identity = identity_of(description, owner, "physics", policy)
+    return submission_warnings(description, names, identity, policy, known_offers(bench.pool, bench.now))
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"tags": ("GPU", "apptainer")}, "it asks for the tag GPU, not offered by CE local"),
+        ({"platforms": ("el5",)}, "it asks for the platform el5, and there is el9"),
+        ({"requirements": "other.GPUs > 1"}, "its Requirements (other.GPUs > 1) are not true at CE local"),
+        ({"processors": 8}, "it asks for 8 processors, and CE local offer at most 4"),
+        ({"memory": 9000}, "it asks for 9,000 MB of memory (step"),
+        (
+            {"cpu_time": 300_000},
+            "it asks for 300,000 s of CPU time (step 300,000 s), and a pilot of CE local has",
+        ),
+        ({"setup": "LHCb"}, "it asks for the setup LHCb, and there is none"),
+        ({"sites": ("there",)}, "no site that it may run at has a CE"),
+        ({"pilot_types": ("private",)}, "it accepts private pilots only, and those of CE local are generic"),
+        (
+            {"wall_time": 90_000},
+            "its wall time of 90,000 s is above that of each CE that fits it (at most 86,400 s)",
+        ),
+        (
+            {"banned_sites": ("nowhere",)},
+            "BannedSites: there is no nowhere in the policy; there are: here, there",
+        ),
+        ({"arguments": ("%s",)}, "%s in arguments stays as it is"),
+        ({"submit_pools": ("a",), "grid_middlewares": ("b",)}, "SubmitPools and GridMiddleware are kept"),
+        ({"pilot_types": ("private",)}, "PilotTypes is kept with the job and has no effect"),
+    ],
+)
+def test_what_nothing_satisfies_is_told(bench: Bench, fields: dict[str, Any], part: str) -> None:
+    assert any(part in text for text in told(bench, **fields)), told(bench, **fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"tags": ("apptainer",), "processors": 4, "memory": 8000, "wall_time": 86_400},
+        {"platforms": ("el9",), "requirements": "other.GPUs == 0", "sites": ("here",)},
+        {"banned_sites": ("there",)},
+        {"cpu_time": 5000},
+    ],
+)
+def test_of_what_fits_nothing_is_said(bench: Bench, fields: dict[str, Any]) -> None:
+    assert told(bench, **fields) == []
+
+
+def test_the_CE_of_the_home_refuses_other_owners(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, "home")
+    assert told(bench, owner="alice") == []
+    [text] = told(bench, owner="bob")
+    assert text.endswith("CE local is for jobs of alice only")
+    bench.end()
+
+
+def test_several_reasons_stand_in_one_warning(bench: Bench) -> None:
+    [text] = told(bench, tags=("GPU", "big"), processors=64)
+    assert "the tags GPU, big" in text
+    assert "64 processors" in text
+
+
+def test_a_live_pilot_that_fits_counts_whomever_it_serves_now(bench: Bench) -> None:
+    """A pilot bound to its first owner says nothing of the next pilot there."""
+    bench.pool.local_nodes.clear()
+    bench.submit(owner="bob")
+    pilot = bench.pilot(only_owner="bob")
+    assert pilot.take(tags=["GPU"])
+    assert told(bench, tags=("GPU",)) == []
+    assert "the tag big" in told(bench, tags=("GPU", "big"))[0]
+
+
+def test_without_known_offers_nothing_is_guessed(bench: Bench) -> None:
+    bench.pool.local_nodes.clear()
+    assert told(bench, tags=("GPU",)) == []
+
+
+def test_all_unknown_sites_and_CEs_are_refused_at_once(bench: Bench) -> None:
+    check: Callable[..., None] = check_places
+    wrong = JobDescription("x", sites=("a", "here"), grid_ces=("b",), banned_sites=("c",))
+    with pytest.raises(Mistakes) as caught:
+        check(wrong, bench.pool.policy)
+    assert [error.field for error in caught.value.all] == ["Site", "GridCE"]
+    with pytest.raises(InvalidInput, match="there is no a in the policy"):
+        check(replace(wrong, grid_ces=()), bench.pool.policy)
+    check(JobDescription("x", banned_sites=("c",)), bench.pool.policy)
