@@ -18,6 +18,7 @@ from pilotage.cli.choosing import (
     chosen,
     required,
 )
+from pilotage.cli.screen import Advance
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import FINAL
@@ -39,6 +40,8 @@ class Fetched:
     kept: list[str] = field(default_factory=list)
     not_done: dict[str, str] = field(default_factory=dict)
     """State by job id."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Outputs that could not be fetched: why, by job id and name."""
 
 
 @connected
@@ -63,22 +66,25 @@ def output(
         if not jobs:
             raise NotFound("no job of yours fits the selection")
         with session.screen.progress("outputs") as advance:
-            for number, job in enumerate(jobs, 1):
-                _fetch(client, job, folder, force, report)
-                advance(number, len(jobs), "")
+            _fetch(client, jobs, folder, force, report, advance)
     _tell(session, report)
-    return JOB_FAILED if report.not_done else None
+    return JOB_FAILED if report.not_done or report.failed else None
 
 
-def _fetch(client: Client, job: JobSummary, folder: Path, force: bool, report: Fetched) -> None:
-    if job.state != "Done":
-        report.not_done[str(job.id)] = job.state
-    if job.state not in FINAL:
-        return
-    download = client.download(job.id, folder, force=force)
-    report.jobs.append(job.id)
-    report.files += map(str, download.written)
-    report.kept += map(str, download.kept)
+def _fetch(
+    client: Client, jobs: list[JobSummary], folder: Path, force: bool, report: Fetched, advance: Advance
+) -> None:
+    for job in jobs:
+        if job.state != "Done":
+            report.not_done[str(job.id)] = job.state
+    ended = [job.id for job in jobs if job.state in FINAL]
+    for number, download in enumerate(client.download_many(ended, folder, force=force), 1):
+        report.jobs.append(download.job)
+        report.files += map(str, download.written)
+        report.kept += map(str, download.kept)
+        for name, why in download.failed.items():
+            report.failed[f"{download.job}/{name}".rstrip("/")] = why
+        advance(number, len(ended), "")
 
 
 def _tell(session: Session, report: Fetched) -> None:
@@ -95,6 +101,10 @@ def _tell(session: Session, report: Fetched) -> None:
         screen.note(
             f"{len(report.kept):,} files were there already and stay as they are (--force replaces them)"
         )
+    for place, why in list(report.failed.items())[:10]:
+        screen.note(f"not fetched: {place}: {why}")
+    if len(report.failed) > 10:
+        screen.note(f"... and {len(report.failed) - 10:,} more were not fetched")
     for job, state in list(report.not_done.items())[:10]:
         screen.note(f"job {job} is {state}: `pilotage status {job}` tells more")
     if len(report.not_done) > 10:

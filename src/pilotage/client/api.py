@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -192,6 +193,30 @@ class Client(Submitting):
         """Write the outputs of a job to `folder`/<job id>/. Existing files are kept unless `force`."""
         target = Path(folder) / str(job)
         return downloads.fetch(self._transport, job, self.outputs(job), target, force)
+
+    def download_many(
+        self, jobs: Iterable[int], folder: Path | str, *, force: bool = False
+    ) -> Iterator[downloads.Download]:
+        """The same of many jobs by one request, by rising id; what fails of a job stands in its Download.
+
+        Files that are there already are not sent again, unless `force`.
+        """
+        from pilotage.client import archives
+
+        target = Path(folder)
+        wanted = sorted(set(jobs))
+        there = [] if force else [job for job in wanted if (target / str(job)).exists()]
+        begun = set()
+        for listed in archives.listed(self._transport, there):
+            here = [downloads.target_of(target / str(listed.id), output.name) for output in listed.outputs]
+            if any(os.path.lexists(file) for file in here):
+                begun.add(listed.id)
+                place = target / str(listed.id)
+                try:
+                    yield downloads.fetch(self._transport, listed.id, listed.outputs, place, force)
+                except (InvalidInput, NotFound) as error:
+                    yield downloads.Download(listed.id, place, failed={"": error.message})
+        yield from archives.fetch(self._transport, [job for job in wanted if job not in begun], target, force)
 
     def log(self, job: int, offset: int = 0, *, stream: str = "stdout") -> LogPiece:
         """What there is of a job's output now, from `offset` on."""

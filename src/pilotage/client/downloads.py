@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -26,17 +28,28 @@ class Download:
     written: list[Path] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)
     """Were there before, and stay as they were."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why, by name of the output; only of `download_many`, where one file must not end the others."""
 
 
-def target_of(folder: Path, name: str) -> Path:
-    """Where the output `name` goes: below `folder`, whatever the name says and whatever links lie there."""
+def target_of(folder: Path, name: str, known: Container[Path] = ()) -> Path:
+    """Where the output `name` goes: below `folder`, whatever the name says and whatever links lie there.
+
+    `known`: folders that were looked at before.
+    """
     pure = PurePosixPath(name)
     if not pure.parts or "\0" in name or pure.is_absolute() or ".." in pure.parts:
         raise InvalidInput(f"the output name {name!r} leads out of {folder}; it is not written")
     target = folder.joinpath(*pure.parts)
-    if not target.parent.resolve().is_relative_to(folder.resolve()):
+    if target.parent not in known and not target.parent.resolve().is_relative_to(folder.resolve()):
         raise InvalidInput(f"{target.parent} leads out of {folder} by a link; nothing is written there")
     return target
+
+
+def partial_of(target: Path) -> Path:
+    """Where a file is written until it is whole."""
+    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
+    return target.with_name(f".{digest}.{os.getpid()}.partial")
 
 
 def fetch(transport: Transport, job: int, outputs: list[OutputFile], folder: Path, force: bool) -> Download:
@@ -59,7 +72,7 @@ def fetch(transport: Transport, job: int, outputs: list[OutputFile], folder: Pat
 
 
 def _fetch_one(transport: Transport, job: int, output: OutputFile, target: Path) -> None:
-    partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.partial")
+    partial = partial_of(target)
     try:
         for left in reversed(range(TRIES)):
             try:

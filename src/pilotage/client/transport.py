@@ -132,12 +132,18 @@ class Transport:
         return self._patiently(lambda: self._authenticated(once), again, patience)
 
     @contextmanager
-    def stream(self, path: str) -> Iterator[httpx.Response]:
-        """GET with the body unread. Opening is tried again like any request; reading on is not."""
+    def stream(self, path: str, *, json: object | None = None) -> Iterator[httpx.Response]:
+        """GET, or POST of `json`, with the body unread. It must change nothing: opening is tried again like any
+        request; reading on is not.
+        """
         import httpx
 
+        sent = None if json is None else msgspec.json.encode(json)
+
         def once(bearer: str) -> httpx.Response:
-            request = self._pool.build_request("GET", path)
+            request = self._pool.build_request("GET" if sent is None else "POST", path, content=sent)
+            if sent is not None:
+                request.headers["content-type"] = "application/json"
             request.headers["authorization"] = f"Bearer {bearer}"
             response = self._pool.send(request, stream=True)
             if not response.is_success:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.store.bulk import delete, insert, update
-from pilotage.store.connection import Connection
+from pilotage.store.connection import Connection, among
 
 
 class Begun(NamedTuple):
@@ -128,13 +128,25 @@ def save_results(connection: Connection, results: Iterable[Result]) -> None:
 
 
 def result_of(connection: Connection, job: JobId, epoch: int) -> Result | None:
-    sql = "SELECT stdout, stderr, outputs, missing, refused FROM results WHERE job_id = ? AND epoch = ?"
+    sql = f"SELECT {_RESULT} FROM results WHERE job_id = ? AND epoch = ?"
     row = connection.execute(sql, (job, epoch)).fetchone()
-    if row is None:
-        return None
-    outputs = [(name, size) for name, size in json.loads(row[2])]
-    refused = [(name, reason) for name, reason in json.loads(row[4])]
-    return Result(job, epoch, row[0], row[1], outputs, json.loads(row[3]), refused)
+    return None if row is None else _result(row)
+
+
+def results_of(connection: Connection, epochs: Mapping[JobId, int]) -> dict[JobId, Result]:
+    """The results of several jobs, by job: of the try that `epochs` names for it."""
+    condition, values = among(connection, "job_id", list(epochs))
+    rows = connection.execute(f"SELECT {_RESULT} FROM results WHERE {condition}", (values,))
+    return {row[0]: _result(row) for row in rows if row[1] == epochs[row[0]]}
+
+
+_RESULT = "job_id, epoch, stdout, stderr, outputs, missing, refused"
+
+
+def _result(row: Sequence[Any]) -> Result:
+    outputs = [(name, size) for name, size in json.loads(row[4])]
+    refused = [(name, reason) for name, reason in json.loads(row[6])]
+    return Result(row[0], row[1], row[2], row[3], outputs, json.loads(row[5]), refused)
 
 
 _RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
-from pilotage.store.connection import Connection, Cursor, listed
+from pilotage.store.connection import Connection, Cursor, among, listed
 from pilotage.store.selections import (
     OUTPUTS_INCOMPLETE,
     Selection,
@@ -111,21 +112,27 @@ def final(states: dict[str, int]) -> int:
 
 def job_facts(connection: Connection, job: int) -> dict[str, Any] | None:
     """What a detail needs besides the summary."""
+    return facts_of_jobs(connection, [job]).get(job)
+
+
+def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The same of several jobs, by id and in the order of `jobs`; without those that there are not."""
     of_both, of_jobs = (
-        "j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state",
+        "j.id, j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state",
         "j.pilot_id",
     )
     of_submission = (
         "s.description, s.inputs, s.names, s.first_job, coalesce(s.expected, s.count) AS count, s.owner,"
         " s.grp"
     )
+    condition, values = among(connection, "j.id", jobs)
     sql = " UNION ALL ".join(
         f"SELECT {of_both}, {pilot} AS pilot_id, {of_submission}"
-        f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE j.id = ?"
+        f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE {condition}"
         for table, pilot in (("jobs", of_jobs), ("history", "NULL"))
     )
-    found = _dictionaries(connection.execute(sql, (job, job)))
-    return found[0] if found else None
+    rows = {row["id"]: row for row in _dictionaries(connection.execute(sql, (values, values)))}
+    return {job: rows[job] for job in jobs if job in rows}
 
 
 def attempts(connection: Connection, job: int) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
     GET    /v1/jobs/{id}/events                list of JobEvent, oldest first
     GET    /v1/jobs/{id}/outputs               list of OutputFile of the applied attempt
     GET    /v1/jobs/{id}/outputs/{name}        bytes
+    POST   /v1/outputs                         ArchiveRequest → tar stream of the outputs of many jobs
     GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`; while the job runs, asking makes its pilot
                                                send tails. Headers: X-Pilotage-State (job state),
                                                X-Pilotage-Offset (where these bytes begin)
@@ -49,6 +50,7 @@ from pilotage.wire.governing import PilotsLeft, Stranded
 from pilotage.wire.limits import (
     NOT_NULL,
     Count,
+    Cursor,
     Digest,
     FileName,
     GivenName,
@@ -300,6 +302,34 @@ class OutputFile:
 class RefusedOutputFile:
     name: str
     reason: str
+
+
+@dataclass
+class ArchiveRequest:
+    __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
+
+    selection: Selection
+    after: Cursor = 0
+    """Only jobs with ids above it: where a broken stream goes on."""
+    names_only: bool = False
+    """Without the files."""
+
+
+ARCHIVE_OUTPUTS = "PILOTAGE.outputs"
+"""The extended header of a job's folder in the tar stream; its value is the JSON of an ArchivedJob.
+
+The stream has the jobs by rising id, each as its files `<id>/<name>` and then the folder `<id>/`. It ends with two
+blocks of zeros; without them it is not complete.
+"""
+
+
+@dataclass
+class ArchivedJob:
+    id: int
+    state: str
+    outputs: List[OutputFile]
+    lost: List[str] = field(default_factory=list)
+    """Outputs that the server could not read to the end: if they are in the stream, their bytes are worthless."""
 
 
 @dataclass

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +40,10 @@ class State:
     """The texts of all versions."""
     left: dict[str, Any] = field(default_factory=dict)
     """What a change of the policy is answered besides."""
+    lost: dict[int, list[str]] = field(default_factory=dict)
+    """Outputs that the server cannot read."""
+    archive: Callable[[bytes], bytes] = lambda data: data
+    """What becomes of a tar stream on its way."""
     seen: list[Any] = field(default_factory=list)
     """Bodies of actions, policies, shutdowns."""
 
@@ -180,6 +186,32 @@ class Handler(BaseHTTPRequestHandler):
                 "actor": "user:ada",
             }
             self.answer([event])
+
+    def on_outputs(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        """The tar stream; `archive` of the state changes its bytes."""
+        request = json.loads(body)
+        ids = [
+            one
+            for one in request["selection"]["ids"]
+            if one in self.state.jobs and one > request.get("after", 0)
+        ]
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", errors="surrogateescape") as archive:
+            for number in sorted(ids):
+                files = self.state.outputs.get(number, {})
+                lost = self.state.lost.get(number, [])
+                for name, data in files.items():
+                    if not request.get("names_only"):
+                        entry = tarfile.TarInfo(f"{number}/{name}")
+                        entry.size = len(data)
+                        archive.addfile(entry, io.BytesIO(data))
+                entry = tarfile.TarInfo(f"{number}/")
+                entry.type = tarfile.DIRTYPE
+                listed = [{"name": name, "size": len(data)} for name, data in files.items()]
+                told = {"id": number, "state": "Done", "outputs": listed, "lost": lost}
+                entry.pax_headers = {"PILOTAGE.outputs": json.dumps(told)}
+                archive.addfile(entry)
+        self.answer(self.state.archive(buffer.getvalue()))
 
     def on_submissions(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         if parts[-1:] == ["check"]:

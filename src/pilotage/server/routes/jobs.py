@@ -6,14 +6,15 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, StreamingResponse
 
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId
-from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.core.jobs.stored import description_to_json, hide_values
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
+from pilotage.server.output_archive import OutputArchive
+from pilotage.server.stored_outputs import applied, inline_streams, listed_outputs
 from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.payloads import stored_description
@@ -95,7 +96,7 @@ def job(
         job=summary,
         description=description if summary.owner == caller.user else hide_values(description),
         attempts=tries,
-        outputs=_outputs(context, facts, job, result),
+        outputs=listed_outputs(context.sandbox, facts, job, result),
         missing_outputs=result.missing if result else [],
         refused_outputs=[people.RefusedOutputFile(name, reason) for name, reason in refused],
     )
@@ -116,7 +117,7 @@ def outputs(
 ) -> list[people.OutputFile]:
     _, facts = _visible(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
-    return _outputs(context, facts, job, result)
+    return listed_outputs(context.sandbox, facts, job, result)
 
 
 @router.get("/jobs/{job}/outputs/{name:path}")
@@ -129,12 +130,28 @@ def output(
     _, facts = _visible(context, caller, job)
     epoch = facts["finished_epoch"]
     result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
-    inline = _inline(facts, job, result).get(name)
+    inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return Response(inline, media_type="application/octet-stream")
-    if result is None or not _applied(facts):
+    if result is None or not applied(facts):
         raise NotFound(f"job {job} has no output {name}")
     return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
+
+
+@router.post("/outputs")
+def outputs_of_many(
+    body: people.ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> StreamingResponse:
+    """The outputs of all jobs of a selection that the caller may see, as one tar stream."""
+    archive = OutputArchive(
+        context.readers,
+        context.sandbox,
+        caller.viewer(),
+        Selection(**vars(body.selection)),
+        body.after,
+        body.names_only,
+    )
+    return StreamingResponse(archive.chunks(), media_type="application/x-tar")
 
 
 def _follow(context: Context, job: JobId) -> None:
@@ -228,41 +245,15 @@ def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSumm
     return people.JobSummary(**rows[0]), facts
 
 
-def _applied(facts: dict[str, Any]) -> bool:
-    return facts["state"] in FINAL and facts["state"] not in (JobState.KILLED, JobState.DELETED)
-
-
-def _inline(facts: dict[str, Any], job: int, result: attempts.Result | None) -> dict[str, bytes]:
-    """The streams that are kept in the store, by the names that the job gave them."""
-    if result is None or not _applied(facts):
-        return {}
-    description = stored_description(facts, job)
-    pairs = ((description.std_output, result.stdout), (description.std_error, result.stderr))
-    return {name: data for name, data in pairs if data is not None}
-
-
-def _outputs(
-    context: Context, facts: dict[str, Any], job: int, result: attempts.Result | None
-) -> list[people.OutputFile]:
-    if not _applied(facts) or result is None:
-        return []
-    inline = {name: len(data) for name, data in _inline(facts, job, result).items()}
-    named = {name for name, _ in result.outputs}
-    stored = {
-        name: size for name, size in context.sandbox.outputs(job, facts["finished_epoch"]) if name in named
-    }
-    return [people.OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]
-
-
 def _kept_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
     """A piece of the standard output or error of a job that no pilot has now."""
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     description = stored_description(facts, job)
     name = description.std_output if stream == "stdout" else description.std_error
-    inline = _inline(facts, job, result).get(name)
+    inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return inline[offset : offset + MOST_LOG_BYTES]
     path = context.sandbox.output_path(job, facts["finished_epoch"], name)
-    if result is not None and _applied(facts) and path.is_file():
+    if result is not None and applied(facts) and path.is_file():
         return context.sandbox.read_piece(path, offset, MOST_LOG_BYTES)
     return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)

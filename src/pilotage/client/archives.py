@@ -1,0 +1,217 @@
+"""Outputs of many jobs by one request: from the server's tar stream to local files.
+
+The stream is read entry by entry and never extracted: only plain files, only of jobs that were asked for, only below
+their own folder. See ArchiveRequest in wire/people.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from pilotage.client.downloads import TRIES, Download, partial_of, target_of
+from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
+from pilotage.wire.people import ARCHIVE_OUTPUTS, ArchivedJob, OutputFile
+
+if TYPE_CHECKING:
+    import httpx
+
+    from pilotage.client.transport import Transport
+
+JOBS_PER_REQUEST = 10_000
+CHUNK = 256 * 1024
+
+
+def listed(transport: Transport, jobs: Iterable[int]) -> Iterator[ArchivedJob]:
+    """What there is of these jobs, by rising id, without the contents. Jobs that cannot be seen are left out."""
+    for piece in _pieces(jobs):
+        request = {"selection": {"ids": piece}, "names_only": True}
+        with _opened(transport, request) as archive:
+            for entry in _entries(archive):
+                if entry.isdir():
+                    yield _archived(entry)
+
+
+def fetch(transport: Transport, jobs: Iterable[int], folder: Path, force: bool) -> Iterator[Download]:
+    """Write the outputs of each job to `folder`/<job id>/; one Download a job, when it is complete.
+
+    A broken stream is opened again after the last complete job. Errors of one job are told in its Download.
+    """
+    for piece in _pieces(jobs):
+        yield from _fetch_piece(transport, piece, folder, force)
+
+
+def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: bool) -> Iterator[Download]:
+    last, tries = 0, TRIES
+    come: set[int] = set()
+    while tries:
+        tries -= 1
+        request = {"selection": {"ids": jobs}, "after": last}
+        try:
+            with _opened(transport, request) as archive:
+                for report in _unpacked(archive, set(jobs) - come, folder, force):
+                    last, tries = report.job, TRIES
+                    come.add(report.job)
+                    yield report
+            break
+        except Unreachable:
+            if not tries:
+                raise
+    for job in jobs:
+        if job not in come:
+            yield Download(job, folder / str(job), failed={"": "there is no such job any more"})
+
+
+def _unpacked(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: bool) -> Iterator[Download]:
+    unpacking: _Unpacking | None = None
+    for entry in _entries(archive):
+        job, name = _place(entry, jobs)
+        if unpacking is None or unpacking.report.job != job:
+            unpacking = _Unpacking(Download(job, folder / str(job)), force)
+        if entry.isdir():
+            for lost in _archived(entry).lost:
+                _lose(unpacking.report, lost)
+            yield unpacking.report
+            unpacking = None
+            continue
+        source = archive.extractfile(entry)
+        assert source is not None
+        unpacking.write(name, source)
+
+
+class _Unpacking:
+    """The outputs of one job on their way to its folder."""
+
+    def __init__(self, report: Download, force: bool) -> None:
+        self.report = report
+        self._force = force
+        self._folders: set[Path] = set()
+        """Made, and known to lie below the job's folder."""
+
+    def write(self, name: str, source: IO[bytes]) -> None:
+        """Write one file, whole or not at all; what hinders it is told in the report."""
+        try:
+            target = target_of(self.report.folder, name, self._folders)
+            if os.path.lexists(target):
+                if not self._force:
+                    self.report.kept.append(target)
+                    return
+                if target.is_dir() and not target.is_symlink():
+                    raise InvalidInput(f"{target} is a folder; the output of this name cannot be written")
+            if target.parent not in self._folders:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self._folders.add(target.parent)
+            _copy(source, target)
+        except OSError as trouble:
+            self.report.failed[name] = f"cannot write it: {trouble.strerror or trouble}"
+        except InvalidInput as error:
+            self.report.failed[name] = error.message
+        else:
+            self.report.written.append(target)
+
+
+def _copy(source: IO[bytes], target: Path) -> None:
+    partial = partial_of(target)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(partial, flags, 0o666), "wb", buffering=0) as file:
+        try:
+            while piece := source.read(CHUNK):
+                _write_all(file, piece)
+            os.replace(partial, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise
+
+
+def _write_all(file: io.FileIO, piece: bytes) -> None:
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _lose(report: Download, name: str) -> None:
+    """The server could not read this file to its end: what was written of it is no output."""
+    target = target_of(report.folder, name)
+    if target in report.written:
+        report.written.remove(target)
+        target.unlink(missing_ok=True)
+    report.failed[name] = "the server could not read it"
+
+
+def _pieces(jobs: Iterable[int]) -> Iterator[list[int]]:
+    ids = sorted(set(jobs))
+    for start in range(0, len(ids), JOBS_PER_REQUEST):
+        yield ids[start : start + JOBS_PER_REQUEST]
+
+
+def _place(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]:
+    """(job, name of the output) of an entry; raises PilotageError for what a server of ours does not send."""
+    first, _, name = entry.name.partition("/")
+    known = first.isascii() and first.isdigit() and int(first) in jobs
+    if not known or not (entry.type == tarfile.REGTYPE if name else entry.isdir()):
+        raise PilotageError(
+            f"the server's answer has {entry.name[:80]!r}, which was not asked for; nothing more is taken from it"
+        )
+    return int(first), name
+
+
+def _archived(entry: tarfile.TarInfo) -> ArchivedJob:
+    try:
+        told = json.loads(entry.pax_headers[ARCHIVE_OUTPUTS])
+        outputs = [OutputFile(str(one["name"]), int(one["size"])) for one in told["outputs"]]
+        return ArchivedJob(int(told["id"]), str(told["state"]), outputs, [str(name) for name in told["lost"]])
+    except (KeyError, ValueError, TypeError) as trouble:
+        raise PilotageError(
+            "the server's answer is not understood", hint="is it of this version?"
+        ) from trouble
+
+
+def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    try:
+        while (entry := archive.next()) is not None:
+            yield entry
+            archive.members = []  # type: ignore[attr-defined]  # it would remember all that it has read
+    except (tarfile.TarError, ValueError) as trouble:
+        raise Unreachable(f"the stream of outputs broke: {trouble}") from trouble
+
+
+@contextmanager
+def _opened(transport: Transport, request: Mapping[str, object]) -> Iterator[tarfile.TarFile]:
+    with transport.stream("/v1/outputs", json=request) as response:
+        stream = _Stream(response)
+        try:
+            with tarfile.open(
+                fileobj=cast(IO[bytes], stream),
+                mode="r|",
+                bufsize=CHUNK,
+                encoding="utf-8",
+                errors="surrogateescape",
+            ) as archive:
+                yield archive
+        except tarfile.TarError as trouble:
+            raise Unreachable(f"the stream of outputs broke: {trouble}") from trouble
+
+
+class _Stream:
+    """The body of an answer as a file that is read forward."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._chunks = response.iter_bytes()
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        while len(self._rest) < size:
+            piece = next(self._chunks, None)
+            if piece is None:
+                break
+            self._rest += piece
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
