@@ -62,7 +62,8 @@ def test_bytes_and_nothing_come_back(connection: Any) -> None:
     results = bulk.insert("results", ("job_id", "epoch", "stdout", "stderr", "outputs", "missing"))
     given = [(1, 1, bytes(range(256)), None, "[]", "[]"), (2, 1, b"", b"\\", "[]", "[]")]
     assert connection.save(results, given) == 2
-    assert connection.execute("SELECT * FROM results ORDER BY job_id").fetchall() == given
+    select = "SELECT job_id, epoch, stdout, stderr, outputs, missing FROM results ORDER BY job_id"
+    assert connection.execute(select).fetchall() == given
 
 
 def test_what_is_there_stays_or_is_replaced(connection: Any) -> None:

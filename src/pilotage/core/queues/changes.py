@@ -76,13 +76,16 @@ def _evaluated(
     *,
     everywhere: bool,
 ) -> Iterator[Opening]:
-    """The proposals of the offers at `places`, tried on those that made them, or on all of `places`."""
+    """The proposals of the offers at `places`, tried on those that made them, or on all of `places`.
+
+    A change to "" drops the condition, so it is tried on all of `places` too.
+    """
     by_change: dict[Change, list[int]] = {}
     for place in places:
         for change in propose(queue, known[place].offer, buckets):
             by_change.setdefault(change, []).append(place)
     for change, proposers in by_change.items():
-        tried = places if everywhere else proposers
+        tried = places if everywhere or change.value == "" else proposers
         fitting = tuple(place for place in tried if known[place].fits(change.identity))
         sites = slots(change.identity, (known[place] for place in fitting))
         if sites:

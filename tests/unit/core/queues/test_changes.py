@@ -149,6 +149,17 @@ def named(found: Iterable[Opening]) -> dict[tuple[str, str], Opening]:
     return {(one.change.attribute, str(one.change.value)): one for one in found}
 
 
+def test_dropping_the_platform_opens_offers_of_other_platforms_too() -> None:
+    queue = QueueIdentity("alice", "physics", platforms=frozenset({"el8"}))
+    fitting = Offer(site="here", ce="ce1", cpu_time=300000.0, processors=1, memory=2000)
+    known = [
+        Known(replace(fitting, platforms=platforms), yes, pilots=(place,))
+        for place, platforms in enumerate((frozenset({"el7"}), frozenset[str]()))
+    ]
+    [dropped] = [opening for opening in openings(queue, known, BUCKETS) if opening.change.value == ""]
+    assert dropped.offers == (0, 1)
+
+
 @given(queues_and_offers)
 def test_what_is_named_is_what_the_predicate_says_of_the_changed_queue(
     case: tuple[QueueIdentity, list[Known]],
