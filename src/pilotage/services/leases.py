@@ -11,7 +11,7 @@ from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.policy import Policy
 from pilotage.services.moves import Moves, counted
 from pilotage.services.pool import Pool
-from pilotage.store import instance, jobs, pilots, servers, use
+from pilotage.store import clock_steps, instance, jobs, pilots, servers, use
 from pilotage.store.connection import GivenUp, instant
 from pilotage.store.events import record
 from pilotage.store.jobs import JobRow
@@ -72,6 +72,8 @@ def sign_of_life(
         if abs(now - known.alive_at) > LONGEST_GAP:
             kept_since = now - pool.policy.accounting.history
             use.note_outage(tx.connection, known.alive_at, now, kept_since)
+    if credit < 0:
+        clock_steps.move_back(tx.connection, credit, now)
     instance.alive(tx.connection, now)
     return credit
 

@@ -31,6 +31,8 @@ from pilotage.wire.pilot import Node
 
 PATIENCE = 30.0
 """Seconds for which a wide queue may wait before narrow pilots are told to leave for it."""
+LONGEST_WAIT = 300.0
+"""Seconds without a new pilot at most, after several that never called home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class LocalDirector:
         self._look_back(pool, tx, ce, live, now)
         cores, all_memory = capacity(ce, self.node)
         pauses = self.back_off.pauses_for_all(now)
-        idle = pool.draining or pool.policy.sites[ce.site].banned or now < self.not_before or pauses
+        idle = pool.draining or pool.policy.sites[ce.site].banned or self._waits(now) or pauses
         wanted = [] if idle else self._wanted(pool, tx, ce, live, now)
         used = sum(pilot.processors for pilot in live)
         not_before = max(self.not_before, self.back_off.all_until if pauses else 0.0)
@@ -184,9 +186,11 @@ class LocalDirector:
         room: int,
     ) -> None:
         """Have narrow pilots end for a queue that needs one of `need` processors and has waited for long enough."""
-        if entry.id not in self.starved:
-            tx.put(self.starved, entry.id, now)
-        if now - self.starved[entry.id] < PATIENCE:
+        # After a clock that was set back the patience is counted from there.
+        since = min(self.starved.get(entry.id, now), now)
+        if self.starved.get(entry.id) != since:
+            tx.put(self.starved, entry.id, since)
+        if now - since < PATIENCE:
             return
         for pilot in staying:
             if room >= need:
@@ -247,7 +251,11 @@ class LocalDirector:
         """Pilots that never call home must not be started in a tight loop."""
         tx.set(self, "aborted_in_a_row", self.aborted_in_a_row + 1 if never_called else 0)
         if self.aborted_in_a_row >= 3:
-            tx.set(self, "not_before", now + min(300.0, 2.0**self.aborted_in_a_row))
+            tx.set(self, "not_before", now + min(LONGEST_WAIT, 2.0**self.aborted_in_a_row))
+
+    def _waits(self, now: float) -> bool:
+        """Whether pilots never called home lately. A clock that was set back ends the wait."""
+        return self.not_before - LONGEST_WAIT <= now < self.not_before
 
 
 def phase_of(pilot: Watched) -> Phase:

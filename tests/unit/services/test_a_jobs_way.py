@@ -21,7 +21,7 @@ from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticate
 from pilotage.core.ids import JobId
 from pilotage.services import leases
 from pilotage.services.enrolment import enrol
-from pilotage.store import attempts, submissions
+from pilotage.store import attempts, duties, servers, submissions
 from pilotage.wire.pilot import EnrolRequest, Reference, RefusedOutput, Release
 
 
@@ -458,6 +458,42 @@ def test_a_clock_that_steps_back_takes_the_leases_with_it(bench: Bench) -> None:
     assert bench.state(job) == "Stalled"
     bench.later(2)
     assert bench.state(job) == "Rescheduled"
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_a_clock_that_steps_back_takes_the_retry_delays_with_it(bench: Bench, down: bool) -> None:
+    bench.sign_of_life()
+    [job, other] = bench.submit(2)
+    for _ in range(2):
+        pilot = bench.pilot()
+        pilot.finish(pilot.hold(), failure="node", exit_code=None)
+    assert bench.state(job) == bench.state(other) == "Rescheduled"
+    if down:
+        bench.crash()
+    bench.now -= 3600
+    assert bench.sign_of_life() == -3600
+    bench.later(1)
+    assert bench.state(job) == "Rescheduled"
+    bench.later(RETRY_DELAY)
+    assert bench.state(job) == bench.state(other) == "Waiting"
+
+
+def test_a_clock_that_steps_back_moves_what_servers_tell_by_instants(bench: Bench) -> None:
+    bench.sign_of_life()
+    now, connection = bench.now, bench.connection
+    for name, alive_at in (("dead", now - 5), ("quick", now - 3600)):
+        row = servers.ServerRow(name, "h", f"u{name}", "v", now, alive_at, 1)
+        bench.do(lambda tx, row=row: servers.register(tx.connection, row))  # type: ignore[misc]
+    bench.do(lambda tx: tx.connection.execute("DELETE FROM duties"))
+    sql = "INSERT INTO duties (name, holder, epoch, until) VALUES (?, ?, 1, ?)"
+    bench.do(lambda tx: tx.connection.execute(sql, ("of-dead", "dead", now + 10)))
+    bench.do(lambda tx: tx.connection.execute(sql, ("of-quick", "quick", now - 3600 + 15)))
+    bench.now -= 3600
+    bench.sign_of_life()
+    alive = {row.name: row.alive_at for row in servers.live(connection)}
+    assert (alive["dead"], alive["quick"]) == (now - 3605, now - 3600)
+    until = {name: lock.until for name, lock in duties.holders(connection).items()}
+    assert until == {"of-dead": now - 3590, "of-quick": now - 3585}
 
 
 def test_a_heartbeat_renews_the_lease_but_writes_only_when_a_third_has_gone(bench: Bench) -> None:

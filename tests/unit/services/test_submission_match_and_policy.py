@@ -282,6 +282,15 @@ def test_the_local_ce_of_the_home_owner_serves_nobody_else(bench: Bench) -> None
     assert pilot.send(take=pilot.asked()).no_match == {"owner": 1}
 
 
+def test_a_clock_that_was_set_back_does_not_keep_pilots_from_being_started(bench: Bench) -> None:
+    director = LocalDirector("home", replace(NODE, processors=2))
+    bench.submit(owner=HOME_OWNER)
+    director.not_before = bench.now + 100
+    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    bench.now -= 3600
+    assert len(bench.do(lambda tx: director.order(bench.pool, tx, bench.now))) == 1
+
+
 def test_no_match_counts_the_queues_at_their_first_condition(bench: Bench) -> None:
     bench.submit(sites=("nowhere",))
     bench.submit(banned_sites=("here",), processors=9)
