@@ -32,7 +32,7 @@ plain: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "container": words,
         "input_sandbox": st.lists(paths, max_size=3, unique=True),
         "output_sandbox": st.lists(paths, max_size=3),
-        "std_output": paths,
+        "std_output": paths.map("printed.{}".format),  # no name of an input or program
         "job_name": words,
         "user_priority": st.integers(0, 10),
         "cpu_time": st.integers(0, 10**6),

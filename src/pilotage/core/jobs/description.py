@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pilotage.core.errors import InvalidInput, check_mistakes
+from pilotage.core.jobs.stream_names import stream_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
 
@@ -117,6 +118,12 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             field="max_processors",
         )
     yield from path_mistakes(description)
+    yield from stream_mistakes(
+        description.std_output,
+        description.std_error,
+        description.executable,
+        [(item.name, item.mode == COPY) for item in description.input_sandbox],
+    )
     names: set[str] = set()
     for one in description.input_sandbox:
         if one.name in names:

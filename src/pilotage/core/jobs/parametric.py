@@ -19,6 +19,7 @@ from pilotage.core.jobs.description import (
     check_inside,
     path_mistakes,
 )
+from pilotage.core.jobs.stream_names import FIELDS, stream_mistakes
 
 # `%j`, the job's id, is known to the server alone and left as it is.
 PLACEHOLDER: Final = re.compile(r"%(?:(s|n)|\(([^()]*)\)s?)")
@@ -204,6 +205,7 @@ def check_rows(
     """
     texts = _bound_texts(description)
     varying = [(t, field) for t, field in texts if field in _FILES and PLACEHOLDER.search(t)]
+    streams_vary = any(field in FIELDS for _, field in varying)
     for index, values in enumerate(rows if varying else (), first):
         fill = _filler(names, values, index, count)
         for text, field in varying:
@@ -211,6 +213,15 @@ def check_rows(
                 check_inside(fill(text), field)
             elif not fill(text):
                 raise InvalidInput(f"the executable of job {index} is empty", field="executable")
+        if streams_vary:
+            check_mistakes(
+                stream_mistakes(
+                    fill(description.std_output),
+                    fill(description.std_error),
+                    fill(description.executable),
+                    [(fill(item.name), item.mode == COPY) for item in description.input_sandbox],
+                )
+            )
 
 
 def numbered(description: JobDescription) -> bool:
