@@ -48,6 +48,8 @@ def started() -> Iterator[Started]:
 def start(batch: LocalBatch, stamp: str, log: Path, started: Started, script: str = "sleep 600") -> str:
     batch_id = batch.submit(script, stamp, log, 1, [])
     started.pids.append(int(batch_id.partition(":")[0]))
+    # A process that is just being started has no arguments yet: that says nothing, least of all that it is gone.
+    until(lambda: LocalBatch({}).status({stamp: ""})[stamp].seen is not Seen.UNKNOWN)
     started.batches.append(batch)
     return batch_id
 

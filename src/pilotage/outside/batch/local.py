@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,10 @@ def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIXES)
     }
+
+
+_YOUNG = 2.0
+"""Seconds. A process without arguments that is older is no pilot."""
 
 
 class Sighting(NamedTuple):
@@ -205,18 +210,22 @@ def _listing(stamps: Iterable[str]) -> tuple[dict[str, list[_Process]], bool]:
     found: dict[str, list[_Process]] = {}
     # Where /proc hides the processes of others it hides pilots too: they have closed their memory.
     complete = Path("/proc/1").exists()
+    young = (time.clock_gettime(time.CLOCK_BOOTTIME) - _YOUNG) * os.sysconf("SC_CLK_TCK")
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal():
             continue
         try:
             words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
             there = wanted.keys() & words
-            process = _process(int(entry.name)) if there else None
+            process = _process(int(entry.name)) if there or words == [b""] else None
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError:
             complete = False
             continue
+        if process is not None and not there and process.started >= young:
+            # It is just being started, and its arguments are not there yet.
+            complete = False
         if process is not None:
             for stamp in there:
                 found.setdefault(wanted[stamp], []).append(process)
