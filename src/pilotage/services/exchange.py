@@ -217,7 +217,7 @@ class _Conversation:
         pilot = self.pilot
         PILOT_STATES.check(pilot.state, PilotState.RUNNING)
         self.pool.touch_pilot(self.tx, pilot)
-        pilot.state, pilot.ended, pilot.lease_until = PilotState.RUNNING, None, None
+        pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
         pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=None, reason="")
         self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
 
@@ -227,7 +227,7 @@ class _Conversation:
         for job in self.moves.of_pilot(pilot.id):
             self.moves.free(job, "released", f"pilot leaves: {reason}", pilot)
         self.pool.touch_pilot(self.tx, pilot)
-        old, pilot.state, pilot.ended = pilot.state, PilotState.DONE, self.now
+        old, pilot.state, pilot.ended, pilot.reason = pilot.state, PilotState.DONE, self.now, reason
         PILOT_STATES.check(old, PilotState.DONE)
         pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=self.now, reason=reason)
         self.pool.pilot_ended(self.tx, pilot.id)

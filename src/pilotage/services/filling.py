@@ -99,11 +99,15 @@ def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str
 
 def begin_filling(pool: Pool, tx: Transaction) -> None:
     """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`; `count_waiting`, `take_up`)."""
+    pool.stalled = set(job_rows.stalled_pilots(tx.connection))
+    pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
+    _begin_counting(pool, tx)
+
+
+def _begin_counting(pool: Pool, tx: Transaction) -> None:
     pool.identities = dict(submission_rows.all_queues(tx.connection))
     pool.index.clear()
     adopt_limits(pool, tx)
-    pool.stalled = set(job_rows.stalled_pilots(tx.connection))
-    pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
     # Where the count is of one instant nothing is left for later: what comes is noted.
     pool.filling = Filling(top=job_rows.last_id(tx.connection) if pool.company is None else 0)
 
@@ -184,6 +188,13 @@ def enter(pool: Pool, tx: Transaction, queue: QueueId) -> bool:
     except NotFound:
         return False
     return True
+
+
+def count_anew(pool: Pool, tx: Transaction) -> None:
+    """Read the task queues and count their waiting jobs at once; what is known of pilots stays."""
+    _begin_counting(pool, tx)
+    while not fill_some(pool, tx):
+        pass
 
 
 def fill(pool: Pool, tx: Transaction) -> None:

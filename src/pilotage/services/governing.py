@@ -5,7 +5,7 @@ from __future__ import annotations
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services import limits
-from pilotage.services.filling import fill
+from pilotage.services.filling import count_anew
 from pilotage.services.indexing import match_anew
 from pilotage.services.offers import renew_kinds
 from pilotage.services.pool import Pool
@@ -34,10 +34,12 @@ def apply_policy(
     old = in_force(tx)
     need_version(old, expect)
     before = (pool.policy, pool.policy_version, pool.index, pool.ces_since)
+    rates = pool.limiter.rates()
 
     def undo() -> None:
         pool.policy, pool.policy_version, pool.index, pool.ces_since = before
-        fill(pool, tx)
+        count_anew(pool, tx)
+        pool.limiter.restore(rates)
         renew_kinds(pool)
 
     tx.on_rollback(undo)
