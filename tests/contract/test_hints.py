@@ -14,6 +14,7 @@ from stores import DEADLINE, Store, postgresql_store
 
 from pilotage.server import company as company_module
 from pilotage.server.company import CompanyDuty
+from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties import every, until_stopped
 from pilotage.services import following
 from pilotage.services.company import HINTS, Company
@@ -139,6 +140,7 @@ class Follower:
             readers=store.readers,
             writer=SimpleNamespace(acall=self._acall),
             stop=asyncio.Event(),
+            space=DiskSpace({}),
         )
         monkeypatch.setattr(following, "follow", self._follow)
         self.duty = CompanyDuty(self.context, self.company, None, None)  # type: ignore[arg-type]

@@ -84,6 +84,7 @@ class Session:
             patience=max(asked, patience),
             at_first=asked,
             on_away=lambda error: self.screen.note(f"{error.message}; waiting for it ..."),
+            on_notice=lambda text: self.screen.note(f"pilotage: warning: {text}"),
         )
 
 

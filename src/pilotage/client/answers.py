@@ -29,6 +29,7 @@ BY_CODE: dict[str, type[errors.PilotageError]] = {
         errors.IllegalMove,
         errors.Superseded,
         errors.Overloaded,
+        errors.DiskFull,
         errors.Unreachable,
     )
 }
@@ -47,6 +48,7 @@ BY_STATUS: dict[int, type[errors.PilotageError]] = {
     502: errors.Unreachable,
     503: errors.Overloaded,
     504: errors.Unreachable,
+    507: errors.DiskFull,
 }
 """For answers without an ErrorBody: of a proxy between, or of something that is no Pilotage server at all."""
 

@@ -65,7 +65,8 @@ class Client(Submitting):
     ...         client.download(job.id, "results")
 
     `token` is a token, or a TokenFile that is renewed in place. A server that is away for a moment is waited for,
-    `patience` seconds at most (`at_first`: until it has answered once); `on_away` is told when that lasts.
+    `patience` seconds at most (`at_first`: until it has answered once); `on_away` is told when that lasts,
+    `on_notice` what the server has to say to everybody, such as that its disk is full.
     What could be done twice is never sent twice.
     """
 
@@ -79,6 +80,7 @@ class Client(Submitting):
         at_first: float | None = None,
         fingerprint: str | None = None,
         on_away: Callable[[PilotageError], None] | None = None,
+        on_notice: Callable[[str], None] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(
@@ -97,6 +99,7 @@ class Client(Submitting):
             timeout=timeout,
             verify=authorities,
             on_away=on_away,
+            on_notice=on_notice,
         )
 
     @classmethod
@@ -109,6 +112,7 @@ class Client(Submitting):
         patience: float = 30.0,
         at_first: float | None = None,
         on_away: Callable[[PilotageError], None] | None = None,
+        on_notice: Callable[[str], None] | None = None,
     ) -> Self:
         """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
         folder = default_home() if home is None else Path(home)
@@ -121,6 +125,7 @@ class Client(Submitting):
             at_first=at_first,
             fingerprint=place.fingerprint,
             on_away=on_away,
+            on_notice=on_notice,
         )
 
     def __enter__(self) -> Self:

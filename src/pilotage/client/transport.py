@@ -41,7 +41,7 @@ class Transport:
     A request that never reached the server is tried again until `patience` seconds are over; one that may have
     reached it only if `idempotent`. "Come later" (429, 503) is obeyed for as long as patience lasts. Until the
     server has answered once, a connection that nobody takes is tried again for `at_first` seconds only. `on_away`
-    is told when an absence lasts for longer than a moment.
+    is told when an absence lasts for longer than a moment, `on_notice` what the server has to say to everybody.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Transport:
         verify: str | bool,
         refused: Callable[[str, NotAuthenticated], None],
         on_away: Callable[[PilotageError], None] | None = None,
+        on_notice: Callable[[str], None] | None = None,
     ) -> None:
         load_httpx()
         import httpx
@@ -63,6 +64,8 @@ class Transport:
         self.patience = patience
         self._until_answered = patience if at_first is None else at_first
         self._on_away = on_away
+        self._on_notice = on_notice
+        self._notice = ""
         self._timeout = timeout
         self._token = token
         self._refused = refused
@@ -74,9 +77,17 @@ class Transport:
                 verify=verify if self.url.startswith("https:") else False,
                 trust_env=not _is_loopback(self.url),
                 headers={"accept": "application/json"},
+                event_hooks={"response": [self._heed]},
             )
         except (httpx.InvalidURL, ValueError, OSError) as trouble:
             raise Unreachable(f"cannot use the address {url}: {trouble}") from trouble
+
+    def _heed(self, response: httpx.Response) -> None:
+        """Pass on the server's notice, once: its figures change."""
+        notice = response.headers.get("pilotage-notice", "")
+        if notice and not self._notice and self._on_notice:
+            self._notice = notice
+            self._on_notice(notice)
 
     def close(self) -> None:
         self._pool.close()

@@ -13,7 +13,8 @@
     ├── Conflict             the state does not allow it (a move outside the table, a second server)
     │   ├── IllegalMove
     │   └── Superseded       a message of an old epoch or of another incarnation
-    ├── Overloaded           come again later: a bounded queue is full, the disk nearly so
+    ├── Overloaded           come again later: a bounded queue is full
+    │   └── DiskFull         a disk of the server or of its database has no room
     └── Unreachable          the server or a batch system does not answer
 
 Lower floors raise these; routes alone know HTTP, the command line alone knows exit codes.
@@ -146,6 +147,10 @@ class Overloaded(PilotageError):
     def __init__(self, message: str, *, hint: str = "", retry_after: float = 1.0) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
+
+
+class DiskFull(Overloaded):
+    code = "disk-full"
 
 
 class Unreachable(PilotageError):

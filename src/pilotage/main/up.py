@@ -53,13 +53,25 @@ def up(
             help="Of them from one address without a valid token.",
         ),
     ] = 512,
+    least_free: Annotated[
+        int,
+        typer.Option(
+            envvar="PILOTAGE_LEAST_FREE",
+            min=0,
+            help="MB of a disk below which nothing new is accepted; never less than 5 % of it.",
+        ),
+    ] = 64,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
     from pilotage.server.home import Home
 
     place = Home.at(home, place_of(database, database_url))
-    room = (connections, connections_per_address)
+    room = {
+        "connections": connections,
+        "connections_per_address": connections_per_address,
+        "least_free": least_free,
+    }
     if detach:
         return _detached(place, port, pilot_server, sandboxes, verbose, database_url, room)
     _serve(place, port, pilot_server, sandboxes, verbose, room)
@@ -72,7 +84,7 @@ def _serve(
     pilot_server: str,
     sandboxes: Path | None,
     verbose: bool,
-    connections: tuple[int, int],
+    room: dict[str, int],
 ) -> None:
     from pilotage.pilot.node import find_node
     from pilotage.server.run import Settings, serve
@@ -92,8 +104,7 @@ def _serve(
         node=find_node(os.environ).node,
         announce=lambda url: _announce(home.folder, url),
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
-        connections=connections[0],
-        connections_per_address=connections[1],
+        **room,
     )
     serve(settings)
 
@@ -120,14 +131,15 @@ def _detached(
     sandboxes: Path | None,
     verbose: bool,
     url: str,
-    connections: tuple[int, int],
+    room: dict[str, int],
 ) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
     os.umask(0o077)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
     command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
-    command += ["--connections", str(connections[0]), "--connections-per-address", str(connections[1])]
+    for name, value in room.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
     if sandboxes is not None:
         command += ["--sandboxes", str(sandboxes.expanduser().absolute())]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}

@@ -63,7 +63,9 @@ class Application:
                 return
             try:
                 known = await identify(self.context, scope)
-                most, hint = self._limit(path) if known else (BODY_WITHOUT_TOKEN, SHOW_A_TOKEN)
+                most, hint = (
+                    self._limit(path, scope["method"]) if known else (BODY_WITHOUT_TOKEN, SHOW_A_TOKEN)
+                )
                 size = _declared_size(scope)
                 if size is None and not path.startswith(STREAMED):
                     raise TooLarge("the size of the body is not declared", hint="send Content-Length")
@@ -77,16 +79,18 @@ class Application:
             if size != 0:
                 bounded = _Bounded(most, hint, scope, receive, send)
                 receive, send = bounded.receive, bounded.send
+            if self.context.space.low:
+                send = _with_notice(self.context.space.low, send)
         await self.api(scope, receive, send)
 
-    def _limit(self, path: str) -> tuple[int, str]:
+    def _limit(self, path: str, method: str) -> tuple[int, str]:
         """Bytes of a body that a known sender may send to an address, and what to do about it."""
         jobs = self.context.pool.policy.jobs
         if path.startswith("/v1/uploads/"):
             return jobs.max_input_file, "jobs.max_input_file in the policy"
         if path.startswith("/v1/pilot/jobs/"):
-            return (MOST_TAIL, "") if path.endswith("/tail") else (jobs.max_output_file, OUTPUT_FILE)
-        if path == "/v1/submissions":
+            return (MOST_TAIL, "") if method == "POST" else (jobs.max_output_file, OUTPUT_FILE)
+        if path in ("/v1/submissions", "/v1/submissions/check"):
             return SUBMISSION, MORE_ROWS
         return MOST_BYTES, "files go to /v1/uploads"
 
@@ -117,6 +121,18 @@ class _Bounded:
         self._begun = True
         if not self._cut:
             await self._send(message)
+
+
+def _with_notice(text: str, send: Send) -> Send:
+    """Tell whoever asks for anything what concerns all."""
+    notice = (b"pilotage-notice", text.encode("ascii", "replace"))
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), notice]
+        await send(message)
+
+    return sending
 
 
 def _declared_size(scope: Scope) -> int | None:

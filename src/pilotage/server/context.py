@@ -15,6 +15,7 @@ from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.bulk import Bulk
+from pilotage.server.disk_space import DiskSpace
 from pilotage.server.home_token import HomeToken
 from pilotage.server.prospects import Prospects
 from pilotage.server.tokens import Caller, Issuer
@@ -55,6 +56,8 @@ class Context:
     """Answers messages of pilots."""
     totals: JobTotals = field(init=False)
     prospects: Prospects = field(init=False)
+    space: DiskSpace
+    """Says whether new work is accepted."""
     bulk: Bulk
     """Through which all submissions are written."""
     in_loop: bool = False

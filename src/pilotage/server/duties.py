@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from math import inf
 from pathlib import Path
 
-from pilotage.core.errors import Overloaded, PilotageError, Unreachable
+from pilotage.core.errors import Overloaded, Unreachable
 from pilotage.core.ids import PilotId, SubmissionId
 from pilotage.core.pilots.handover import Action, Seen
 from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.local import LocalBatch, Sighting
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
+from pilotage.server.disk_space import Troubles
 from pilotage.server.posts import Posts
 from pilotage.services import sharing, streams
 from pilotage.services import submission as submission_service
@@ -48,17 +49,18 @@ async def every(
     duty: Callable[[], Awaitable[None]],
     wake: asyncio.Event | None = None,
 ) -> None:
-    """Carry `duty` out once per period, or when woken, until the server stops. A failed cycle is logged."""
+    """Carry `duty` out once per period, or when woken, until the server stops. What is wrong with it is logged once."""
+    troubles = Troubles(duty.__qualname__, context.space)
     while not context.stop.is_set():
         try:
             await duty()
         except GivenUp as error:
             context.ended_by = error
             context.stop.set()
-        except PilotageError as error:
-            log.warning("%s: %s", duty.__qualname__, error)
-        except Exception:
-            log.exception("%s failed; it is tried again", duty.__qualname__)
+        except Exception as error:
+            troubles.met(error)
+        else:
+            troubles.over()
         await _pause(context, period(), wake)
 
 

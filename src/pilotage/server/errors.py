@@ -25,6 +25,7 @@ STATUS: dict[type[errors.PilotageError], int] = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.DiskFull: 507,
     errors.Overloaded: 429,
     errors.Unreachable: 503,
     errors.PilotageError: 500,

@@ -23,7 +23,7 @@ from pilotage.core import policy as policies
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server import interpreter
+from pilotage.server import disk_space, interpreter
 from pilotage.server.admission import Admission
 from pilotage.server.app import build
 from pilotage.server.bulk import Bulk
@@ -37,6 +37,7 @@ from pilotage.server.connection_limits import (
 )
 from pilotage.server.connections import serving
 from pilotage.server.context import Context
+from pilotage.server.disk_space import LEAST_FREE, DiskDuty, DiskSpace, Reserve
 from pilotage.server.duties import (
     LEASE_PERIOD,
     PRIORITY_PERIOD,
@@ -104,6 +105,8 @@ class Settings:
     """Told one line when the server is ready."""
     sandboxes: Path | None = None
     """The folder of sandboxes, where it is not the home's own."""
+    least_free: int = LEAST_FREE
+    """MB of a disk below which nothing new is accepted."""
     connections: int = MOST_CONNECTIONS
     """How many may be open, as far as the limit of open files allows."""
     connections_per_address: int = PER_ADDRESS
@@ -204,12 +207,21 @@ class _Server:
             url=url,
             pilot_url=settings.pilot_server or url,
             book=UseBook(pool.policy.accounting.history),
+            space=self._space(sandbox),
             home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             in_loop=on_file,
             bulk=Bulk(self._writer, Pace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)),
         )
         context.home_token.write()
         return context
+
+    def _space(self, sandbox: DirectorySandbox) -> DiskSpace:
+        """The disks that this server writes to; that of a database elsewhere tells of itself by its errors."""
+        least, file = self._settings.least_free, self._settings.home.database.file
+        if file is None:
+            return DiskSpace({"sandboxes": sandbox.folder}, least=least)
+        reserve = Reserve(file.with_name(file.name + ".reserve"))
+        return DiskSpace({"database": file.parent, "sandboxes": sandbox.folder}, reserve, least)
 
     def _load(self, tx: Transaction, url: str, key: str, sandboxes: str) -> tuple[instance.Instance, Pool]:
         """Everything that the pool keeps in memory, read from the store; made at the first start.
@@ -283,7 +295,11 @@ class _Server:
         self._settings.home.write_facts(context.url)
         self._settings.announce(context.url)
         # Pilots report and are leased from now on; what is decided by the waiting jobs waits until they are counted.
-        living = [every(context, lambda: LEASE_PERIOD, leases.cycle)]
+        space = DiskDuty(context.space, lambda: self._writer.acall(lambda tx: instance.touch(tx.connection)))
+        living = [
+            every(context, lambda: LEASE_PERIOD, leases.cycle),
+            every(context, lambda: disk_space.PERIOD, space.cycle),
+        ]
         if posts is not None:
             living.append(every(context, lambda: RENEWED, posts.renew))
         await asyncio.gather(*living, self._with_all_counted(context, posts))

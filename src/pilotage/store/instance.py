@@ -50,6 +50,11 @@ def alive(connection: Connection, now: float) -> None:
     connection.execute("UPDATE instance SET alive_at = ? WHERE id = 1", (now,))
 
 
+def touch(connection: Connection) -> None:
+    """Write, and change nothing: to find out whether the database can be written."""
+    connection.execute("UPDATE instance SET incarnation = incarnation WHERE id = 1")
+
+
 def highest_id(connection: Connection) -> int:
     """Above every id of this database, and above those that it must not give again; of any schema since the first."""
     tables = ["submissions", "jobs", "pilots", "events"]

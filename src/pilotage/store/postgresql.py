@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from pilotage.core.errors import InvalidInput, Overloaded, PilotageError
+from pilotage.core.errors import DiskFull, InvalidInput, Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
 from pilotage.store.connection import GivenUp, Lost, Raced, array
 from pilotage.store.copying import REPLACEMENT, block
@@ -292,11 +292,14 @@ class PostgresqlConnection:
             return Lost(f"the connection to the database is lost: {words}", hint="try again in a moment")
         if state.startswith(_RACED):
             return Raced(f"the database could not order two transactions: {words}", hint="try again")
-        if state.startswith(_BUSY):
-            hint = (
-                "free some space on the disk of the database" if state == "53100" else "try again in a moment"
+        if state == "53100":
+            return DiskFull(
+                f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0
             )
-            return Overloaded(f"the database cannot do this now: {words}", hint=hint, retry_after=30.0)
+        if state.startswith(_BUSY):
+            return Overloaded(
+                f"the database cannot do this now: {words}", hint="try again in a moment", retry_after=30.0
+            )
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"the database cannot hold this: {words}")
         return error

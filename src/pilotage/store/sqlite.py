@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pilotage.core.errors import Overloaded, PilotageError
+from pilotage.core.errors import DiskFull, Overloaded, PilotageError
 from pilotage.store.bulk import Bulk
 
 PAGE = 2048
@@ -22,6 +22,10 @@ and the less a checkpoint copies; below this, bulk insertions become slower."""
 CHECKPOINT = 2_048_000
 """Bytes of the WAL after which a checkpoint is made: rarer ones make longer pauses, more frequent ones cost throughput.
 """
+
+
+_KINDS = {sqlite3.SQLITE_FULL: DiskFull, sqlite3.SQLITE_IOERR: Overloaded}
+"""Errors, by SQLite's primary code, that are no bugs."""
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -79,9 +83,9 @@ class SqliteConnection(sqlite3.Connection):
     def told(self, error: BaseException) -> BaseException:
         """A full disk is no bug: nothing was changed, and the caller may come again."""
         if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
-            text = str(error)
-            if "full" in text or "disk I/O" in text:
-                return Overloaded(
+            text, kind = str(error), _KINDS.get(error.sqlite_errorcode & 0xFF)
+            if kind is not None:
+                return kind(
                     f"the database cannot be written: {text}",
                     hint="free some space on the disk of the server's home; nothing was lost",
                     retry_after=30.0,
@@ -91,6 +95,14 @@ class SqliteConnection(sqlite3.Connection):
 
 class _Reader(SqliteConnection):
     begins = "BEGIN"
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, values)
+        except sqlite3.OperationalError as error:
+            # Sorting needs room for temporary files, reading some in the file that readers and writer share.
+            told = self.told(error)
+            raise (told if told is not error else error) from error
 
 
 def small_pages(connection: sqlite3.Connection) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -14,15 +15,30 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded, TooLarge
+from pilotage.core.errors import Conflict, DiskFull, InvalidInput, NotFound, TooLarge
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST_TAIL = 2**40
 """Bytes that the tail of a running job may have."""
-LEAST_FREE = 0.05
-"""Below this part of free disk space, new inputs are refused; outputs are still taken."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Tell a full disk as `DiskFull`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise DiskFull(
+            f"the disk of the server's sandboxes has no room: {error.strerror}",
+            hint="it is sent again; free some space there",
+            retry_after=30.0,
+        ) from None
 
 
 class DirectorySandbox:
@@ -49,16 +65,6 @@ class DirectorySandbox:
             made.unlink()
         return path.read_text()
 
-    def check_space(self) -> None:
-        """Raise `Overloaded` when the disk is nearly full."""
-        usage = shutil.disk_usage(self.folder)
-        if usage.free < usage.total * LEAST_FREE:
-            raise Overloaded(
-                f"the server's disk is nearly full ({usage.free / usage.total:.1%} free): nothing new is accepted",
-                hint="free some space below the server's home; running jobs still report",
-                retry_after=60.0,
-            )
-
     # --- inputs
 
     def input_path(self, digest: str) -> Path:
@@ -69,7 +75,8 @@ class DirectorySandbox:
     async def put_input(self, digest: str, chunks: AsyncIterator[bytes], most: int) -> int:
         """Store bytes under their digest; their number."""
         path = self.input_path(digest)
-        partial, size, found = await self._receive(chunks, most)
+        with _room():
+            partial, size, found = await self._receive(chunks, most)
         if found != digest:
             partial.unlink()
             raise InvalidInput(
@@ -98,7 +105,8 @@ class DirectorySandbox:
         So an upload that is late cannot change what a finish has named, whenever it arrives.
         """
         path = self.output_path(job, epoch, name)
-        partial, size, digest = await self._receive(chunks, most)
+        with _room():
+            partial, size, digest = await self._receive(chunks, most)
         if not self._place_once(partial, path):
             await asyncio.to_thread(self._check_same, path, size, digest)
         return size
@@ -110,7 +118,8 @@ class DirectorySandbox:
         path = self.output_path(job, epoch, name)
         if not path.is_file():
             raise Conflict(f"try {epoch} of job {job} is over: {name[:80]!r} is not taken any more")
-        partial, size, digest = await self._receive(chunks, most)
+        with _room():
+            partial, size, digest = await self._receive(chunks, most)
         partial.unlink()
         await asyncio.to_thread(self._check_same, path, size, digest)
 
@@ -160,10 +169,11 @@ class DirectorySandbox:
         if offset + len(data) > MOST_TAIL:
             raise TooLarge(f"the tail goes beyond {MOST_TAIL:,} bytes", hint="upload it as an output")
         path = self._tail_path(job, epoch, stream)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("r+b" if path.exists() else "w+b") as file:
-            file.seek(offset)
-            file.write(data)
+        with _room():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with path.open("r+b" if path.exists() else "w+b") as file:
+                file.seek(offset)
+                file.write(data)
 
     def read_tail(self, job: int, epoch: int, stream: str, offset: int, most: int) -> bytes:
         path = self._tail_path(job, epoch, stream)
@@ -228,10 +238,11 @@ class DirectorySandbox:
         return True
 
     @staticmethod
-    @contextlib.contextmanager
+    @contextmanager
     def _placing(partial: Path, path: Path) -> Iterator[None]:
         try:
-            yield
+            with _room():
+                yield
         except OSError as error:
             raise InvalidInput(f"{path.name[:80]!r} cannot be stored: {error.strerror}") from None
         finally:

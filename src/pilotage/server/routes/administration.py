@@ -92,9 +92,13 @@ def live() -> dict[str, str]:
 
 
 @monitoring.get("/ready")
-def ready(context: Context = Depends(context_of)) -> dict[str, str]:
-    """Answers once requests are served; another status means stopping."""
-    return {"status": context.stopping or "ready", "instance": context.instance}
+def ready(response: Response, context: Context = Depends(context_of)) -> dict[str, str]:
+    """Answers once requests are served; "disk-full" (503) means that no new work is, others that it stops."""
+    told = {"status": context.stopping or "ready", "instance": context.instance}
+    if context.space.low:
+        response.status_code = 503
+        told |= {"status": "disk-full", "reason": context.space.low}
+    return told
 
 
 @monitoring.get("/metrics")
@@ -131,6 +135,11 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     for kind, numbers in (("gauge", gauges), ("counter", counters)):
         for name, value in numbers.items():
             lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
+    lines += ["# TYPE pilotage_disk_full gauge", f"pilotage_disk_full {int(bool(context.space.low))}"]
+    lines.append("# TYPE pilotage_disk_free_bytes gauge")
+    lines += [
+        f'pilotage_disk_free_bytes{{disk="{name}"}} {free}' for name, free in context.space.free().items()
+    ]
     lines.append("# TYPE pilotage_retention_rows_total counter")
     lines += [
         f'pilotage_retention_rows_total{{table="{name}"}} {one.total}'

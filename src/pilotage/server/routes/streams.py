@@ -52,7 +52,7 @@ async def open_(
     body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> OpenSubmission:
     """Begin a submission whose rows come in chunks, or find it by its key to go on with it."""
-    context.sandbox.check_space()
+    context.space.check()
     known = await context.prospects.known()
     prepared = await asyncio.to_thread(_prepare, context, caller, body, known)
     pool, clock = context.pool, context.clock
@@ -136,7 +136,7 @@ async def chunk(
     caller: Caller = Depends(caller_of),
 ) -> ChunkResponse:
     """Accept rows. Answered when their jobs wait in the task queue."""
-    context.sandbox.check_space()
+    context.space.check()
     size = int(request.headers.get("content-length", 0))
     if size > MAX_CHUNK_BYTES:
         raise TooLarge(

@@ -43,7 +43,7 @@ async def submit(
     body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
     """Accept jobs. Answered when all of them wait in their task queue."""
-    context.sandbox.check_space()
+    context.space.check()
     with context.bulk.place():
         known = await context.prospects.known()
         accepting = Accepting.of(await asyncio.to_thread(prepare, context, caller, body, known))
@@ -80,7 +80,7 @@ async def check(
 async def checked(context: Context, prepared: Prepared) -> SubmissionCheck:
     """What the store would say to it besides."""
     pool, clock = context.pool, context.clock
-    context.sandbox.check_space()
+    context.space.check()
     await context.writer.acall(lambda tx: check_acceptable(pool, tx, prepared, clock()))
     return SubmissionCheck(prepared.expected or prepared.count, list(prepared.warnings))
 
@@ -187,7 +187,7 @@ async def upload(
     caller: Caller = Depends(caller_of),
 ) -> Response:
     """Store one input file under its SHA-256."""
-    context.sandbox.check_space()
+    context.space.check()
     most = context.pool.policy.jobs.max_input_file
     size = await context.sandbox.put_input(digest, request.stream(), most)
     now = context.clock()

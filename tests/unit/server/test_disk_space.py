@@ -1,0 +1,138 @@
+"""What is told of a disk without room, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.errors import DiskFull, Overloaded, Unreachable
+from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.disk_space import HELD, DiskDuty, DiskSpace, Reserve, Troubles
+
+MB = 1_000_000
+
+
+def _more_than_there_is(folder: Path) -> int:
+    """A floor in MB that no disk reaches."""
+    return shutil.disk_usage(folder).total // MB + 1
+
+
+def test_a_floor_in_bytes_holds_beside_the_part_of_the_disk(tmp_path: Path) -> None:
+    space = DiskSpace({"sandboxes": tmp_path}, least=_more_than_there_is(tmp_path))
+    with pytest.raises(DiskFull, match="the disk of the server's sandboxes is nearly full") as told:
+        space.check()
+    assert told.value.retry_after > 0
+    assert space.free()["sandboxes"] > 0
+
+
+def test_a_failed_write_refuses_new_work_until_one_succeeds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    space = DiskSpace({"sandboxes": tmp_path}, least=0, clock=lambda: now[0])
+    full = [True]
+
+    async def write() -> None:
+        if full[0]:
+            raise DiskFull("the disk of the database is full")
+
+    duty = DiskDuty(space, write)
+    space.write_failed(DiskFull("the disk of the database is full"))
+    for _ in range(50):
+        now[0] += 1.0
+        asyncio.run(duty.cycle())
+        with pytest.raises(DiskFull, match="the disk of the database is full"):
+            space.check()
+    full[0] = False
+    asyncio.run(duty.cycle())
+    with pytest.raises(DiskFull):
+        space.check()
+    now[0] += HELD
+    asyncio.run(duty.cycle())
+    space.check()
+    assert [record.message for record in caplog.records] == [
+        "the disk of the database is full: nothing new is accepted",
+        "there is room on the disk again: new work is accepted",
+    ]
+
+
+def test_the_reserve_takes_its_bytes_and_gives_them_back(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "kept", size=3 * MB)
+    space = DiskSpace({"database": tmp_path}, reserve, least=0)
+    space.look()
+    assert (tmp_path / "kept").stat().st_blocks * 512 >= 3 * MB
+    space.write_failed(DiskFull("full"))
+    assert not reserve.held
+    space.look()
+    assert not reserve.held, "taken again while the database has no room"
+    space.written()
+    space.look()
+    assert reserve.held
+
+
+def test_a_reserve_that_cannot_be_had_leaves_nothing(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "kept", size=1 << 60)
+    reserve.keep()
+    assert not reserve.held
+    Reserve(tmp_path / "no folder" / "kept").keep()
+
+
+def test_a_duty_that_fails_is_told_when_that_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    troubles = Troubles("LeaseDuty.cycle", DiskSpace({"sandboxes": tmp_path}, least=0))
+    for _ in range(3):
+        troubles.met(Unreachable("no pilot could be started"))
+    for _ in range(3):
+        troubles.met(KeyError("a bug"))
+    troubles.met(KeyError("another"))
+    troubles.over()
+    troubles.over()
+    for _ in range(3):
+        troubles.met(OSError(errno.ENOSPC, "No space left on device"))
+    told = [(record.levelname, record.message, bool(record.exc_info)) for record in caplog.records]
+    assert told == [
+        ("WARNING", "LeaseDuty.cycle: no pilot could be started", False),
+        ("ERROR", "LeaseDuty.cycle failed; it is tried again", True),
+        ("ERROR", "LeaseDuty.cycle failed; it is tried again", True),
+        ("WARNING", "LeaseDuty.cycle works again, after 7 failed cycles", False),
+        (
+            "WARNING",
+            "LeaseDuty.cycle: a file cannot be written: No space left on device (free some space)",
+            False,
+        ),
+    ]
+
+
+def test_duties_without_room_are_told_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    space = DiskSpace({"sandboxes": tmp_path}, least=0)
+    for name in ("leases", "shares", "queues"):
+        troubles = Troubles(name, space)
+        for _ in range(10):
+            troubles.met(DiskFull("the database cannot be written"))
+        troubles.over()
+    assert [record.message for record in caplog.records] == [
+        "the database cannot be written: nothing new is accepted"
+    ]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_sandbox_without_room_is_told(tmp_path: Path) -> None:
+    sandbox = DirectorySandbox(tmp_path)
+    tail = tmp_path / "tails" / "1" / "1.stdout"
+    tail.parent.mkdir()
+    tail.symlink_to("/dev/full")
+    with pytest.raises(DiskFull, match="no room") as told:
+        sandbox.append_tail(1, 1, "stdout", 0, b"some bytes")
+    assert isinstance(told.value, Overloaded)
+    tail.unlink()
+    tail.mkdir()
+    with pytest.raises(OSError, match="directory") as other:
+        sandbox.append_tail(1, 1, "stdout", 0, b"some bytes")
+    assert other.value.errno == errno.EISDIR
