@@ -19,6 +19,7 @@ from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
+from pilotage.core.jobs.lengths import LONGEST_VALUE
 from pilotage.wire.people import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
@@ -197,6 +198,8 @@ def checked(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
 def wrong(value: Any) -> str:
     """What is wrong with a value of a parameter, "" for nothing."""
     if isinstance(value, str):
+        if len(value) > LONGEST_VALUE:
+            return f"a value has {len(value):,} characters: at most {LONGEST_VALUE:,} are taken"
         return "a value contains a NUL character" if "\0" in value else ""
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
         return f"{value} is not a number that can be used"

@@ -14,6 +14,7 @@ import msgspec
 from pilotage.core.errors import InvalidInput, NotAuthenticated, TooLarge, TooSlow
 from pilotage.server.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.context import Context
+from pilotage.server.decoding import limited
 from pilotage.server.errors import answer
 from pilotage.services.enrolment import enrol
 from pilotage.services.exchange import token_hash
@@ -30,8 +31,8 @@ Asked = TypeVar("Asked")
 MOST_BYTES = 32_000_000
 """Of a body from a sender that is known."""
 
-_exchange_request = msgspec.json.Decoder(ExchangeRequest)
-_enrol_request = msgspec.json.Decoder(EnrolRequest)
+_exchange_request = msgspec.json.Decoder(limited(ExchangeRequest))
+_enrol_request = msgspec.json.Decoder(limited(EnrolRequest))
 _encode = msgspec.json.Encoder().encode
 
 

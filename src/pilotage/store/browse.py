@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
@@ -41,20 +41,31 @@ _OLD_COLUMNS = (
 """The same of history j."""
 
 
-def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
+def _each_dictionary(cursor: Cursor) -> Iterator[dict[str, Any]]:
     names = [column[0] for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
+    for row in cursor:
+        yield dict(zip(names, row, strict=True))
+
+
+def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
+    return list(_each_dictionary(cursor))
 
 
 def jobs(
     connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
 ) -> list[dict[str, Any]]:
     """A page of job summaries with ids above `after`, ascending: of the hot table and of history as of one table."""
+    return list(job_rows(connection, selection, viewer, after, limit))
+
+
+def job_rows(
+    connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
+) -> Iterator[dict[str, Any]]:
+    """The same, row by row: who needs no more of them does not read on."""
     sql, values = _page(connection, (_JOB_COLUMNS, _OLD_COLUMNS), selection, viewer, after, limit)
-    found = _dictionaries(connection.execute(sql, values))
-    for row in found:
+    for row in _each_dictionary(connection.execute(sql, values)):
         row["outputs_incomplete"] = bool(row["outputs_incomplete"])  # SQLite answers 0 or 1
-    return found
+        yield row
 
 
 def job_ids(
@@ -145,15 +156,15 @@ def attempts(connection: Connection, job: int) -> list[dict[str, Any]]:
     return _dictionaries(connection.execute(sql, (job,)))
 
 
-def pilots(connection: Connection, after: int, limit: int) -> list[dict[str, Any]]:
-    """Newest first: `after` is the id below which the page begins; 0 for the newest."""
+def pilots(connection: Connection, after: int, limit: int) -> Iterator[dict[str, Any]]:
+    """Row by row, newest first: `after` is the id below which the page begins; 0 for the newest."""
     sql = (
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
         " p.processors, p.finished, p.submitted, p.started, p.ended, p.reason,"
         f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({listed(connection, 'p.jobs')})) AS jobs"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )
-    return _dictionaries(connection.execute(sql, (after, after, limit)))
+    return _each_dictionary(connection.execute(sql, (after, after, limit)))
 
 
 def pilots_by_site(connection: Connection) -> dict[str, dict[str, int]]:

@@ -9,7 +9,9 @@ pilots of those may live. Times are seconds and travel as durations, never as in
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
+from typing import Annotated, Dict, List, Optional, Tuple
+
+from .limits import FileName, Limit, Name, Words
 
 PROTOCOL = 1
 SUPPORTED = (1,)
@@ -17,20 +19,26 @@ SUPPORTED = (1,)
 INLINE_OUTPUT_BYTES = 4096
 """Standard output or error up to this size travels inside `Finish`; larger ones are uploaded."""
 
+Inlined = Annotated[str, Limit(longest=2 * INLINE_OUTPUT_BYTES)]
+Fact = Annotated[str, Limit(longest=1000)]
+Tags = Annotated[List[Name], Limit(longest=1000)]
+Facts = Annotated[Dict[Name, Fact], Limit(longest=1000)]
+FileNames = Annotated[List[FileName], Limit(longest=100_000)]
+
 
 @dataclass
 class Node:
     """What a pilot offers *now*: what is left of its node after the payloads it holds."""
 
-    hostname: str = ""
-    platform: str = ""
+    hostname: Name = ""
+    platform: Name = ""
     processors: int = 1
     memory: int = 0
     """MB; 0 means not known, and then nothing is refused for memory."""
     cpu_left: float = 0.0
     """Wall seconds left times the CPU power given at enrolment: seconds of a reference core, for each core."""
-    tags: List[str] = field(default_factory=list)
-    attributes: Dict[str, str] = field(default_factory=dict)
+    tags: Tags = field(default_factory=list)
+    attributes: Facts = field(default_factory=dict)
     """Further facts for Requirements: KernelVersion, CPUModel, Glibc, GPUModel ..."""
 
 
@@ -42,13 +50,13 @@ class EnrolRequest:
     (secret, index) and raises an alarm; the same one again gets a new token for the same pilot.
     """
 
-    secret: str
+    secret: Fact
     index: int
-    nonce: str
+    nonce: Name
     protocol: int = PROTOCOL
-    version: str = ""
-    hostname: str = ""
-    batch_id: str = ""
+    version: Name = ""
+    hostname: Name = ""
+    batch_id: Name = ""
 
 
 @dataclass
@@ -117,16 +125,16 @@ class Finish:
     epoch: int
     exit_code: Optional[int] = None
     signal: Optional[int] = None
-    failure: str = ""
+    failure: Name = ""
     message: str = ""
     wall: float = 0.0
     cpu: float = 0.0
     max_rss: int = 0
     """MB"""
-    stdout: Optional[str] = None
+    stdout: Optional[Inlined] = None
     """Base64 of the whole standard output if it is at most INLINE_OUTPUT_BYTES; None: uploaded."""
-    stderr: Optional[str] = None
-    outputs: List[str] = field(default_factory=list)
+    stderr: Optional[Inlined] = None
+    outputs: FileNames = field(default_factory=list)
     """Names of the files uploaded for (job, epoch), standard output and error included if uploaded."""
     missing: List[str] = field(default_factory=list)
     """Patterns of the output sandbox that matched nothing."""
@@ -141,7 +149,7 @@ class Release:
 
     job: int
     epoch: int
-    reason: str = ""
+    reason: Words = ""
 
 
 @dataclass
@@ -174,7 +182,7 @@ class ExchangeRequest:
     confirms: List[Reference] = field(default_factory=list)
     take: Optional[Take] = None
     holding: List[Reference] = field(default_factory=list)
-    leaving: str = ""
+    leaving: Words = ""
     """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
     "signal"). Everything it held must be finished or released in this or an earlier message."""
 

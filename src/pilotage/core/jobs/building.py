@@ -11,6 +11,7 @@ from typing import Any, Final
 from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import JobDescription, Scalar, Submission, checked
 from pilotage.core.jobs.fields import UNSUPPORTED, Field
+from pilotage.core.jobs.lengths import check_length, check_whole, check_written, whole_length
 from pilotage.core.jobs.parametric import PLACEHOLDER, checked_parameters, rows
 from pilotage.core.jobs.reading import READERS, WrittenReal, placeholder_refused
 
@@ -110,6 +111,7 @@ def _submission(
         submission = Submission(
             checked(JobDescription(**values)), tuple(names), rows(dict(sequences)) if sequences else ()
         )
+        check_whole(whole_length(submission.description))
         return checked_parameters(submission)
     except Mistakes as errors:
         raise together(
@@ -161,7 +163,10 @@ def read_field(field: Field, entry: Entry, *, parametric: bool) -> Any:
             if isinstance(text, str) and PLACEHOLDER.search(text):
                 raise _placed(placeholder_refused(field, text), entry)
     try:
-        return READERS[field.kind](field, entry.value)
+        check_written(field.name, entry.value)
+        value = READERS[field.kind](field, entry.value)
+        check_length(field.name, value)
+        return value
     except InvalidInput as error:
         raise _placed(error, entry) from error
 

@@ -19,6 +19,14 @@ from pilotage.core.jobs.description import (
     check_inside,
     path_mistakes,
 )
+from pilotage.core.jobs.lengths import (
+    LONGEST_VALUE,
+    MOST_TEXT,
+    check_text,
+    check_whole,
+    length_of,
+    whole_length,
+)
 from pilotage.core.jobs.stream_names import FIELDS, stream_mistakes
 
 # `%j`, the job's id, is known to the server alone and left as it is.
@@ -124,13 +132,21 @@ def bind(
 
 
 def _filler(names: Sequence[str], values: Sequence[Scalar], index: int, count: int) -> Callable[[str], str]:
+    put = _put(names, values, index, count)
+    return lambda text: PLACEHOLDER.sub(put, text) if "%" in text else text
+
+
+def _put(
+    names: Sequence[str], values: Sequence[Scalar], index: int, count: int
+) -> Callable[[re.Match[str]], str]:
+    """What stands in place of a placeholder in one job."""
     known = {name: written(value) for name, value in zip(names, values, strict=True)}
     number = str(index).zfill(len(str(count - 1)))
 
     def put(found: re.Match[str]) -> str:
         return number if found[1] == "n" else known.get(found[2] or "", found[0])
 
-    return lambda text: PLACEHOLDER.sub(put, text) if "%" in text else text
+    return put
 
 
 def written(value: Scalar) -> str:
@@ -198,11 +214,12 @@ def check_rows(
     first: int,
     count: int,
 ) -> None:
-    """Raises `InvalidInput` for a row of values that makes a file name no job may have.
+    """Raises `InvalidInput` for a row of values that makes a file name no job may have, or texts that are too long.
 
     `rows` are those from number `first` on, of `count` in all. Arguments, environment and names of jobs may be
-    anything.
+    anything else.
     """
+    _check_lengths(description, names, rows, first, count)
     texts = _bound_texts(description)
     varying = [(t, field) for t, field in texts if field in _FILES and PLACEHOLDER.search(t)]
     streams_vary = any(field in FIELDS for _, field in varying)
@@ -222,6 +239,41 @@ def check_rows(
                     [(fill(item.name), item.mode == COPY) for item in description.input_sandbox],
                 )
             )
+
+
+def _check_lengths(
+    description: JobDescription,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Scalar]],
+    first: int,
+    count: int,
+) -> None:
+    """Short values need no look at each row: even the longest one everywhere stays below the limits."""
+    longest = max((len(value) for row in rows for value in row if isinstance(value, str)), default=0)
+    check_text("parameters", longest, LONGEST_VALUE)
+    longest = max(longest, _LONGEST_NUMBER)
+    places = [
+        (text, field.partition(" ")[0], len(PLACEHOLDER.findall(text)))
+        for text, field in _bound_texts(description)
+    ]
+    filled = [(text, field, number) for text, field, number in places if number]
+    fixed = whole_length(description)
+    if fixed + longest * sum(number for *_, number in filled) <= MOST_TEXT and all(
+        len(text) + longest * number <= length_of(field).longest for text, field, number in filled
+    ):
+        return
+    for index, values in enumerate(rows, first):
+        # Only reckoned: a filled text could have gigabytes.
+        put, whole = _put(names, values, index, count), fixed
+        for text, field, _ in filled:
+            more = sum(len(put(found)) - len(found[0]) for found in PLACEHOLDER.finditer(text))
+            check_text(field, len(text) + more, length_of(field).longest)
+            whole += more
+        check_whole(whole)
+
+
+_LONGEST_NUMBER: Final = 32
+"""No number is written with more characters."""
 
 
 def numbered(description: JobDescription) -> bool:

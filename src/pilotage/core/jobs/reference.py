@@ -9,6 +9,7 @@ from typing import Final
 
 from pilotage.core.jobs.description import MAX_JOBS
 from pilotage.core.jobs.fields import FIELDS, UNSUPPORTED, Field
+from pilotage.core.jobs.lengths import LENGTHS, LONGEST_VALUE, MOST_TEXT, NAME
 
 _KINDS: Final = {
     "text": "text",
@@ -47,6 +48,11 @@ A job is described in JDL, as DIRAC and gLite users write it, in YAML, or in JSO
 |---|---|---|---|---|---|---|
 """
 
+_LIMITS: Final = (
+    "".join(f"| `{name}` | {one.longest:,} | {one.most:,} |\n" for name, one in LENGTHS.items())
+    + f"| all other texts and names | {NAME.longest:,} | {NAME.most:,} |\n"
+)
+
 _TEXT_MIDDLE: Final = f"""
 JDL may stand in brackets `[ … ]` or without; names are compared without case; comments are `//` and `/* */`. `Requirements` and `HostRequirements` are written as they are in JDL and as a text in YAML. Lists of names may be one text with commas. If `sites` is given, `banned_sites` is taken out of it; nothing left is refused. In YAML scalars are read as YAML 1.2 has it (`no` and `010` are texts); anchors and tags are refused.
 
@@ -74,6 +80,13 @@ gLite's `JobType = "Parametric"` is understood: `_PARAM_` stands for `%s`, and a
 | `%j` | the id of the job, with and without parameters |
 
 A placeholder that nothing fills is left as it is, and submission warns of it. In a field that decides the queue a placeholder is refused.
+
+## Limits
+
+| field | characters of a text | entries |
+|---|---|---|
+{_LIMITS}
+All texts of one job together have at most {MOST_TEXT:,} characters, one parameter value {LONGEST_VALUE:,}. The limits hold for each job with its parameters filled in.
 
 ## Refused, since Pilotage would not act upon it
 

@@ -14,6 +14,7 @@ from pilotage.core.jobs.stored import description_to_json, hide_values
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
 from pilotage.server.output_archive import OutputArchive
+from pilotage.server.pages import page
 from pilotage.server.stored_outputs import applied, inline_streams, listed_outputs
 from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
@@ -59,17 +60,17 @@ def selection_of(
     )
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=people.JobsPage)
 def jobs(
     selection: Selection = Depends(selection_of),
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.JobsPage:
-    rows = browse.jobs(context.readers.connection(), selection, caller.viewer(), after, limit)
-    page = [people.JobSummary(**row) for row in rows]
-    return people.JobsPage(page, page[-1].id if len(page) == limit else None)
+) -> Response:
+    """Jobs by rising id; a page may have fewer than `limit`."""
+    rows = browse.job_rows(context.readers.connection(), selection, caller.viewer(), after, limit)
+    return page("jobs", ((row["id"], people.JobSummary(**row)) for row in rows), limit)
 
 
 @router.get("/counts")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import site_allowed
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
+from pilotage.server.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.share_table import STRANDED
 from pilotage.store import browse
@@ -24,20 +25,19 @@ def _may_see(caller: Caller, entry: Entry) -> bool:
     )
 
 
-@router.get("/queues")
+@router.get("/queues", response_model=people.QueuesPage)
 def queues(
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.QueuesPage:
+) -> Response:
     """The task queues with waiting jobs that the caller may see, by id."""
     entries = [
         entry for entry in list(context.pool.index.entries.values()) if entry.id > after and entry.waiting
     ]
     visible = sorted((entry for entry in entries if _may_see(caller, entry)), key=lambda entry: entry.id)
-    page = [_summary(entry) for entry in visible[:limit]]
-    return people.QueuesPage(page, page[-1].id if len(visible) > limit else None)
+    return page("queues", ((entry.id, _summary(entry)) for entry in visible[:limit]), limit)
 
 
 def _summary(entry: Entry) -> people.QueueSummary:
@@ -64,17 +64,16 @@ def _summary(entry: Entry) -> people.QueueSummary:
     )
 
 
-@router.get("/pilots")
+@router.get("/pilots", response_model=people.PilotsPage)
 def pilots(
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.PilotsPage:
+) -> Response:
     """Pilots, newest first. Whom a pilot serves, and its last words, are shown to that person and to administrators."""
     rows = browse.pilots(context.readers.connection(), after, limit)
-    page = [_pilot(context, caller, row) for row in rows]
-    return people.PilotsPage(page, page[-1].id if len(page) == limit else None)
+    return page("pilots", ((int(str(row["id"])), _pilot(context, caller, row)) for row in rows), limit)
 
 
 def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> people.PilotSummary:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
+from pilotage.server.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.governing import apply_policy, need_version, roll_back
 from pilotage.services.stranding import left_behind
@@ -52,18 +53,21 @@ async def change_policy(
     return await asyncio.to_thread(lambda: _change(context, caller, new, _version(context, version)))
 
 
-@router.get("/versions")
+@router.get("/versions", response_model=governing.PolicyVersionsPage)
 def versions(
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> governing.PolicyVersionsPage:
+) -> Response:
     """Who applied which version when and why, newest first."""
     caller.need_administrator()
     found = instance.policy_versions(context.readers.connection(), after, limit)
-    page = [governing.PolicyVersion(one.version, one.applied_at, one.applied_by, one.reason) for one in found]
-    return governing.PolicyVersionsPage(page, page[-1].version if len(page) == limit else None)
+    rows = (
+        (one.version, governing.PolicyVersion(one.version, one.applied_at, one.applied_by, one.reason))
+        for one in found
+    )
+    return page("versions", rows, limit)
 
 
 @router.get("/versions/{version}")

@@ -1,0 +1,105 @@
+"""How long the texts of a job description may be, and how many entries its lists may have.
+
+Lists of jobs, events and messages to pilots repeat these texts, so each has a limit. The limits hold for a description
+as it is written, and for each job with its parameters filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import InputFile, JobDescription
+
+
+class Length(NamedTuple):
+    longest: int
+    """Characters of one text."""
+    most: int = 1000
+    """Entries of a list."""
+
+
+MOST_TEXT: Final = 1_000_000
+"""Characters of all texts of one job together."""
+LONGEST_VALUE: Final = 65_536
+"""Characters of one parameter value."""
+
+NAME: Final = Length(255)
+_ARGUMENT: Final = 131_071
+"""Linux passes no longer one to a program."""
+_PATH: Final = 4096
+_EXPRESSION: Final = 100_000
+
+LENGTHS: Final[dict[str, Length]] = {
+    "executable": Length(_PATH),
+    "arguments": Length(_ARGUMENT, 10_000),
+    "environment": Length(_ARGUMENT, 1000),
+    "setup_lines": Length(65_536, 1000),
+    "container": Length(_PATH),
+    "input_sandbox": Length(_PATH, 10_000),
+    "output_sandbox": Length(1000, 1000),
+    "std_output": Length(1000),
+    "std_error": Length(1000),
+    "requirements": Length(_EXPRESSION),
+    "host_requirements": Length(_EXPRESSION),
+}
+"""Of the fields whose texts are no names; names have NAME."""
+
+
+def length_of(field: str) -> Length:
+    return LENGTHS.get(field, NAME)
+
+
+def check_written(field: str, value: object) -> None:
+    """Raises InvalidInput for a value that is too long to be read at all."""
+    if isinstance(value, str) and len(value) > MOST_TEXT:
+        raise InvalidInput(
+            f"{field} has {len(value):,} characters: at most {MOST_TEXT:,} are taken", field=field
+        )
+
+
+def check_length(field: str, value: Any) -> None:
+    """Raises InvalidInput, which names the field and its limit, for a value of a description."""
+    longest, most = length_of(field)
+    if isinstance(value, tuple) and len(value) > most:
+        raise InvalidInput(f"{field} has {len(value):,} entries: at most {most:,} are taken", field=field)
+    for text in _texts(value):
+        check_text(field, len(text), longest)
+
+
+def check_text(field: str, length: int, longest: int) -> None:
+    if length > longest:
+        raise InvalidInput(
+            f"{field}: a text has {length:,} characters: at most {longest:,} are taken",
+            hint="long texts go into a file of the input sandbox",
+            field=field,
+        )
+
+
+def check_whole(length: int) -> None:
+    """Raises InvalidInput for a job whose texts have so many characters together, if these are too many."""
+    if length > MOST_TEXT:
+        raise InvalidInput(
+            f"the texts of one job have {length:,} characters: at most {MOST_TEXT:,} are taken",
+            hint="long texts go into files of the input sandbox",
+        )
+
+
+def whole_length(description: JobDescription) -> int:
+    """Characters of all texts of a description together."""
+    return sum(
+        len(text) for field in fields(JobDescription) for text in _texts(getattr(description, field.name))
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, InputFile):
+        yield value.name
+        yield value.source
+    elif isinstance(value, tuple):
+        for entry in value:
+            yield from _texts(entry)

@@ -1,0 +1,91 @@
+"""Every text of a job description has its limit, which an error names together with the field."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from pilotage.client.streaming import wrong
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.fields import BY_NAME
+from pilotage.core.jobs.lengths import LENGTHS, LONGEST_VALUE, MOST_TEXT, length_of
+from pilotage.core.jobs.texts import description_from_text, parse_yaml_mapping
+
+ONE_TEXT = ("text",)
+LISTS = {
+    "arguments": lambda texts: texts,
+    "environment": lambda texts: {f"V{place}": text for place, text in enumerate(texts)},
+    "lines": lambda texts: texts,
+    "paths": lambda texts: [f"{place}{text}" for place, text in enumerate(texts)],
+    "names": lambda texts: [f"{place}{text}" for place, text in enumerate(texts)],
+    "inputs": lambda texts: [f"d/{place}{text}" for place, text in enumerate(texts)],
+}
+TEXTS = [one for one in BY_NAME.values() if one.kind in (*ONE_TEXT, *LISTS) and one.name != "pilot_types"]
+
+
+def read(field: str, value: Any, **more: Any) -> JobDescription:
+    return parse_yaml_mapping({"executable": "true", field: value, **more}).description
+
+
+def test_every_field_of_text_is_tried_here() -> None:
+    tried = {one.name for one in TEXTS}
+    of_text = {
+        one.name for one in fields(JobDescription) if "str" in str(one.type) or "Input" in str(one.type)
+    }
+    # Of these only some words are taken, or an expression, whose size is bounded with its tree.
+    assert of_text - tried == {"pilot_types", "log_level", "on_cutoff", "requirements", "host_requirements"}
+    assert LENGTHS.keys() <= of_text
+
+
+@pytest.mark.parametrize("name", [one.name for one in TEXTS])
+def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> None:
+    field, (longest, _) = BY_NAME[name], length_of(name)
+    make = LISTS.get(field.kind, lambda texts: texts[0])
+    read(name, make(["x" * (longest - 10)]))
+    for length in (longest + 1, 2_000_000):
+        with pytest.raises(InvalidInput, match=f"{name}.*at most") as refused:
+            read(name, make(["x" * length]))
+        assert f"{longest:,}" in str(refused.value) or f"{MOST_TEXT:,}" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [one.name for one in TEXTS if one.kind in LISTS])
+def test_a_list_with_too_many_entries_is_refused_with_field_and_limit(name: str) -> None:
+    most = length_of(name).most
+    with pytest.raises(InvalidInput, match=f"{name} has .* entries: at most {most:,}"):
+        read(name, LISTS[BY_NAME[name].kind](["x"] * (most + 1)))
+
+
+def test_the_limits_hold_in_jdl_too() -> None:
+    with pytest.raises(InvalidInput, match=r"JobName.* at most 255"):
+        description_from_text(f'Executable = "true"; JobName = "{"n" * 300}";', "jdl")
+
+
+def test_all_texts_of_a_job_together_are_bounded() -> None:
+    with pytest.raises(InvalidInput, match=f"texts of one job .* at most {MOST_TEXT:,}"):
+        read("arguments", ["x" * 100_000] * 11)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value", "named"),
+    [
+        ("job_name", "%s", "v" * 256, "job_name.* at most 255"),
+        ("executable", "%s", "v" * 5000, "executable.* at most 4,096"),
+        ("arguments", ["%s" * 1000], "v" * 60_000, "arguments.* at most 131,071"),
+        ("arguments", ["%s"] * 100, "v" * 60_000, f"texts of one job .* at most {MOST_TEXT:,}"),
+        ("environment", {"A": "%s%s%s"}, "v" * 60_000, "environment.* at most 131,071"),
+        ("job_name", "x", "v" * (LONGEST_VALUE + 1), f"parameters.* at most {LONGEST_VALUE:,}"),
+    ],
+)
+def test_the_limits_hold_with_the_parameters_filled_in(field: str, text: Any, value: str, named: str) -> None:
+    """Else a short description and one long value would make a payload of gigabytes."""
+    with pytest.raises(InvalidInput, match=named):
+        read(field, text, parameters=["short", value])
+    assert read(field, text, parameters=["short", "value"])
+
+
+def test_the_client_tells_of_a_long_value_before_it_sends_it() -> None:
+    assert "at most" in wrong("v" * (LONGEST_VALUE + 1))
+    assert wrong("v" * LONGEST_VALUE) == ""
