@@ -48,7 +48,8 @@ def submission(connection: Any, number: int, first: int, count: int, **more: Any
     submissions.insert(connection, row)
     chunk = chunks.Chunk(row.id, 0, "", JobId(first), count, 0, float(number))
     chunks.insert(connection, chunk, "[]")
-    submissions.insert_jobs(connection, row, JobId(first), [None] * count, 1, number, float(number))
+    parameters, names = more.pop("parameters", [None] * count), more.pop("names", None)
+    submissions.insert_jobs(connection, row, JobId(first), parameters, 1, number, float(number), names)
     if not more.pop("pending", False):
         chunks.note_made(connection, chunk, count)
     assert not more
@@ -636,3 +637,42 @@ FILLED_0003 = (
     " VALUES (7, 's', 'h', 0, 'Running', 'here', 'local', 'generic', 1, 0, 1.0)",
     "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, wall) VALUES (1, 1, 1, 7, 5.0, 60.0, 40)",
 )
+
+
+def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: Any) -> None:
+    connection.begin()
+    names = ["sim-1.10", 'q"uote\\', "sim-ü", "all"]
+    rows = ['[1.10,"a\\"b"]', "[true,null]", "[2,3.0]", None]
+    submission(connection, 1, 1, 4, name="all", names=names, parameters=rows)
+    submission(connection, 2, 5, 1, name="other")
+    connection.commit()
+
+    def named(*name: str) -> list[tuple[int, str]]:
+        selection = Selection(name=name[0]) if name else Selection()
+        return [(row["id"], row["name"]) for row in browse.jobs(connection, selection, EVERYBODY, 0, 10)]
+
+    def kept() -> list[tuple[Any, ...]]:
+        sql = "SELECT id, parameters, name FROM jobs ORDER BY id"
+        return [tuple(row) for row in connection.execute(sql).fetchall()]
+
+    before = kept()
+    assert [row[1] for row in before] == [*rows, None]
+    everything = [*enumerate(names, 1), (5, "other")]
+    assert named() == everything
+    assert named("sim-ü") == [(3, "sim-ü")]
+    assert browse.counts(connection, Selection(name="sim-1.10"), EVERYBODY) == {"Waiting": 1}
+    connection.begin()
+    for job in range(1, 6):
+        end(connection, job, 10.0 + job)
+    assert history.move(connection, 100.0, 10) == 5
+    connection.commit()
+    assert named() == everything
+    assert named("sim-ü") == [(3, "sim-ü")]
+    assert named("other") == [(5, "other")]
+    connection.begin()
+    assert history.recall(connection, [1, 2, 3, 4, 5]) == 5
+    connection.commit()
+    assert named() == everything
+    # A name that is the submission's may be kept as such: it is the same name.
+    assert [row[2] or "all" for row in kept()[:4]] == names
+    assert kept()[4][2] is None

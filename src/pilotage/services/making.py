@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.parametric import filled, varies
 from pilotage.services.facts import SubmissionFacts
 from pilotage.services.pool import Pool
 from pilotage.store import chunks as chunk_rows
@@ -156,6 +157,22 @@ def make_at_once(pool: Pool, tx: Transaction, chunk: Chunk, given: Rows, pace: P
     pace.took(given.count, pace.now() - begun)
 
 
+def own_names(facts: SubmissionFacts, parameters: Sequence[str | None], first: int) -> list[str] | None:
+    """The names of jobs `first`, `first` + 1 ... with their parameters filled in; None: that of the submission."""
+    row = facts.row
+    if not varies(row.job_name, row.names):
+        return None
+    count = row.expected or row.count
+    names = []
+    for job, text in enumerate(parameters, first):
+        values = msgspec.json.decode(text) if text else []
+        name = (
+            filled(row.job_name, row.names, values, job - row.first_job, count) if row.names else row.job_name
+        )
+        names.append(name.replace("%j", str(job)))
+    return names
+
+
 def _insert(
     pool: Pool, tx: Transaction, facts: SubmissionFacts, chunk: Chunk, parameters: Sequence[str | None]
 ) -> None:
@@ -171,5 +188,6 @@ def _insert(
         jobs=json.dumps([first, count]),
         new="Waiting",
     )
-    rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted)
+    names = own_names(facts, parameters, first)
+    rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted, names)
     pool.jobs_added(tx, row.queue, user_priority, first, count)

@@ -88,6 +88,7 @@ def _with_id(description: JobDescription, job: str) -> JobDescription:
         output_sandbox=tuple(map(fill, description.output_sandbox)),
         std_output=fill(description.std_output),
         std_error=fill(description.std_error),
+        job_name=fill(description.job_name),
     )
 
 

@@ -23,8 +23,9 @@ _FROM = (
     " CASE WHEN j.state NOT IN ('Waiting', 'Rescheduled') THEN a.pilot_id END)"
 )
 _JOB_COLUMNS = (
-    'j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS "group", s.job_name AS name,'
-    " s.job_group, s.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
+    'j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS "group",'
+    " coalesce(j.name, s.job_name) AS name, s.job_group, s.job_type, j.user_priority, j.queue_id AS queue,"
+    " j.epoch, j.attempt,"
     " j.failures + j.own_failures AS failures, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce, p.id AS pilot,"
     " coalesce(p.hostname, '') AS hostname, j.exit_code, j.submitted,"
     " coalesce(a.started, CASE WHEN j.state IN ('Running', 'Stalled', 'Completing') THEN j.started END) AS started,"

@@ -23,8 +23,8 @@ _COUNTED = "ended, owner, grp, state"
 _FROM_JOBS = (
     "SELECT "
     + ", ".join("a.started" if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
-    + ", s.owner, s.grp, s.job_name, s.job_group, s.job_type, p.id, coalesce(p.site, ''), coalesce(p.ce, ''),"
-    " coalesce(p.hostname, '') FROM jobs j JOIN submissions s ON s.id = j.submission_id"
+    + ", s.owner, s.grp, coalesce(j.name, s.job_name), s.job_group, s.job_type, p.id, coalesce(p.site, ''),"
+    " coalesce(p.ce, ''), coalesce(p.hostname, '') FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch LEFT JOIN pilots p ON p.id = a.pilot_id"
 )
 
@@ -56,7 +56,10 @@ def recall(connection: Connection, ids: Sequence[int]) -> int:
     there = _Ended.of(connection.execute(sql, (value,)).fetchall())
     if there.ids:
         them, values = there.condition(connection)
-        connection.execute(f"INSERT INTO jobs ({_SHARED}) SELECT {_SHARED} FROM history WHERE {them}", values)
+        # A name that is not that of the submission is the job's own.
+        own = "nullif(job_name, (SELECT s.job_name FROM submissions s WHERE s.id = submission_id))"
+        sql = f"INSERT INTO jobs ({_SHARED}, name) SELECT {_SHARED}, {own} FROM history WHERE {them}"
+        connection.execute(sql, values)
         _delete(connection, there)
     return len(there.ids)
 

@@ -245,6 +245,8 @@ jobs = sa.Table(
     # Rescheduled: when it goes back to its queue.
     sa.Column("not_before", sa.Float),
     sa.Column("last_event", Id, nullable=False, server_default="0"),
+    # Its name where it has one of its own; NULL: that of the submission.
+    sa.Column("name", sa.Text),
     # A match changes no index: a random page for each would cost more than the job's own row.
     sa.Index("ix_jobs_queue", "queue_id", "user_priority", "id"),
     sa.Index(

@@ -97,7 +97,7 @@ def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Cond
         ("s.owner", selection.owner),
         ("s.grp", selection.group),
         ("s.job_group", selection.job_group),
-        ("s.job_name", selection.name),
+        ("coalesce(j.name, s.job_name)", selection.name),
         ("p.site", selection.site),
     ):
         if value is not None:

@@ -122,11 +122,27 @@ def left_open(connection: Connection, before: float, most: int) -> list[Submissi
 
 _JOBS = bulk.insert(
     "jobs",
-    ("id", "submission_id", "queue_id", "state", "user_priority", "parameters", "submitted", "last_event"),
+    (
+        "id",
+        "submission_id",
+        "queue_id",
+        "state",
+        "user_priority",
+        "parameters",
+        "submitted",
+        "last_event",
+        "name",
+    ),
 )
 _JOBS_OF_JSON = (
     "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event)"
     " SELECT ? + key, ?, ?, 'Waiting', ?, value, ?, ? FROM json_each(?)"
+)
+# The rows are pairs of values and name.
+_NAMED_JOBS_OF_JSON = (
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, name)"
+    " SELECT ? + key, ?, ?, 'Waiting', ?, json_extract(value, '$[0]'), ?, ?, json_extract(value, '$[1]')"
+    " FROM json_each(?)"
 )
 
 
@@ -138,18 +154,30 @@ def insert_jobs(
     user_priority: int,
     event: int,
     at: float,
+    names: Sequence[str] | None = None,
 ) -> None:
-    """Make Waiting jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None)."""
+    """Make Waiting jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None).
+
+    `names`: each of them has a name of its own.
+    """
     s = submission
     if connection.dialect == "sqlite":
         # One call of the library for all rows: a third of the time, and Python's lock is not fought for at each row.
-        texts = f"[{','.join([text or 'null' for text in parameters])}]"
-        connection.execute(_JOBS_OF_JSON, (first, s.id, s.queue, user_priority, at, event, texts))
+        texts = [text or "null" for text in parameters]
+        sql = _JOBS_OF_JSON
+        if names is not None:
+            sql = _NAMED_JOBS_OF_JSON
+            texts = [f"[{text},{json.dumps(name)}]" for text, name in zip(texts, names, strict=True)]
+        rows = f"[{','.join(texts)}]"
+        connection.execute(sql, (first, s.id, s.queue, user_priority, at, event, rows))
         return
     connection.save(
         _JOBS,
         [
-            (first + place, s.id, s.queue, "Waiting", user_priority, values, at, event)
+            (
+                *(first + place, s.id, s.queue, "Waiting", user_priority, values, at, event),
+                None if names is None else names[place],
+            )
             for place, values in enumerate(parameters)
         ],
     )

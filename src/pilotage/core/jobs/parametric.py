@@ -131,6 +131,16 @@ def bind(
     return bound
 
 
+def varies(text: str, names: Sequence[str]) -> bool:
+    """Whether `text` is another one for each job: a placeholder in it is filled, or `%j` is."""
+    return "%j" in text or any(_fills(place, names) for place in PLACEHOLDER.finditer(text))
+
+
+def filled(text: str, names: Sequence[str], values: Sequence[Scalar], index: int, count: int) -> str:
+    """One text with the values of job `index`, of `count`, in place of its placeholders."""
+    return _filler(names, values, index, count)(text)
+
+
 def _filler(names: Sequence[str], values: Sequence[Scalar], index: int, count: int) -> Callable[[str], str]:
     put = _put(names, values, index, count)
     return lambda text: PLACEHOLDER.sub(put, text) if "%" in text else text
