@@ -13,16 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from enum import Enum
 from functools import partial
-from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
@@ -31,37 +28,20 @@ from pilotage.core.errors import (
     InvalidInput,
     NotAuthenticated,
     Overloaded,
-    PilotageError,
     TooLarge,
-    TooSlow,
 )
 from pilotage.server.admission import Admission
 from pilotage.server.connection_limits import ConnectionLimits
 from pilotage.server.context import Context
 from pilotage.server.hot import HANDLERS, Call, Hot, bearer, pilot_is_known, refusal
+from pilotage.server.http_messages import ONCE, answer_bytes, check_framing, reason
+from pilotage.server.request_cycle import Cycle
+from pilotage.server.timed_connection import Phase, TimedConnection
 from pilotage.store.replies import LoopReply
 
 log = logging.getLogger(__name__)
 
 _HOT = {path.encode(): hot for path, hot in HANDLERS.items()}
-_ONCE = frozenset({b"host", b"authorization", b"content-length", b"transfer-encoding", b"expect"})
-"""Fields whose repetition would leave open which one counts."""
-_VERSIONS = ("1.1", "1.0")
-
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
-
-
-class Phase(Enum):
-    """What a connection waits for."""
-
-    IDLE = "the next request"
-    HEAD = "the rest of a header"
-    BODY = "the rest of a body"
-    ANSWER = "our answer"
-    LINGER = "the rest of a refused request, which is thrown away"
-    CLOSING = "the peer, to read what was written"
 
 
 def serving(context: Context, admission: Admission, limits: ConnectionLimits) -> type[asyncio.Protocol]:
@@ -69,7 +49,7 @@ def serving(context: Context, admission: Admission, limits: ConnectionLimits) ->
     return cast("type[asyncio.Protocol]", partial(HttpConnection, context, admission, limits))
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(TimedConnection):
     """One connection."""
 
     def __init__(
@@ -83,38 +63,25 @@ class HttpConnection(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        super().__init__(admission, limits, _loop or asyncio.get_running_loop())
         if not config.loaded:
             config.load()
         self._context = context
-        self._admission = admission
-        self._limits = limits
-        self._loop = _loop or asyncio.get_running_loop()
         self._state = server_state
         self._app_state = app_state
         self._app = config.loaded_app
         self._parser: Any = httptools.HttpRequestParser(self)
         # What follows a request is looked at by `data_received`; it is no mistake of that request.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._transport: asyncio.Transport
-        self._flow: FlowControl
-        self._timer: asyncio.TimerHandle | None = None
-        self.address = ""
-        self._trusted = False
-        """A valid token came over it."""
         self._last = False
         """The connection ends with the answer to this request."""
-        self._phase = Phase.IDLE
-        self._written = 0
-        """Bytes given to the transport."""
-        self._taken = -1
-        """How many of them had gone at the last look; -1: all."""
-        self._deadline = 0.0
-        """Of this phase, by the loop's clock."""
         self._next()
 
     def _next(self) -> None:
         """Be ready for another request."""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._once: dict[bytes, bytes] = {}
+        """Those of them on which the meaning of the request depends."""
         self._url = b""
         self._head = 0
         """Bytes that came since the request, or the last piece of its body: of its header, or of trailers."""
@@ -124,20 +91,13 @@ class HttpConnection(asyncio.Protocol):
         self._unread = False
         """Something follows the request that nobody reads."""
         self._hot: Hot | None = None
-        self._cycle: _Cycle | None = None
+        self._cycle: Cycle | None = None
         self._token = ""
         self._waits_to_send = False
         self._checked = False
         """The token was looked up, or is being looked up, before more of the body is taken."""
         self._body: bytes | bytearray = b""
-        self._size = 0
-        """Bytes of the body so far."""
-        self._mark = 0
-        """Of `_size`, when the present window of time began; less than 0: reading was paused in it."""
-
-    @property
-    def waits(self) -> bool:
-        return self._phase is Phase.IDLE
+        self._size = self._mark = 0
 
     @property
     def ends_with_answer(self) -> bool:
@@ -146,24 +106,16 @@ class HttpConnection(asyncio.Protocol):
     # --- asyncio's
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._flow = FlowControl(self._transport)
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if peer else ""
-        if not self._admission.join(self):
+        if not self._open(transport):
             self._asked = self._last = True
             self._phase = Phase.LINGER
             self._tell(*refusal(Overloaded("the server has too many connections", retry_after=5.0)))
             return
         self._state.connections.add(self)  # type: ignore[arg-type]
-        self._deadline = self._loop.time() + self._limits.first_byte
-        self._timer = self._loop.call_later(self._limits.tick, self._look_at_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)
-        self._admission.leave(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._lost()
         self._disconnect()
         # They hold each other.
         self._parser = None
@@ -173,8 +125,6 @@ class HttpConnection(asyncio.Protocol):
             if self._phase is not Phase.LINGER:
                 self._end_with_answer()
             return
-        if self._phase is Phase.IDLE:
-            self._enter(Phase.HEAD, self._limits.head_time)
         self._head += len(data)
         try:
             self._parser.feed_data(data)
@@ -184,19 +134,26 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._unreadable(error)
         else:
-            if self._head > self._limits.head:
-                self._too_much_head()
+            self._after_data()
 
     def _unreadable(self, error: httptools.HttpParserError) -> None:
         """The request, or what follows it, is no HTTP, or a callback has refused it."""
         if self._asked:
             self._end_with_answer()
         else:
-            self._refuse(_reason(error))
+            self._refuse(reason(error))
 
-    def _too_much_head(self) -> None:
-        if not self._asked:
+    def _after_data(self) -> None:
+        """The parser has taken what came: a request that is not whole has a time, and a limit."""
+        if self._asked:
+            return
+        if self._head > self._limits.head:
             self._refuse(self._head_too_large())
+        elif self._head_done:
+            if self._phase is not Phase.BODY:
+                self._enter(Phase.BODY, self._limits.window)
+        elif self._phase is not Phase.HEAD:
+            self._enter(Phase.HEAD, self._limits.head_time)
 
     def pause_writing(self) -> None:
         """The peer does not read: nothing more is taken from it either."""
@@ -216,15 +173,6 @@ class HttpConnection(asyncio.Protocol):
         if not self._asked and self._cycle is None:
             self._transport.close()
 
-    def evict(self) -> None:
-        self._transport.abort()
-
-    def trust(self) -> None:
-        """The peer has shown a valid token."""
-        if not self._trusted:
-            self._trusted = True
-            self._admission.trust(self)
-
     # --- the parser's
 
     def on_message_begin(self) -> None:
@@ -242,7 +190,12 @@ class HttpConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._asked or self._head_done:
             return
-        self._fields.append((name.lower(), value))
+        name = name.lower()
+        self._fields.append((name, value))
+        if name in ONCE:
+            if name in self._once:
+                raise InvalidInput(f"the header of the request has {name.decode()} twice")
+            self._once[name] = value
         if len(self._fields) > self._limits.fields:
             raise HeaderTooLarge(f"the header of the request has more than {self._limits.fields} fields")
 
@@ -253,41 +206,27 @@ class HttpConnection(asyncio.Protocol):
         if self._asked:
             return
         self._head_done = True
-        fields, limits = self._fields, self._limits
-        if sum([len(name) + len(value) + 4 for name, value in fields], len(self._url)) > limits.head:
-            raise self._head_too_large()
+        limits, once = self._limits, self._once
+        if self._head > limits.head:
+            # Part of that may be the body.
+            head = sum([len(name) + len(value) + 4 for name, value in self._fields], len(self._url))
+            if head > limits.head:
+                raise self._head_too_large()
         self._head = 0
         version: str = self._parser.get_http_version()
-        once = self._fields_given_once(version)
-        size = int(once.get(b"content-length", b"0"))
+        check_framing(version, once)
+        length = once.get(b"content-length")
+        size = int(length) if length else 0
         self._token = bearer(once.get(b"authorization", b""))
-        self._waits_to_send = once.get(b"expect", b"").lower() == b"100-continue"
+        self._waits_to_send = b"expect" in once and once[b"expect"].lower() == b"100-continue"
         if self._parser.should_upgrade() and (size or b"transfer-encoding" in once):
             raise InvalidInput("a request with a body cannot ask for another protocol")
-        self._enter(Phase.BODY, limits.window)
         hot = _HOT.get(self._url)
         if hot is not None and self._parser.get_method() == b"POST":
             self._hot = hot
             self._begin_call(hot, size)
         else:
             self._begin_cycle(version)
-
-    def _fields_given_once(self, version: str) -> dict[bytes, bytes]:
-        """The fields on which the meaning of the request depends. Raises `InvalidInput` where that is in doubt."""
-        once: dict[bytes, bytes] = {}
-        for name, value in self._fields:
-            if name in _ONCE:
-                if name in once:
-                    raise InvalidInput(f"the header of the request has {name.decode()} twice")
-                once[name] = value
-        if version not in _VERSIONS:
-            raise InvalidInput(f"HTTP/{version} is not spoken here")
-        if version == "1.1" and b"host" not in once:
-            raise InvalidInput("the header of the request has no Host")
-        encoding = once.get(b"transfer-encoding")
-        if encoding is not None and (version != "1.1" or encoding.lower() != b"chunked"):
-            raise InvalidInput("the only transfer encoding taken here is chunked, with HTTP/1.1")
-        return once
 
     def on_body(self, body: bytes) -> None:
         if self._asked:
@@ -296,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
         self._head = 0
         if self._hot is not None:
             if self._size > self._hot.most:
-                raise _too_large(self._hot.most)
+                raise TooLarge(f"the body has more than {self._hot.most} bytes")
             if self._size > self._limits.body_without_token:
                 self._check_token(self._hot)
             if not self._body:
@@ -330,7 +269,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin_call(self, hot: Hot, size: int) -> None:
         if size > hot.most:
-            raise _too_large(hot.most)
+            raise TooLarge(f"the body has more than {hot.most} bytes")
         if size > self._limits.body_without_token:
             self._check_token(hot)
         if self._waits_to_send and not self._flow.read_paused:
@@ -406,7 +345,7 @@ class HttpConnection(asyncio.Protocol):
             "state": {**self._app_state, "connection": self},
         }
         keep_alive = version == "1.1" and self._parser.should_keep_alive()
-        self._cycle = _Cycle(self, scope, self._flow, self._state, self._waits_to_send, keep_alive)
+        self._cycle = Cycle(self, scope, self._flow, self._state, self._waits_to_send, keep_alive)
         self._begin_task(self._cycle.run_asgi(self._app))
 
     def _begin_task(self, work: Coroutine[Any, Any, None]) -> None:
@@ -438,7 +377,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._asked:
             # The rest of the request is not read.
             self._asked = self._last = self._unread = True
-            self._fields, self._body = [], b""
+            self._fields, self._once, self._body = [], {}, b""
         if self._cycle is not None:
             self._disconnect()
             if self._cycle.response_started:
@@ -450,15 +389,8 @@ class HttpConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._state.total_requests += 1
-        headers = b"".join([b"%s: %s\r\n" % header for header in self._state.default_headers])
-        if retry_after:
-            headers += b"retry-after: %d\r\n" % retry_after
-        if self._last:
-            headers += b"connection: close\r\n"
-        self.write(
-            b"%scontent-type: application/json\r\n%scontent-length: %d\r\n\r\n%s"
-            % (_STATUS_LINES[status], headers, len(payload), payload)
-        )
+        fields = self._state.default_headers
+        self.write(answer_bytes(status, payload, fields, retry_after, last=self._last))
         if self._last:
             self.end()
         else:
@@ -491,116 +423,3 @@ class HttpConnection(asyncio.Protocol):
             self._flow.resume_reading()
         else:
             self._close()
-
-    def _close(self) -> None:
-        self._enter(Phase.CLOSING, self._limits.window)
-        self._transport.close()
-
-    def write(self, data: bytes) -> None:
-        self._written += len(data)
-        self._transport.write(data)
-
-    def is_closing(self) -> bool:
-        return self._phase in (Phase.LINGER, Phase.CLOSING) or self._transport.is_closing()
-
-    # --- time
-
-    def _enter(self, phase: Phase, seconds: float) -> None:
-        self._phase = phase
-        self._deadline = self._loop.time() + seconds
-
-    def _pause_body(self) -> None:
-        self._flow.pause_reading()
-        self._mark = -1
-
-    def _look_at_time(self) -> None:
-        left = self._deadline - self._loop.time()
-        if left <= 0:
-            self._out_of_time()
-            left = self._deadline - self._loop.time()
-        if self._parser is not None:
-            self._timer = self._loop.call_later(min(max(left, 0.01), self._limits.tick), self._look_at_time)
-
-    def _out_of_time(self) -> None:
-        self._deadline = self._loop.time() + self._limits.window
-        waiting = self._transport.get_write_buffer_size()
-        if self._phase is Phase.LINGER:
-            self._close()
-        elif waiting:
-            self._look_at_reader(self._written - waiting)
-        elif self._phase is Phase.BODY:
-            self._look_at_body()
-        elif self._phase is not Phase.ANSWER:
-            self._close()
-        if not waiting:
-            self._taken = -1
-
-    def _look_at_body(self) -> None:
-        limits, before = self._limits, self._mark
-        paused = before < 0 or self._flow.read_paused
-        self._mark = -1 if self._flow.read_paused else self._size
-        if not paused and (not self._trusted or self._size - before < limits.rate * limits.window):
-            self._refuse(TooSlow("the body of the request comes too slowly", hint="send it again"))
-
-    def _look_at_reader(self, taken: int) -> None:
-        """Cut off a peer that hardly reads what is answered."""
-        before, self._taken = self._taken, taken
-        if before >= 0 and taken - before < self._limits.rate * self._limits.window:
-            self._transport.abort()
-
-
-class _Cycle(RequestResponseCycle):
-    """One request and its answer by the application, over a connection of ours."""
-
-    def __init__(
-        self,
-        connection: HttpConnection,
-        scope: dict[str, Any],
-        flow: FlowControl,
-        state: ServerState,
-        waits_to_send: bool,
-        keep_alive: bool,
-    ) -> None:
-        logger = logging.getLogger("uvicorn.error")
-        super().__init__(
-            scope=scope,  # type: ignore[arg-type]
-            transport=cast("asyncio.Transport", _Outlet(connection)),
-            flow=flow,
-            logger=logger,
-            access_logger=logger,
-            access_log=False,
-            default_headers=state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=waits_to_send,
-            keep_alive=keep_alive,
-            on_response=connection.responded,
-        )
-        self._connection = connection
-
-    async def send(self, message: Any) -> None:
-        if not self.response_started and self._connection.ends_with_answer:
-            self.keep_alive = False
-        await super().send(message)
-
-
-class _Outlet:
-    """What a cycle uses of a transport."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self.write = connection.write
-        self.close = connection.end
-        self.is_closing = connection.is_closing
-
-
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body has more than {most} bytes")
-
-
-def _reason(error: httptools.HttpParserError) -> PilotageError:
-    """What a callback of ours has raised, else that it is no HTTP."""
-    cause = error.__context__
-    return (
-        cause
-        if isinstance(cause, PilotageError)
-        else InvalidInput("this is no HTTP request that is taken here")
-    )
