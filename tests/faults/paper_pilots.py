@@ -137,7 +137,7 @@ class PaperPilot:
 
     def come(self) -> None:
         self.token = ""
-        self.empty = 0
+        self.empty, self.leave = 0, ""
         self.offers: dict[int, int] = {}
         """Epochs of what it was offered and has not ended."""
         self.holding: dict[int, int] = {}
@@ -165,6 +165,7 @@ class PaperPilot:
             self.offers[offer["job"]] = offer["epoch"]
             self.heard.append(Said(self.id, "offer", "", offer["job"], offer["epoch"]))
         self.empty = 0 if answer.get("offers") else self.empty + 1
+        self.leave = answer.get("leave", "")
         for what in ("finish", "confirm", "release"):
             for one in answer.get(PLURALS[what], ()):
                 self.met[f"{what} {one['verdict']}"] += 1
@@ -180,6 +181,11 @@ class PaperPilot:
 
     def act(self) -> None:
         """Several things in one message, as likely wrong as right."""
+        if self.leave and len(self.secrets) > 1:
+            self.met[f"told to {self.leave}"] += 1
+            self.say(leaving="told to leave")
+            self.enrol()
+            return
         rng, parts = self.rng, {}
         have = len(self.offers) + len(self.holding)
         if have < MOST_HELD and rng.random() < 0.7:

@@ -168,6 +168,8 @@ def _draw(one: Standing, buckets: bool) -> Row:
 
 def _pilots(one: CePilots, now: float, screen: Screen) -> Row:
     live = ", ".join(f"{number} {state}" for state, number in sorted(one.pilots.items())) or "none"
+    if one.giving_way:
+        live += f" ({one.giving_way} leaving: share)"
     did = f"asked for {one.ordered} just now" if one.ordered else ""
     if one.not_before > now:
         again = f"in {span(one.not_before - now)}"

@@ -35,8 +35,8 @@ class Rest(NamedTuple):
     only_owner: str | None
 
     def without(self, taken: QueueIdentity) -> Rest:
-        """What is left after a job of this queue."""
-        return Rest(*left_over(self.processors, self.memory, taken), taken.owner)
+        """What is left after a job of this queue, bound as before."""
+        return Rest(*left_over(self.processors, self.memory, taken), self.only_owner)
 
     def bound_to(self, owner: str) -> Rest:
         return Rest(self.processors, self.memory, owner)
@@ -83,6 +83,11 @@ class Asking:
         if whole is None or whole.only_owner != pilot.only_owner:
             whole = self._whole = Rest(self.base.processors, self.base.memory, pilot.only_owner)
         return whole
+
+    def unbound(self, pilot: PilotRow) -> Rest:
+        """All of the pilot, whatever it runs now, were it bound to nobody."""
+        base = self.base
+        return Rest(pilot.processors or base.processors, pilot.memory or base.memory, None)
 
     def offer(self, rest: Rest) -> Offer:
         return replace(

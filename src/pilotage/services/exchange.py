@@ -17,6 +17,7 @@ from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.shares.turns import SHARE, next_owner
 from pilotage.services.finishing import apply_finish
 from pilotage.services.matching import Match
 from pilotage.services.moves import Moves
@@ -168,9 +169,17 @@ class _Conversation:
             response.stop = self._to_stop(request.holding)
         if request.leaving and not gone:
             self._leaves(request.leaving)
-        response.leave = "cancel" if gone else pilot.leave or ("drain" if pool.draining else "")
+        response.leave = self._told_to_leave(gone)
         if pool.followed:
             response.follow = self._followed(request)
+
+    def _told_to_leave(self, gone: bool) -> str:
+        if gone:
+            return "cancel"
+        leave = self.pilot.leave
+        if next_owner(leave) is not None or (not leave and self.pool.draining):
+            return "drain"
+        return leave
 
     def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
         """Some of the jobs that it was to be offered may not be there any more: whether it needs others."""
@@ -224,6 +233,7 @@ class _Conversation:
     def _leaves(self, reason: str) -> None:
         """The pilot ends in good order; what it still has goes back."""
         pilot = self.pilot
+        reason = SHARE if next_owner(pilot.leave) is not None else reason
         for job in self.moves.of_pilot(pilot.id):
             self.moves.free(job, "released", f"pilot leaves: {reason}", pilot)
         self.pool.touch_pilot(self.tx, pilot)

@@ -10,12 +10,14 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.entry import Head
-from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.fit import Offer, binds
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.shares.turns import LOTS
 from pilotage.services.asking import Asked, Asking, Rest
 from pilotage.services.moves import Moves
 from pilotage.services.payloads import payload
 from pilotage.services.pool import Pool
+from pilotage.services.turns import begin_turn, next_turn, turn_over
 from pilotage.store import jobs
 from pilotage.store.jobs import Waiting
 from pilotage.store.pilots import PilotRow
@@ -91,13 +93,21 @@ class Match:
         if take.number < pilot.take_number or pilot.leave or pool.draining:
             return
         asking = self._asking = pool.asking.of(pool.policy, pilot, take.node)
+        now = self.moves.now
+        if (
+            pilot.only_owner is not None
+            and turn_over(pool, pilot, now)
+            and not next_turn(pool, self.tx, pilot, self._lots, now)
+        ):
+            return
         before = len(self._given)
         owner, left = self._draw_all(asking.whole(pilot))
         if owner is not None:
             self.moves.touch_pilot(pilot)
-            if pilot.only_owner is None:
-                # A node that isolates nobody serves one owner only: the first match binds it.
+            if pilot.only_owner is None and binds(pilot.pilot_type):
+                # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
+                begin_turn(self.pool, self.tx, pilot, self.moves.now)
             given = self._given[before:] if before else self._given
             self.moves.taken(pilot, take.number, [one[0][0] for one in given])
             self._answered = True
@@ -116,6 +126,7 @@ class Match:
             if self._bound and not pilot.jobs:
                 # Nothing was given after all: the pilot serves anybody as before.
                 pilot.only_owner, self._bound = None, False
+                self.tx.on_rollback(self.pool.turns.end(pilot.id, None))
                 self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
 
@@ -157,7 +168,7 @@ class Match:
         count = most - len(self._given)
         # Those asked for ahead need not fit beside the others.
         beside = count - self.take.ahead
-        owner, rest = None, whole
+        owner, rest, bound = None, whole, binds(self.pilot.pilot_type)
         for _, _, queue, _ in self._given:
             rest = rest.without(self.pool.queue_identity(self.tx, queue))
         place = 0
@@ -172,11 +183,20 @@ class Match:
                 continue
             if owner is None:
                 owner = given.owner
-                if place < count:
-                    whole = whole.bound_to(owner)
+                if bound and place < count:
+                    whole, rest = whole.bound_to(owner), rest.bound_to(owner)
             if place < beside:
                 rest = rest.without(given)
         return owner, whole
+
+    def _lots(self) -> dict[str, int]:
+        """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""
+        pool, pilot = self.pool, self.pilot
+        limiter = pool.limiter
+        closed = tuple(limiter.closed(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
+        self._rest, self._requirements = self._asking.unbound(pilot), None
+        asked = self._asking.asked(pool.index, self._rest, closed)
+        return pool.index.lots(asked.kind, self._holds, LOTS)
 
     def _give(self, rest: Rest) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""

@@ -28,6 +28,7 @@ from pilotage.core.queues.limits import Limiter, Rates
 from pilotage.core.queues.notes import Notes
 from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.core.shares.correction import Corrections
+from pilotage.core.shares.turns import TurnBook
 from pilotage.services.asking import AskingPilots
 from pilotage.services.company import Company, News
 from pilotage.services.facts import DirectorNote, Filling, SubmissionFacts, Waited
@@ -83,6 +84,8 @@ class Pool:
     ces_since: dict[str, float] = field(default_factory=dict)
     """When the policy last changed each CE: pilots started before it may offer what no new one there will."""
     asking: AskingPilots = field(default_factory=AskingPilots)
+    turns: TurnBook = field(default_factory=TurnBook)
+    """Of pilots that serve one owner at a time."""
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """What a pilot of each local CE finds when it has the whole of it."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
@@ -337,6 +340,7 @@ class Pool:
         """Write down what memory alone knew of a pilot, and forget it."""
         pilot_rows.count_finished(tx.connection, pilot, self.finished.get(pilot, 0))
         tx.delete(self.finished, pilot)
+        tx.on_rollback(self.turns.end(pilot, self.seen.get(pilot)))
         tx.delete(self.seen, pilot)
         tx.discard(self.stalled, pilot)
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import NamedTuple
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.backoff import BackOff, LastSeen
@@ -18,6 +19,7 @@ from pilotage.core.pilots.handover import Action, Phase, Seen, decide, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.queues.entry import Entry
+from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.services.enrolment import secret_hash
 from pilotage.services.facts import DirectorNote
 from pilotage.services.leases import lose
@@ -47,6 +49,16 @@ class Ordered:
     memory: int
 
 
+class Wanted(NamedTuple):
+    """A pilot to start."""
+
+    processors: int
+    queue: QueueId
+    """The one that it is for; it may serve others."""
+    turn: Turn | None = None
+    """It comes in the place of one that gave way."""
+
+
 @dataclass(slots=True)
 class LocalDirector:
     """The director of one local CE. What it remembers is no state of the pool: it may be forgotten."""
@@ -60,6 +72,8 @@ class LocalDirector:
     aborted_in_a_row: int = 0
     not_before: float = 0.0
     back_off: BackOff = field(default_factory=BackOff)
+    leaving: dict[PilotId, str] = field(default_factory=dict)
+    """Pilots that gave way and had not ended in the last cycle, and whose turn comes after them."""
     _ce: Ce | None = None
     """As the policy had it in the last cycle."""
 
@@ -89,7 +103,7 @@ class LocalDirector:
         tx.put(pool.directors, self.ce, note)
         only_owner = pool.home_owner if ce.owners == "home" else None
         ordered = []
-        for index, (processors, queue) in enumerate(wanted):
+        for index, (processors, queue, turn) in enumerate(wanted):
             stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
             memory = all_memory * processors // max(1, cores)
             pilot = pilots.insert(
@@ -99,7 +113,7 @@ class LocalDirector:
                 idx=index,
                 site=ce.site,
                 ce=self.ce,
-                only_owner=only_owner,
+                only_owner=turn.owner if turn else only_owner,
                 pilot_type="generic",
                 processors=processors,
                 memory=memory,
@@ -110,6 +124,8 @@ class LocalDirector:
             )
             tx.add(self.ordered, pilot)
             self.back_off.started_for[pilot] = queue
+            if turn is not None:
+                tx.on_rollback(pool.turns.start(pilot, turn))
             ordered.append(Ordered(pilot, stamp, secret, index, processors, memory))
         return ordered
 
@@ -131,13 +147,12 @@ class LocalDirector:
 
     def _wanted(
         self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float
-    ) -> list[tuple[int, QueueId]]:
-        """The pilots to start: their processors, and the queues that they are for."""
+    ) -> list[Wanted]:
         staying = [pilot for pilot in live if not pilot.leave]
         free = capacity(ce, self.node)[0] - sum(pilot.processors for pilot in live)
         holding = jobs.with_any(tx.connection, staying)
-        idle = Counter(pilot.processors for pilot in staying if pilot.id not in holding)
-        wanted: list[tuple[int, QueueId]] = []
+        idle = Counter((p.processors, p.only_owner) for p in staying if p.id not in holding)
+        gone = self._gave_way(pool, tx, live)
         hungry: set[QueueId] = set()
         entries = self._fitting(pool, ce, now)
         if free < 1 and not idle:
@@ -145,21 +160,76 @@ class LocalDirector:
             widest = max((pilot.processors for pilot in staying), default=0)
             entries = [entry for entry in entries if self._width(ce, entry) > widest]
         pool.rng.shuffle(entries)
+        left = {entry.id: entry.waiting - self._covered(idle, ce, entry) for entry in entries}
+        wanted = list(self._in_their_place(pool, tx, ce, gone, entries, left, free))
+        free -= sum(one.processors for one in wanted)
         for entry in entries:
-            need, left = self._width(ce, entry), entry.waiting
-            while left and (width := next((w for w in sorted(idle) if w >= need and idle[w]), 0)):
-                idle[width] -= 1
-                left -= 1
-            while left and free >= need:
-                wanted.append((need, entry.id))
+            need = self._width(ce, entry)
+            while left[entry.id] and free >= need:
+                wanted.append(Wanted(need, entry.id))
                 free -= need
-                left -= 1
-            coming = any(processors == need for processors, _ in wanted)
-            if left and not coming and not any(pilot.processors >= need for pilot in staying):
+                left[entry.id] -= 1
+            coming = any(one.processors == need for one in wanted)
+            if left[entry.id] and not coming and not any(pilot.processors >= need for pilot in staying):
                 hungry.add(entry.id)
                 self._make_room(pool, tx, entry, need, staying, now, free)
         tx.set(self, "starved", {queue: since for queue, since in self.starved.items() if queue in hungry})
         return wanted
+
+    def _covered(self, idle: Counter[tuple[int, str | None]], ce: Ce, entry: Entry) -> int:
+        """How many of its jobs pilots without work will take; each of these covers one job."""
+        need, covered = self._width(ce, entry), 0
+        fitting = [one for one in idle if one[0] >= need and one[1] in (None, entry.identity.owner)]
+        # The narrowest first, and those first that can serve nobody else.
+        for one in sorted(fitting, key=lambda one: (one[0], one[1] is None)):
+            taken = min(idle[one], entry.waiting - covered)
+            idle[one] -= taken
+            covered += taken
+        return covered
+
+    def _gave_way(self, pool: Pool, tx: Transaction, live: Sequence[PilotRow]) -> dict[PilotId, str]:
+        """Pilots that have ended because it was another owner's turn, and whose turn it is now."""
+        alive = {pilot.id for pilot in live}
+        owners = {pilot.id: owner for pilot in live if (owner := next_owner(pilot.leave)) is not None}
+        # Those that spoke to another server are known by their rows, seen in an earlier cycle.
+        known = self.leaving | {
+            pilot: turn.owner for pilot, turn in pool.turns.following.items() if turn.ce == self.ce
+        }
+        known = {pilot: owner for pilot, owner in known.items() if pilot not in alive}
+        tx.set(self, "leaving", owners)
+        return known
+
+    def _in_their_place(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        gone: Mapping[PilotId, str],
+        entries: Sequence[Entry],
+        left: dict[QueueId, int],
+        free: int,
+    ) -> Iterator[Wanted]:
+        """The pilots that follow those that gave way; counts down what is `left`."""
+        for pilot, owner in gone.items():
+            promised, undo = pool.turns.take_over(pilot)
+            tx.on_rollback(undo)
+            turn = promised or Turn(self.ce, owner, ce.quantum)
+            entry = next(
+                (
+                    entry
+                    for entry in entries
+                    if entry.identity.owner == turn.owner
+                    and left[entry.id] > 0
+                    and self._width(ce, entry) <= free
+                ),
+                None,
+            )
+            if entry is None:
+                tx.on_rollback(pool.turns.give_back(turn, None))
+                continue
+            left[entry.id] -= 1
+            free -= self._width(ce, entry)
+            yield Wanted(self._width(ce, entry), entry.id, turn)
 
     def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
         """The queues that a pilot with all of the CE's capacity could serve, but for those that pause."""

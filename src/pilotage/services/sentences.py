@@ -322,7 +322,10 @@ def _pilot(verdict: Verdict, answer: Why) -> tuple[str, str]:
 def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
     if verdict.detail:
         return f"it fits, but no node that is free for it has asked: the {verdict.detail} only", (
-            "a pilot whose node isolates nobody serves the owner of its first job until it leaves"
+            "a pilot that gives way now makes room for the owner whose turn it is"
+            if any(ce.giving_way for ce in answer.pilots)
+            else "a pilot whose node isolates nobody serves one owner at a time; whenever its quantum is over"
+            " (`ces.NAME.quantum`), all owners take part in the draw"
         )
     full = [ce for ce in answer.pilots if ce.cores and ce.used >= ce.cores]
     if full:

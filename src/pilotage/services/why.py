@@ -233,11 +233,12 @@ def _pilots(
     connection: Connection, ce: str, site: str, note: DirectorNote | None, queue: QueueId
 ) -> wire.CePilots:
     live = waiting.live_pilots(connection, ce)
+    giving_way = waiting.giving_way(connection, ce)
     if note is None:
-        return wire.CePilots(ce, site, live, 0, 0, 0, 0.0)
+        return wire.CePilots(ce, site, live, 0, 0, 0, 0.0, giving_way=giving_way)
     pause = note.pauses.get(queue, Pause())
     until = max(note.not_before, pause.until)
-    return wire.CePilots(ce, site, live, note.cores, note.used, note.ordered, until, pause.pilots)
+    return wire.CePilots(ce, site, live, note.cores, note.used, note.ordered, until, pause.pilots, giving_way)
 
 
 def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:

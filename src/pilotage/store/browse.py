@@ -161,7 +161,8 @@ def pilots(connection: Connection, after: int, limit: int) -> Iterator[dict[str,
     """Row by row, newest first: `after` is the id below which the page begins; 0 for the newest."""
     sql = (
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
-        " p.processors, p.finished, p.submitted, p.started, p.ended, p.reason,"
+        " p.processors, p.finished, p.submitted, p.started, p.ended,"
+        " CASE WHEN p.ended IS NULL AND substr(p.leave, 1, 6) = 'share:' THEN 'share' ELSE p.reason END AS reason,"
         f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({listed(connection, 'p.jobs')})) AS jobs"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )

@@ -25,6 +25,12 @@ def live_pilots(connection: Connection, ce: str) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(sql, (ce,))}
 
 
+def giving_way(connection: Connection, ce: str) -> int:
+    """Live pilots of a CE that leave since it is another owner's turn."""
+    sql = "SELECT count(*) FROM pilots WHERE ended IS NULL AND ce = ? AND substr(leave, 1, 6) = 'share:'"
+    return int(connection.execute(sql, (ce,)).fetchone()[0])
+
+
 def before_in_queue(
     connection: Connection, queue: QueueId, user_priority: int, job: JobId, most: int
 ) -> tuple[int, int]:

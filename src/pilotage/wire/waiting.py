@@ -122,6 +122,8 @@ class CePilots:
     """No new ones until then, since the last ones never called home or had no job; 0: not so."""
     in_vain: int = 0
     """So many pilots in a row that were started for this queue had no job; 0: the last ones never called home."""
+    giving_way: int = 0
+    """Live ones that take no more jobs and leave, since it is another owner's turn (reason `share`)."""
 
 
 @dataclass

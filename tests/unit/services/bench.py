@@ -370,15 +370,15 @@ class Bench:
 class Paper:
     """What a pilot knows."""
 
-    def __init__(self, bench: Bench, secret: str) -> None:
+    def __init__(self, bench: Bench, secret: str, index: int = 0) -> None:
         self.bench = bench
-        self.secret = secret
+        self.secret, self.index = secret, index
         self.number = 1
         self.node = NODE
         self.enrol()
 
     def enrol(self, nonce: str = "first") -> None:
-        request = EnrolRequest(secret=self.secret, index=0, nonce=nonce, hostname="n1")
+        request = EnrolRequest(secret=self.secret, index=self.index, nonce=nonce, hostname="n1")
         response = self.bench.do(lambda tx: enrol(self.bench.pool, tx, request, self.bench.now))
         self.token, self.id, self.terms = response.token, response.pilot, response
         self.incarnation = response.incarnation

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
 from pilotage.core.jobs.states import FINAL
 from pilotage.core.policy import parse
+from pilotage.core.shares.turns import next_owner
 from pilotage.services import making as making_module
 from pilotage.services.governing import apply_policy
 from pilotage.services.making import Making
@@ -295,7 +296,11 @@ class AnyOrder(RuleBasedStateMachine):
             if len(self.states(*FINAL)) == len(self.accepted):
                 break
             bench.later(30.0)
-            for worker in workers:
+            for place, worker in enumerate(workers):
+                if owner := next_owner(worker.row.leave):
+                    # It is another owner's turn: the next one is started for them.
+                    worker.send(leaving="told to leave")
+                    worker = workers[place] = bench.pilot(only_owner=owner, processors=2)
                 for offer in worker.take(2, processors=2):
                     assert worker.confirm(offer) == "accepted"
                     assert worker.finish(offer) == "accepted"

@@ -72,7 +72,7 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
     for name, ce in policy.ces.items():
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
-        for key in ("lease", "heartbeat", "cpu_power", "wall"):
+        for key in ("lease", "heartbeat", "cpu_power", "wall", "quantum"):
             if not 0 < getattr(ce, key) < math.inf:
                 refuse(f"CE {name}: {key} must be a number above 0", "ces", name, key)
         if ce.heartbeat * 3 > ce.lease:

@@ -66,6 +66,7 @@ class Ce(_Table, frozen=True):
     idle: float = 5.0
     lease: float = 3600.0
     heartbeat: float = 5.0
+    quantum: float = 60.0
 
 
 class Matching(_Table, frozen=True):

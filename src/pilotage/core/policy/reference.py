@@ -46,6 +46,10 @@ KEYS: dict[str, str] = {
     "ces.*.idle": "seconds without work after which a pilot leaves",
     "ces.*.lease": "seconds for which a pilot's jobs stay its own while nothing is heard of it",
     "ces.*.heartbeat": "seconds between two signs of life of a pilot",
+    "ces.*.quantum": (
+        "seconds for which a pilot that serves one owner at a time goes on with that owner before the draw is among all"
+        " again; if it is another one's turn the pilot leaves, and one for that owner is started"
+    ),
     "matching.rule": "document (highest CPU bucket first, rand()/priority) or proportional",
     "matching.cpu_buckets": "seconds of a reference core, ascending",
     "matching.memory_buckets": "MB, ascending",

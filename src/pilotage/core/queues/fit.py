@@ -129,10 +129,16 @@ def left_over(processors: int, memory: int, taken: QueueIdentity) -> tuple[int, 
     return processors - taken.processors, max(1, memory - taken.memory) if memory else 0
 
 
+def binds(pilot_type: str) -> bool:
+    """Whether a pilot's first job binds it to its owner: a private pilot's identity says whom it serves."""
+    return pilot_type != "private"
+
+
 def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
     """What is left of an offer after a job of this queue."""
     processors, memory = left_over(offer.processors, offer.memory, taken)
-    return replace(offer, processors=processors, memory=memory, only_owner=taken.owner)
+    only_owner = taken.owner if binds(offer.pilot_type) else offer.only_owner
+    return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
 
 
 def beside(queue: QueueIdentity, offer: Offer) -> int:

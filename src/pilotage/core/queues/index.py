@@ -290,6 +290,21 @@ class QueueIndex:
                 self._following.append(kind)
                 return proposal
 
+    def lots(self, kind: Kind, holds: RequirementsHold, draws: int) -> dict[str, int]:
+        """By owner: how many of so many draws their queues win. No job is taken; nobody wins if nothing fits."""
+        won: dict[str, int] = {}
+        for _ in range(draws):
+            entry = self._candidates.draw(kind, holds)
+            if entry is None:
+                break
+            owner = entry.identity.owner
+            won[owner] = won.get(owner, 0) + 1
+        return won
+
+    def waiting_of(self, owner: str) -> int:
+        """How many jobs of this owner wait."""
+        return sum(entry.waiting for entry in self.of_owner.get(owner, {}).values())
+
     def read_ahead(self) -> None:
         """Read the heads that the next draws are likely to take: now, so that they need not wait for them."""
         short: dict[tuple[QueueId, int], _Short] = {}
