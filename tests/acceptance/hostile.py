@@ -38,7 +38,7 @@ def file(path):
 
 def pilots():
     """The guardian and the pilot proper, by their command line."""
-    return [pid for pid in ancestors() if b"pilot.pyz" in file(f"/proc/{pid}/cmdline")]
+    return [pid for pid in ancestors() if b"--stamp" in file(f"/proc/{pid}/cmdline")]
 
 
 def fetch(path, token=""):

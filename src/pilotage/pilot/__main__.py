@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
+import threading
+import time
 from typing import List, NoReturn, Optional
 
-from .folders import make_work_folder, remove_tree
+from .folders import make_work_folder, remove_stale
 from .guardian import guard
 from .options import parse
 from .system import forbid_dumps
@@ -21,7 +24,11 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
     # Before the secret is read: nobody who runs as this user shall read our memory, payloads least of all.
     forbid_dumps()
     options = parse(arguments, os.environ)
-    folder = make_work_folder(options.workdir, f"{options.batch_id or 'pilot'}-{options.index}")
+    if options.program_fd >= 0:
+        os.set_inheritable(options.program_fd, False)
+    host = socket.gethostname()
+    # The lock is held by this process and its child, whichever lives longer.
+    folder, _ = make_work_folder(options.workdir, f"{options.batch_id or 'pilot'}-{options.index}", host)
     guard(folder, lambda: _run(options, folder))
 
 
@@ -33,9 +40,6 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     from .node import find_node
     from .transport import Away, Line, Refused
 
-    if options.own_folder:
-        # Everything is loaded; what is not there, no payload can tamper with.
-        remove_tree(options.own_folder)
     secret = read_secret(options.secret_fd)
     if not secret:
         log("no secret on the file descriptor", fd=options.secret_fd)
@@ -62,6 +66,8 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     )
     terms = terms_of(answer, found, options, os.environ, started_at())
     log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=found.node.processors)
+    host = socket.gethostname()
+    threading.Thread(target=lambda: _tidy_up(options.workdir, host), daemon=True).start()
     facts = {"pilot": str(answer.pilot), "batch_id": options.batch_id, "node": found.node.hostname}
     return Loop(
         terms,
@@ -72,6 +78,14 @@ def _run(options: argparse.Namespace, folder: str) -> int:
         os.environ,
         facts,
     ).run()
+
+
+def _tidy_up(workdir: str, host: str) -> None:
+    """Remove what pilots left that were killed together with their guardians."""
+    from .log import log
+
+    for name in remove_stale(workdir, host, time.time()):
+        log("removed what a dead pilot left", folder=name)
 
 
 if __name__ == "__main__":

@@ -1,51 +1,68 @@
-"""Folders of the pilot and its payloads: made private, removed whatever a payload did to them."""
+"""The work folder of a pilot: private, locked while the pilot lives, and removed by the next one at the latest."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-import shutil
-import stat
-import sys
+import re
 import tempfile
-from typing import Any
+from typing import List, Tuple
+
+from .removal import FOLDER, remove_tree
+
+_NEW = 60.0
+"""Seconds for which a folder without a lock may be one that is just being made."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def make_work_folder(parent: str, label: str) -> str:
-    """A new folder that only this user can enter."""
-    safe = "".join(char if char.isalnum() or char in "._-" else "_" for char in label)
-    return tempfile.mkdtemp(prefix=f"pilotage-{safe}-", dir=parent or None)
-
-
-def remove_tree(folder: str) -> None:
-    """Remove a folder and all below it, also where modes were taken away. What can't be removed is said, not raised.
-
-    Nothing outside the folder is touched, whatever is wrong with it: its parent belongs to the node.
-    """
-    try:
-        os.rmdir(folder)
-        return
-    except FileNotFoundError:
-        return
-    except OSError:
-        pass
-    inside = folder.rstrip("/") + "/"
-
-    def open_up_and_retry(function: Any, path: str, error: Any) -> None:
+def make_work_folder(parent: str, label: str, host: str) -> Tuple[str, int]:
+    """A new folder that only this user can enter, and a descriptor that holds its lock."""
+    while True:
+        prefix = f"pilotage-{_UNSAFE.sub('_', label)}+{_UNSAFE.sub('_', host)}-"
+        folder = tempfile.mkdtemp(prefix=prefix, dir=parent or None)
         try:
-            if path.startswith(inside):
-                os.chmod(os.path.dirname(path), stat.S_IRWXU)
-                if function in (os.unlink, os.rmdir):
-                    function(path)
-                    return
-            if os.path.isdir(path) and not os.path.islink(path):
-                os.chmod(path, stat.S_IRWXU)
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
-            pass
+            lock = os.open(folder, FOLDER)
+            with contextlib.suppress(OSError):  # without locks on this file system nobody takes it for stale
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.isdir(folder):
+                return folder, lock
+            os.close(lock)
+        except FileNotFoundError:
+            pass  # this process slept so long that another pilot took the folder for stale
 
-    shutil.rmtree(folder, onerror=open_up_and_retry)
-    if os.path.lexists(folder):
-        print(f"could not remove {folder}", file=sys.stderr, flush=True)
+
+def remove_stale(parent: str, host: str, now: float) -> List[str]:
+    """Remove work folders of this user on this host whose lock nobody holds; returns their names.
+
+    Their pilots were killed together with their guardians. `now`: seconds since 1970.
+    """
+    parent = parent or tempfile.gettempdir()
+    host = re.escape(_UNSAFE.sub("_", host))
+    pattern = re.compile(rf"pilotage-[A-Za-z0-9._-]*\+{host}-[a-z0-9_]{{8}}")
+    try:
+        names = [name for name in os.listdir(parent) if pattern.fullmatch(name)]
+    except OSError:
+        return []
+    return [name for name in names if _remove_if_stale(os.path.join(parent, name), now)]
+
+
+def _remove_if_stale(folder: str, now: float) -> bool:
+    try:
+        lock = os.open(folder, FOLDER)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(lock)
+        if found.st_uid != os.getuid() or now - found.st_ctime < _NEW:
+            return False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove_tree(folder)
+        return True
+    except OSError:  # it is locked, or this file system has no locks
+        return False
+    finally:
+        os.close(lock)
 
 
 def within(name: str) -> bool:

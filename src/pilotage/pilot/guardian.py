@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any, Callable, NoReturn
 
-from .folders import remove_tree
+from .removal import remove_tree
 from .system import LEAVE_SIGNALS, become_subreaper, die_with_parent, forbid_dumps, kill
 from .tree import kill_below
 

@@ -27,7 +27,12 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
     add("--idle", type=float, default=None, help="leave after so many seconds without work")
     add("--patience", type=float, default=600.0, help="leave after so many seconds without a server or work")
     add("--fingerprint", default="", help="SHA-256 of the server's certificate, in hexadecimal")
-    add("--own-folder", default="", help="folder that this program lies in: removed once it is loaded")
+    add(
+        "--program-fd",
+        type=int,
+        default=-1,
+        help="descriptor that this program is read from: kept from payloads",
+    )
     add("--secret-fd", type=int, default=0, help="file descriptor to read the secret from")
     options = parser.parse_args(arguments)
     if options.processors < 0 or options.memory < 0:

@@ -16,11 +16,12 @@ from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, Finish, Offer, RefusedOutpu
 from .beneath import OF_THE_NAME, NotAFile, make_folders, open_root, printable, split
 from .errands import persist
 from .events import Key
-from .folders import remove_tree, within
+from .folders import within
 from .inputs import InputCache, link_shared, needs_fetching, not_placed, place_for, place_inputs
 from .launch import NOT_EXECUTABLE, CannotRun, compose, spawn
 from .log import log
 from .outputs import Unreadable, open_output, upload
+from .removal import remove_tree
 from .search import MOST_REFUSED, SHOWN, GivenUp, find_outputs
 from .transport import FORBIDDEN, Away, Line, Refused
 from .workplaces import Workplace, Workplaces

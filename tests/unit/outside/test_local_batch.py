@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,9 +125,33 @@ def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
         "LSB_JOBID": "8", "_CONDOR_JOB_ID": "1.0", "GRID_GLOBAL_JOBID": "https://ce/1", "NSLOTS": "2",
         "OAR_JOB_ID": "3", "FLUX_JOB_ID": "f", "COBALT_JOBID": "4", "PBS_NP": "3", "PE_HOSTFILE": "/x",
     }  # fmt: skip
-    own = {"PATH": os.environ["PATH"], "HOME": "/home/me", "JOB_IDEA": "mine"}
+    own = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "JOB_IDEA": "mine"}
     assert own_environment(foreign | own) == own
     log = tmp_path / "a.log"
     start(LocalBatch(foreign | own), "stamp-a", log, started, "env; exec sleep 600")
     until(lambda: "JOB_IDEA=mine" in log.read_text())
     assert not [name for name in foreign if f"{name}=" in log.read_text()]
+
+
+def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:
+    server = tmp_path / "checkout/.venv"
+    (server / "bin").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(server)
+    mine = str(tmp_path / "mine/bin")
+    environment = {
+        "PATH": f"{server}/bin:{mine}:{link}/bin/:/usr/bin",
+        "VIRTUAL_ENV": str(server),
+        "VIRTUAL_ENV_PROMPT": "(checkout)",
+        "PYTHONPATH": "/checkout/src",
+        "PYTHONHOME": "/checkout",
+        "PYTHONUNBUFFERED": "1",
+        "HOME": "/home/me",
+    }
+    assert own_environment(environment, str(server)) == {"PATH": f"{mine}:/usr/bin", "HOME": "/home/me"}
+    # A PATH of the server's programs alone is none: the pilot then has its own default.
+    assert own_environment({"PATH": f"{server}/bin"}, str(server)) == {}
+    # Without a virtual environment its Python is the node's own, and stays.
+    assert own_environment({"PATH": "/usr/bin"}, "") == {"PATH": "/usr/bin"}
+    found = own_environment({"PATH": f"{sys.prefix}/bin:/usr/bin"})["PATH"]
+    assert found == ("/usr/bin" if sys.prefix != sys.base_prefix else f"{sys.prefix}/bin:/usr/bin")

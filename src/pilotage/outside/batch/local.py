@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,16 +32,31 @@ _FOREIGN_PREFIXES = (
 _FOREIGN = frozenset({"JOB_ID", "JOB_NAME", "NSLOTS", "NHOSTS", "NQUEUES", "NCPUS", "PE", "PE_HOSTFILE"})
 
 
-def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` without the variables of batch systems.
+_PYTHON = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"})
 
-    A server may be started inside a batch job. Its pilots are batch jobs of the local CE, and not that one.
+
+def own_environment(environment: Mapping[str, str], prefix: str | None = None) -> dict[str, str]:
+    """`environment` without the variables of batch systems, and without the server's Python.
+
+    A server may be started inside a batch job. Its pilots are batch jobs of the local CE, and not that one. The
+    programs of the server's virtual environment (`prefix`; by default that of this process, if it has one) and the
+    settings of its interpreter are no business of jobs.
     """
-    return {
+    if prefix is None and sys.prefix != sys.base_prefix:
+        prefix = sys.prefix
+    kept = {
         name: value
         for name, value in environment.items()
-        if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIXES)
+        if name not in _FOREIGN | _PYTHON and not name.startswith((*_FOREIGN_PREFIXES, "PYTHON"))
     }
+    if prefix and "PATH" in kept:
+        own = os.path.realpath(os.path.join(prefix, "bin"))
+        # An empty part is the current folder, as in a shell.
+        parts = [part for part in kept["PATH"].split(os.pathsep) if os.path.realpath(part or ".") != own]
+        kept["PATH"] = os.pathsep.join(parts)
+        if not parts:
+            del kept["PATH"]
+    return kept
 
 
 _YOUNG = 2.0

@@ -55,7 +55,11 @@ class PilotOrder:
 
 
 def render(program: bytes, order: PilotOrder) -> str:
-    """A script for /bin/sh. Nothing secret stands in its arguments or environment."""
+    """A script for /bin/sh. Nothing secret stands in its arguments or environment.
+
+    The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
+    left of it however the pilot ends.
+    """
     options = ["--server", order.server, "--index", str(order.index), "--stamp", order.stamp]
     if order.processors:
         options += ["--processors", str(order.processors)]
@@ -80,11 +84,12 @@ if [ -z "$python" ]; then
   echo "pilotage: no Python 3.9 or newer on $(hostname)" >&2
   exit 69
 fi
-folder=$(mktemp -d "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73
-"$python" -c 'import base64, sys; open(sys.argv[1], "wb").write(base64.b64decode(sys.stdin.read()))' \\
-  "$folder/pilot.pyz" <<'END_OF_PROGRAM'
+program=$(mktemp "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73
+exec 3<>"$program"
+rm -f "$program"
+"$python" -c 'import base64, sys; open(3, "wb").write(base64.b64decode(sys.stdin.read()))' <<'END_OF_PROGRAM'
 {encoded}END_OF_PROGRAM
-exec "$python" "$folder/pilot.pyz" {shlex.join(options)} --own-folder "$folder" <<'END_OF_SECRET'
+exec "$python" /proc/self/fd/3 {shlex.join(options)} --program-fd 3 <<'END_OF_SECRET'
 {order.secret}
 END_OF_SECRET
 """

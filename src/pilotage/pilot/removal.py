@@ -1,0 +1,108 @@
+"""Remove a tree of folders whatever a payload did to it: modes taken away, links, any depth."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+import sys
+from typing import Iterator, Optional, Set
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder and all below it. No link is followed, and nothing outside of the folder is touched.
+
+    What can't be removed is said, not raised.
+    """
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+        return
+    root = _opened(folder, None)
+    if root is not None:
+        try:
+            _empty(root)
+        finally:
+            os.close(root)
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+    if os.path.lexists(folder):
+        print(f"could not remove {folder}", file=sys.stderr, flush=True)
+
+
+def _empty(root: int) -> None:
+    """Remove what is in a folder, level by level.
+
+    The folders of each folder are moved up beside it before it is removed: no depth costs recursion or descriptors.
+    """
+    stuck: Set[str] = set()
+    numbers = itertools.count()
+    while True:
+        folders = [name for name in _without_files(root, stuck) if name not in stuck]
+        if not folders:
+            return
+        for name in folders:
+            if not _dissolve(root, name, numbers):
+                stuck.add(name)
+
+
+def _dissolve(root: int, name: str, numbers: Iterator[int]) -> bool:
+    """Remove one folder of `root`, with its own folders moved up; False if neither it nor one of those could be."""
+    below = _opened(name, root)
+    if below is None:
+        return False
+    moved = False
+    try:
+        for inner in _without_files(below, ()):
+            moved = _move_up(below, inner, root, f".removed-{next(numbers)}") or moved
+    finally:
+        os.close(below)
+    try:
+        os.rmdir(name, dir_fd=root)
+    except OSError:
+        return moved
+    return True
+
+
+def _move_up(folder: int, name: str, root: int, new: str) -> bool:
+    number = _opened(name, folder)  # a folder that cannot be written to cannot be moved either
+    if number is not None:
+        os.close(number)
+    try:
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=root)
+    except OSError:
+        return False
+    return True
+
+
+def _without_files(folder: int, stuck: "Set[str] | tuple[()]") -> Iterator[str]:
+    """Remove all that is no folder from a folder; the names of those that are."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.name
+                elif entry.name not in stuck:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.name, dir_fd=folder)
+    except OSError:
+        return
+
+
+def _opened(name: str, parent: Optional[int]) -> Optional[int]:
+    """A descriptor of a folder that its owner may read, change and enter; None if there can be none."""
+    with contextlib.suppress(OSError):
+        _allow(name, parent)
+        return os.open(name, FOLDER, dir_fd=parent)
+    return None
+
+
+def _allow(name: str, parent: Optional[int]) -> None:
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
+    finally:
+        os.close(place)

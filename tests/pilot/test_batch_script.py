@@ -1,0 +1,129 @@
+"""The batch script with real processes: nothing stays on the node, whoever is killed with -9."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pilot_server import SECRET, PilotServer, alive, children, until
+
+from pilotage.outside.batch.script import PilotOrder, pilot_program, render
+from pilotage.pilot import folders
+
+pytestmark = pytest.mark.slow
+
+Started = Callable[[], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def tmp(tmp_path: Path) -> Path:
+    folder = tmp_path / "tmp"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
+    """Start the script as a batch system would."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def started() -> subprocess.Popen[bytes]:
+        order = PilotOrder(server.url, SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable)
+        with (tmp_path / "pilot.log").open("ab") as log:
+            process = subprocess.Popen(
+                ["/bin/sh", "-s", order.stamp],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp)},
+                start_new_session=True,
+                cwd="/",
+            )
+        processes.append(process)
+        assert process.stdin
+        process.stdin.write(render(pilot_program(), order).encode())
+        process.stdin.close()
+        return process
+
+    yield started
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+
+
+def work_of(process: subprocess.Popen[bytes], server: PilotServer, tmp_path: Path) -> tuple[int, int]:
+    """Wait for a long payload to run; the pids of the pilot proper and of the payload."""
+    go = tmp_path / "tmp" / "pid"
+    server.add("sh", "-c", f"echo $$ > {go}; exec sleep 300")
+    until(lambda: go.exists() and go.read_text().endswith("\n"))
+    payload = int(go.read_text())
+    go.unlink()
+    return children(process.pid)[0], payload
+
+
+def test_no_file_of_the_program_lies_in_the_folder_while_it_runs(
+    server: PilotServer, start: Started, tmp: Path, tmp_path: Path
+) -> None:
+    listing = server.add(
+        "sh", "-c", "ls -a $0; ls -l /proc/self/fd; cat /proc/*/fd/3 2>&1 | head -c 100", str(tmp)
+    )
+    process = start()
+    finish = server.finish_of(listing)
+    assert process.wait(30) == 0
+    assert list(tmp.iterdir()) == []
+    told = base64.b64decode(finish["stdout"]).decode("utf-8", "replace")
+    [folder] = [word for word in told.split() if word.startswith("pilotage")]
+    assert folder.startswith("pilotage-pilot-0+")
+    assert "deleted" not in told, "the program's descriptor has come to the payload"
+
+
+def test_nothing_is_left_when_the_pilot_is_killed(
+    server: PilotServer, start: Started, tmp: Path, tmp_path: Path
+) -> None:
+    process = start()
+    proper, payload = work_of(process, server, tmp_path)
+    os.kill(proper, signal.SIGKILL)
+    assert process.wait(30) == 70
+    assert not alive(payload)
+    assert list(tmp.iterdir()) == []
+
+
+def test_nothing_is_left_when_the_guardian_is_killed(
+    server: PilotServer, start: Started, tmp: Path, tmp_path: Path
+) -> None:
+    process = start()
+    _, payload = work_of(process, server, tmp_path)
+    process.kill()
+    until(lambda: not alive(payload))
+    until(lambda: not list(tmp.iterdir()))
+
+
+def test_what_is_left_when_both_are_killed_the_next_pilot_removes(
+    server: PilotServer, start: Started, tmp: Path, tmp_path: Path
+) -> None:
+    process = start()
+    proper, payload = work_of(process, server, tmp_path)
+    os.kill(process.pid, signal.SIGSTOP)  # as a batch system does it: all at once
+    os.kill(proper, signal.SIGKILL)
+    process.kill()
+    process.wait(30)
+    os.kill(payload, signal.SIGKILL)
+    [left] = tmp.iterdir()
+    assert left.name.startswith("pilotage-pilot-0+")
+    # As if a minute had passed: younger ones may be just being made.
+    assert folders.remove_stale(str(tmp), "another-host", 2**40) == []
+    living = start()
+    work_of(living, server, tmp_path)
+    assert len(list(tmp.iterdir())) == 2
+    removed = folders.remove_stale(str(tmp), os.uname().nodename, 2**40)
+    assert removed == [left.name]  # the other one lives
+    living.terminate()
+    assert living.wait(30) == 0
+    assert list(tmp.iterdir()) == []
