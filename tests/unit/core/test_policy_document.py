@@ -602,9 +602,9 @@ def test_the_properties_of_the_rule_are_known() -> None:
 
 
 def test_a_document_that_is_nested_too_deep_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="nested too deep"):
+    with pytest.raises(InvalidInput, match="nested deeper than 50"):
         parse("a = " + "[" * 100_000)
-    with pytest.raises(InvalidInput, match="unknown key"):
+    with pytest.raises(InvalidInput, match="more than 20 parts"):
         parse(".".join("a" * 5000) + " = 1")
 
 

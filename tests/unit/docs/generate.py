@@ -110,7 +110,8 @@ refused with the line and the reason. Keys that are not listed here are refused.
 ```toml
 {EXAMPLE}```
 
-`*` stands for a name of your own. Of `limits` there may be any number.
+`*` stands for a name of your own. Of `limits` there may be up to 1,000. Texts have at most 200 characters,
+lists 1,000 entries, and the whole document 2 MiB.
 
 {policy.reference_markdown()}
 """

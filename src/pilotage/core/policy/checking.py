@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.policy.bounds import out_of_bounds
 from pilotage.core.policy.facts import PROPERTIES, Jobs, Policy
 from pilotage.core.policy.places import line_of
 from pilotage.core.queues.limits import ATTRIBUTES
@@ -27,6 +28,10 @@ def check(policy: Policy, text: str) -> None:
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
             refuse(f"matching.{buckets} must rise and be positive", "matching", buckets)
+    fault = out_of_bounds(policy)
+    if fault is not None:
+        reason, keys = fault
+        refuse(reason, *keys)
 
 
 class _Refuser:
@@ -58,7 +63,7 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
     for name, user in policy.users.items():
         if not user.groups:
             refuse(f"user {name} is in no group", "users", name, "groups")
-        for missing in [group for group in user.groups if group not in policy.groups]:
+        for missing in (group for group in user.groups if group not in policy.groups):
             refuse(
                 f"user {name}: there is no group {missing}",
                 "users",

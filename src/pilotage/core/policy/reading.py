@@ -14,7 +14,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
 from pilotage.core.policy.checking import check
 from pilotage.core.policy.facts import ADMINISTRATOR, GENERIC_PILOT, Policy
-from pilotage.core.policy.places import line_of
+from pilotage.core.policy.places import check_shape, line_of
 from pilotage.core.policy.reference import KEYS
 
 NODE_TAGS = frozenset({"GPU", "apptainer", "userns"})
@@ -34,15 +34,21 @@ def parse(text: str) -> Policy:
 
 def plain_of(text: str) -> dict[str, Any]:
     """The tables of a document that is TOML, whether it is a policy or not."""
+    check_shape(text)
     try:
+        text.encode()
         return tomllib.loads(text)
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            "the policy is not TOML: it has lone surrogates, which are no characters"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+), column (\d+)", str(error))
         line, column = (int(place[1]), int(place[2])) if place else (None, None)
         reason = re.sub(r" \(at .*\)", "", str(error))
         raise InvalidInput(f"the policy is not TOML: {reason}", line=line, column=column) from None
-    except RecursionError:
-        raise InvalidInput("the policy is not TOML that can be read: it is nested too deep") from None
+    except (RecursionError, ValueError):
+        raise InvalidInput("the policy is not TOML that can be read: a number is too long") from None
 
 
 def warnings(policy: Policy) -> list[str]:
@@ -61,10 +67,11 @@ def warnings(policy: Policy) -> list[str]:
             )
     said += _serving_nobody(policy)
     said += _too_short(policy)
+    populated = {group for user in policy.users.values() for group in user.groups}
     for name, group in policy.groups.items():
         if not group.share:
             said.append(f"groups.{name}: with share 0 its jobs start only where nobody else's fit")
-        if not any(name in user.groups for user in policy.users.values()):
+        if name not in populated:
             said.append(f"groups.{name} has no users")
     said += [f"WMSHistory {text}" for text in _never_binding(policy)]
     unread = {

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from pilotage.core.policy.bounds import range_of
 from pilotage.core.policy.facts import (
     PROPERTIES,
     Accounting,
@@ -112,15 +113,17 @@ def reference_markdown() -> str:
         "accounting": Accounting,
         "retention": Retention,
     }
-    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    lines = ["| key | type | default | range | meaning |", "|---|---|---|---|---|"]
     for prefix, table in tables.items():
         for field in msgspec.structs.fields(table):
             key = f"{prefix}.{field.encode_name}"
             if key not in KEYS:
                 continue
             default = "(needed)" if field.required else f"`{_shown(field.default)}`"
-            lines.append(f"| `{key}` | {_type_name(field.type)} | {default} | {KEYS[key]} |")
-    lines.append(f"| `platforms.*` | list of texts | `[]` | {KEYS['platforms.*']} |")
+            lines.append(
+                f"| `{key}` | {_type_name(field.type)} | {default} | {range_of(key)} | {KEYS[key]} |"
+            )
+    lines.append(f"| `platforms.*` | list of texts | `[]` | | {KEYS['platforms.*']} |")
     return "\n".join(lines)
 
 
