@@ -38,7 +38,9 @@ MORE_ROWS = "many rows of parameters are sent in chunks: /v1/submissions/open; f
 
 def build(context: Context) -> Application:
     """The application that answers for `context`."""
-    api = FastAPI(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None)
+    api = FastAPI(
+        title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=errors.DECLARED
+    )
     api.state.context = context
     errors.install(api)
     for part in (submissions, streams, jobs, places, why, shares, policies, administration, pilot_files):

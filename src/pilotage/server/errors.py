@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -30,6 +31,19 @@ STATUS: dict[type[errors.PilotageError], int] = {
     errors.Unreachable: 503,
     errors.PilotageError: 500,
 }
+
+
+DECLARED: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "model": ErrorBody,
+        "description": "What was sent is wrong or not allowed, or comes too early (429).",
+    },
+    "5XX": {
+        "model": ErrorBody,
+        "description": "Something behind the server does not answer (503), or it has failed.",
+    },
+}
+"""How the OpenAPI document declares the errors of every address."""
 
 
 def answer(error: BaseException) -> tuple[int, ErrorBody]:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context, caller_of, context_of
-from pilotage.server.edge import CheckedRoute
+from pilotage.server.edge import CheckedRoute, bytes_of
 from pilotage.server.tokens import Caller
 from pilotage.store import expiry, history
 from pilotage.store.events import record
@@ -101,7 +101,7 @@ def ready(response: Response, context: Context = Depends(context_of)) -> dict[st
     return told
 
 
-@monitoring.get("/metrics")
+@monitoring.get("/metrics", response_class=Response, responses=bytes_of("text/plain; version=0.0.4"))
 def metrics(context: Context = Depends(context_of)) -> Response:
     """Counts for Prometheus, without names of people."""
     pool, writer = context.pool, context.writer

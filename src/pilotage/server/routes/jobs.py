@@ -12,7 +12,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.stored import description_to_json, hide_values
 from pilotage.server.context import Context, caller_of, context_of
-from pilotage.server.edge import CheckedRoute
+from pilotage.server.edge import BINARY, CheckedRoute, bytes_of
 from pilotage.server.output_archive import OutputArchive
 from pilotage.server.pages import page
 from pilotage.server.stored_outputs import applied, inline_streams, listed_outputs
@@ -121,7 +121,7 @@ def outputs(
     return listed_outputs(context.sandbox, facts, job, result)
 
 
-@router.get("/jobs/{job}/outputs/{name:path}")
+@router.get("/jobs/{job}/outputs/{name:path}", response_class=Response, responses=BINARY)
 def output(
     job: limits.Id,
     name: limits.FileName,
@@ -139,7 +139,7 @@ def output(
     return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
 
 
-@router.post("/outputs")
+@router.post("/outputs", response_class=Response, responses=bytes_of("application/x-tar"))
 def outputs_of_many(
     body: people.ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> StreamingResponse:
@@ -166,7 +166,7 @@ def _follow(context: Context, job: JobId) -> None:
         context.writer.submit(lambda tx: pool.tell(tx, followed={job: until}), lambda result, error: None)
 
 
-@router.get("/jobs/{job}/logs/{stream}")
+@router.get("/jobs/{job}/logs/{stream}", response_class=Response, responses=BINARY)
 def logs(
     job: limits.Id,
     stream: limits.Name,

@@ -11,7 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
 from pilotage.server.context import Context, context_of, identity_of
-from pilotage.server.edge import CheckedRoute
+from pilotage.server.edge import BINARY, CheckedRoute, bytes_of
 from pilotage.store import attempts, browse
 from pilotage.wire.limits import Digest, FileName, Id, Name, Offset, Small
 
@@ -55,7 +55,7 @@ def _open_try(context: Context, pilot: PilotId, job: int, epoch: int) -> None:
         raise Conflict(f"try {epoch} of job {job} is over: nothing more is taken of it", hint="go on")
 
 
-@router.get("/pilot/jobs/{job}/inputs/{digest}")
+@router.get("/pilot/jobs/{job}/inputs/{digest}", response_class=Response, responses=BINARY)
 def fetch_input(
     job: Id, digest: Digest, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
 ) -> Response:
@@ -66,7 +66,7 @@ def fetch_input(
     return FileResponse(context.sandbox.input_path(digest), media_type="application/octet-stream")
 
 
-@router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201)
+@router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201, response_class=Response)
 async def store_output(
     job: Id,
     epoch: Small,
@@ -105,7 +105,7 @@ async def store_tail(
     return Response(status_code=204)
 
 
-@router.get("/pilot.pyz")
+@router.get("/pilot.pyz", response_class=Response, responses=bytes_of("application/zip"))
 def program(context: Context = Depends(context_of)) -> Response:
     """The pilot. It holds no secret."""
     return Response(context.program, media_type="application/zip")

@@ -169,7 +169,12 @@ def _columns(parameters: Parameters) -> dict[str, list[Any]]:
     return {name: [row[k] for row in parameters.rows] for k, name in enumerate(parameters.names)}
 
 
-@router.head("/uploads/{digest}")
+@router.head(
+    "/uploads/{digest}",
+    status_code=204,
+    response_class=Response,
+    responses={404: {"description": "this owner has not"}},
+)
 def known(
     digest: Digest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Response:
