@@ -191,6 +191,12 @@ def pages(connection: Any, selection: Selection, viewer: Viewer, limit: int) -> 
             job["id"] for job in page
         ]
         found += page
+    backwards: list[dict[str, Any]] = []
+    while page := browse.jobs(
+        connection, selection, viewer, backwards[-1]["id"] if backwards else 0, limit, newest=True
+    ):
+        backwards += page
+    assert backwards == found[::-1]
     return found
 
 

@@ -20,10 +20,11 @@ from pilotage.cli.choosing import (
     SubmissionOption,
     chosen,
     in_words,
+    nothing_found,
     required,
 )
 from pilotage.cli.session import Session, connected
-from pilotage.core.errors import Conflict, InvalidInput, NotFound
+from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.wire.people import ActionResponse, Selection
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only tell how many jobs it would be")]
@@ -70,6 +71,8 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
             if would.done and not screen.ask(question):
                 raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
         answer: ActionResponse = ask(selection, dry_run=dry_run, reason=reason)
+        if not answer.matched:
+            raise nothing_found(client, selection)
     if session.as_json:
         screen.json(answer)
     else:
@@ -79,8 +82,6 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
             screen.note(f"job {refusal.job}: {refusal.message}")
         if answer.matched - answer.done > 10:
             screen.note(f"... {answer.matched - answer.done:,} jobs were left as they are")
-    if not answer.matched:
-        raise NotFound("no job of yours fits the selection")
     if not answer.done and not dry_run:
         raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import time
-from typing import Annotated
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.moments import moment, parse_instant
 from pilotage.client.selections import parse_ids
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import JobState
 from pilotage.wire.people import Selection
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+RANGES_SHOWN = 20
 
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Jobs: 12, 12-40 or 12,15")]
 SubmissionOption = Annotated[
@@ -115,3 +123,31 @@ def in_words(selection: Selection) -> str:
         if (instant := getattr(selection, name)) is not None:
             words.append(f"{name.replace('_', ' ')} {moment(instant, instant, exact=True)}")
     return ", ".join(words) or "all jobs"
+
+
+def in_options(selection: Selection, *more: str) -> str:
+    """The selection as arguments of another command, ready to be copied."""
+    words = _ranges(selection.ids or [])
+    if selection.submission is not None:
+        words.append(f"-s {selection.submission}")
+    for name in ("owner", "group", "job_group", "site", "name"):
+        if value := getattr(selection, name):
+            words.append(f"--{name.replace('_', '-')} {shlex.quote(value)}")
+    return " ".join([*words, *more])
+
+
+def _ranges(ids: Sequence[int]) -> list[str]:
+    """Such as 3 5-9; of very many the first ones."""
+    words: list[str] = []
+    for _, run in groupby(enumerate(sorted(ids)), lambda pair: pair[1] - pair[0]):
+        members = [id_ for _, id_ in run]
+        words.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return words if len(words) <= RANGES_SHOWN else [*words[:RANGES_SHOWN], "..."]
+
+
+def nothing_found(client: Client, selection: Selection) -> NotFound:
+    """The error for a selection without jobs: whether its submission is unknown, or only has no such jobs."""
+    number = selection.submission
+    if number is not None and not client.counts(Selection(submission=number)).total:
+        return NotFound(f"there is no submission {number}", hint="or it is not yours")
+    return NotFound("no job of yours fits the selection")

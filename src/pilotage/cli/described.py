@@ -86,7 +86,7 @@ def _said(options: JobOptions) -> _Said:
     variables, unset = exported(options.export, os.environ)
     fields: dict[str, Any] = {
         "environment": variables | _pairs(options.environment or [], "--env", "K=V"),
-        "output_sandbox": options.outputs,
+        "output_sandbox": _outputs(options.outputs or []),
         "job_name": options.name,
         "job_group": options.job_group,
         "job_type": options.job_type,
@@ -154,6 +154,18 @@ def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]
                 raise InvalidInput(f"two inputs have the name {inner}", hint="rename one: --input PATH=NAME")
             local[inner] = path_here
     return entries, local
+
+
+def _outputs(words: Sequence[str]) -> list[str]:
+    """Patterns of --output; the syntax of inputs (PATH=NAME) would be a pattern that matches nothing."""
+    for word in words:
+        name, equals, other = word.partition("=")
+        if equals:
+            raise InvalidInput(
+                f"--output {word}: outputs are not renamed; this would be a file whose name has a '=' in it",
+                hint=f"--output {other or name}; for a file with such a name: --output '{word.replace('=', '?')}'",
+            )
+    return list(words)
 
 
 def _source_and_name(word: str) -> tuple[str, str]:

@@ -16,18 +16,17 @@ from pilotage.cli.choosing import (
     StateOption,
     SubmissionOption,
     chosen,
+    nothing_found,
     required,
 )
+from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, tell_incomplete
 from pilotage.cli.screen import Advance
 from pilotage.cli.session import Session, connected
-from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.people import JobSummary
 
 if TYPE_CHECKING:
     from pilotage.client import Client
-
-JOB_FAILED = 1
 
 
 @dataclass
@@ -40,6 +39,8 @@ class Fetched:
     kept: list[str] = field(default_factory=list)
     not_done: dict[str, str] = field(default_factory=dict)
     """State by job id."""
+    outputs_incomplete: list[int] = field(default_factory=list)
+    """Jobs that are Done and lack an output that they name."""
     failed: dict[str, str] = field(default_factory=dict)
     """Outputs that could not be fetched: why, by job id and name."""
 
@@ -58,17 +59,27 @@ def output(
     ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there already")] = False,
 ) -> int | None:
-    """Fetch the outputs of jobs that have ended. The exit code is 1 if one of them is not Done."""
+    """Fetch the outputs of jobs that have ended.
+
+    The exit code is 1 if one of them is not Done or could not be fetched, and 8 if all are Done but an output that
+    a job names is not there.
+    """
     selection = required(chosen(ids, submission, state, owner, group, job_group), "output")
     report = Fetched(str(folder))
     with session.client() as client:
         jobs = list(client.jobs(selection))
         if not jobs:
-            raise NotFound("no job of yours fits the selection")
+            raise nothing_found(client, selection)
         with session.screen.progress("outputs") as advance:
             _fetch(client, jobs, folder, force, report, advance)
+    incomplete = [job for job in jobs if job.outputs_incomplete and job.state == "Done"]
+    report.outputs_incomplete = [job.id for job in incomplete]
     _tell(session, report)
-    return JOB_FAILED if report.not_done or report.failed else None
+    if incomplete:
+        tell_incomplete(session.screen, incomplete[:SHOWN], len(incomplete))
+    if report.not_done or report.failed:
+        return JOB_FAILED
+    return OUTPUT_MISSING if incomplete else None
 
 
 def _fetch(

@@ -31,7 +31,7 @@ from pilotage.core.errors import (
 
 __all__ = ["LazyCommand", "Root", "build", "run"]
 
-OK, JOB_FAILED, USAGE, NOT_ALLOWED, NOT_FOUND, CONFLICT, UNREACHABLE, OVERLOADED = range(8)
+OK, JOB_FAILED, USAGE, NOT_ALLOWED, NOT_FOUND, CONFLICT, UNREACHABLE, OVERLOADED, OUTPUT_MISSING = range(9)
 INTERNAL, INTERRUPTED = 70, 130
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
@@ -47,6 +47,10 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (CONFLICT, "the present state does not allow it"),
     (UNREACHABLE, "the server does not answer"),
     (OVERLOADED, "the server is busy: try again later"),
+    (
+        OUTPUT_MISSING,
+        "all jobs are Done, but an output that one of them names is not there (`wait`, `submit --wait`, `output`)",
+    ),
     (INTERNAL, "an error inside pilotage: please report it"),
     (INTERRUPTED, "interrupted (Ctrl-C)"),
 )

@@ -21,13 +21,16 @@ from pilotage.cli.choosing import (
     StateOption,
     SubmissionOption,
     chosen,
+    nothing_found,
 )
-from pilotage.cli.moments import moment, size_text, span
+from pilotage.cli.job_facts import facts_of
+from pilotage.cli.moments import moment
+from pilotage.cli.outcome import jobs_go_on
 from pilotage.cli.screen import Column, Screen, counts_text
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.wire.people import Counts, JobDetail, JobEvent, JobSummary, Selection
+from pilotage.wire.people import Counts, JobEvent, JobSummary, Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -60,40 +63,55 @@ def status(
     events: Annotated[bool, typer.Option("--events", help="What happened to the jobs, step by step")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until all have ended")] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many jobs; 0 for all")] = 50,
+    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first, not the newest")] = False,
 ) -> int | None:
-    """Show jobs. Without a selection: those of yours that have not ended."""
+    """Show jobs, the newest first; one job with all that is known of it.
+
+    Without a selection: those of yours that have not ended. Jobs that are named come in the order of their ids.
+    """
     selection = chosen(ids, submission, state, owner, group, job_group, site, name, since, before)
     if watch and (session.as_json or events):
         raise InvalidInput("--watch goes with neither --json nor --events")
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:
         if watch:
-            _watch(session.screen, client, selection, limit)
+            with jobs_go_on(session.screen, selection):
+                _watch(session.screen, client, selection, limit, oldest)
         elif events:
-            _events(session.screen, client, selection, limit)
+            _events(session.screen, client, selection, limit, oldest)
         elif selection.ids is not None and len(selection.ids) == 1:
             _one(session.screen, client, selection.ids[0])
         else:
-            _several(session.screen, client, selection, limit)
+            _several(session.screen, client, selection, limit, oldest)
     return None
 
 
-def _several(screen: Screen, client: Client, selection: Selection, limit: int) -> None:
+def _several(screen: Screen, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     counts = client.counts(selection)
-    jobs = _listed(client, selection, limit)
+    if not counts.total:
+        _check_named(client, selection)
+    jobs = _listed(client, selection, limit, oldest)
     if screen.as_json:
         screen.json({"jobs": list(jobs), "counts": counts})
         return
-    if selection.ids and not counts.total:
-        raise NotFound("none of these jobs is known")
     screen.table(JOB_COLUMNS, (_row(job, time.time(), exact=not screen.terminal) for job in jobs))
     if screen.terminal:
         screen.line(_below(counts, selection, limit))
 
 
-def _listed(client: Client, selection: Selection, limit: int) -> Iterator[JobSummary]:
+def _check_named(client: Client, selection: Selection) -> None:
+    """Raise NotFound if jobs or a submission are named that there are not: an empty list would hide a mistake."""
+    if selection.ids and not client.counts(Selection(ids=selection.ids)).total:
+        raise NotFound("none of these jobs is known", hint="or they are not yours")
+    number = selection.submission
+    if number is not None and not client.counts(Selection(submission=number)).total:
+        raise nothing_found(client, selection)
+
+
+def _listed(client: Client, selection: Selection, limit: int, oldest: bool) -> Iterator[JobSummary]:
     if selection == Selection():
         selection = Selection(states=[str(state) for state in JobState if state not in FINAL])
-    jobs = client.jobs(selection, page=min(limit, 1000) or 1000)
+    newest = not (oldest or selection.ids)
+    jobs = client.jobs(selection, page=min(limit, 1000) or 1000, newest=newest)
     return islice(jobs, limit or None)
 
 
@@ -101,7 +119,7 @@ def _below(counts: Counts, selection: Selection, limit: int) -> str:
     text = counts_text(counts)
     shown = counts.total if selection != Selection() else counts.total - counts.final
     if limit and shown > limit:
-        text += f"; the first {limit} are listed (--limit 0 for all)"
+        text += f"; {limit} of {shown:,} are listed (--limit 0 for all)"
     return text
 
 
@@ -116,37 +134,13 @@ def _one(screen: Screen, client: Client, number: int) -> None:
     if screen.as_json:
         screen.json(detail)
         return
-    screen.facts(_facts(detail, exact=not screen.terminal))
+    screen.facts(facts_of(detail, time.time(), exact=not screen.terminal))
 
 
-def _facts(detail: JobDetail, *, exact: bool) -> Iterator[tuple[str, object]]:
-    job, now = detail.job, time.time()
-    yield "job", job.id
-    yield "state", job.state
-    yield "reason", job.reason
-    yield "name", job.name
-    yield "submission", job.submission
-    yield "owner", f"{job.owner} ({job.group})"
-    yield "job group", job.job_group
-    yield "queue", job.queue
-    yield "site", job.site
-    yield "node", job.hostname
-    yield "pilot", job.pilot
-    yield "exit code", job.exit_code
-    yield "submitted", moment(job.submitted, now, exact=exact)
-    yield "started", moment(job.started, now, exact=exact)
-    yield "ended", moment(job.ended, now, exact=exact)
-    for one in detail.attempts:
-        place = f"{one.site} {one.hostname}".strip()
-        used = f"{span(one.wall)} wall, {span(one.cpu)} CPU, {one.max_rss} MB" if one.ended else "runs"
-        end = " ".join(part for part in (one.outcome, one.failure, one.message) if part)
-        yield f"attempt {one.attempt}", "; ".join(part for part in (place, used, end) if part)
-    yield "outputs", ", ".join(f"{one.name} ({size_text(one.size)})" for one in detail.outputs)
-    yield "missing outputs", ", ".join(detail.missing_outputs)
-
-
-def _events(screen: Screen, client: Client, selection: Selection, limit: int) -> None:
-    numbers = selection.ids or [job.id for job in _listed(client, selection, limit)]
+def _events(screen: Screen, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
+    numbers = selection.ids or [job.id for job in _listed(client, selection, limit, oldest)]
+    if not numbers:
+        _check_named(client, selection)
     found: dict[int, list[JobEvent]] = {number: client.events(number) for number in numbers}
     if screen.as_json:
         screen.json({str(number): events for number, events in found.items()})
@@ -169,7 +163,7 @@ def _events(screen: Screen, client: Client, selection: Selection, limit: int) ->
     screen.table(columns, rows)
 
 
-def _watch(screen: Screen, client: Client, selection: Selection, limit: int) -> None:
+def _watch(screen: Screen, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     if not screen.terminal:
         client.wait(selection, progress=lambda counts: screen.line(counts_text(counts)))
         return
@@ -179,7 +173,7 @@ def _watch(screen: Screen, client: Client, selection: Selection, limit: int) -> 
         console.clear()
         screen.table(
             JOB_COLUMNS,
-            (_row(job, time.time(), exact=False) for job in _listed(client, selection, limit or 50)),
+            (_row(job, time.time(), exact=False) for job in _listed(client, selection, limit or 50, oldest)),
         )
         screen.line(_below(counts, selection, limit or 50))
 

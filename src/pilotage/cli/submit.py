@@ -14,16 +14,17 @@ import typer
 from pilotage.cli.described import Command, described, with_options
 from pilotage.cli.moments import size_text
 from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.outcome import JOB_FAILED
 from pilotage.cli.screen import Screen
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
-from pilotage.cli.wait import verdict, watch_to_end
+from pilotage.cli.wait import watch_to_end
 from pilotage.client.describing import Described, read_file, read_text
 from pilotage.client.inputs import LocalFile
 from pilotage.client.submitting import Prepared, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.people import Counts, OpenRequest, Selection, SubmitResponse
+from pilotage.wire.people import OpenRequest, Selection, SubmitResponse
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -40,6 +41,10 @@ class Sent:
     submissions: list[SubmitResponse] = field(default_factory=list)
     states: dict[str, int] = field(default_factory=dict)
     """With --wait: how the jobs ended."""
+    not_done: list[int] = field(default_factory=list)
+    """The first jobs that ended otherwise than as Done."""
+    outputs_incomplete: int = 0
+    """Jobs that are Done and lack an output that they name."""
 
 
 @connected
@@ -148,9 +153,11 @@ def conclude(session: Session, client: Client, sent: Sent, wait: bool) -> int:
     code = 0
     if wait:
         for response in sent.submissions:
-            counts: Counts = watch_to_end(session.screen, client, Selection(submission=response.submission))
-            code = max(code, verdict(session.screen, counts))
-            for state, number in counts.states.items():
+            outcome = watch_to_end(session.screen, client, Selection(submission=response.submission))
+            code = JOB_FAILED if JOB_FAILED in (code, outcome.code) else max(code, outcome.code)
+            sent.not_done += outcome.not_done
+            sent.outputs_incomplete += outcome.outputs_incomplete
+            for state, number in outcome.states.items():
                 sent.states[state] = sent.states.get(state, 0) + number
     if session.as_json:
         session.screen.json(sent)

@@ -149,10 +149,21 @@ class Client(Submitting):
 
     # --- jobs
 
-    def jobs(self, which: Which = Selection(), *, page: int = MAX_PAGE) -> Iterator[JobSummary]:  # noqa: B008
-        """All jobs of the selection by rising id, fetched page by page."""
+    def jobs(
+        self,
+        which: Which = Selection(),  # noqa: B008
+        *,
+        page: int = MAX_PAGE,
+        newest: bool = False,
+    ) -> Iterator[JobSummary]:
+        """All jobs of the selection by rising id, fetched page by page; with `newest` by falling id.
+
+        More ids than one request can name come in the order in which they are named.
+        """
         for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
             query = selections.as_query(piece)
+            if newest:
+                query["newest"] = "true"
             yield from self._pages("/v1/jobs", JobsPage, lambda answer: answer.jobs, page, query)
 
     def job(self, job: int) -> JobDetail:

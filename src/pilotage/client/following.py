@@ -47,7 +47,7 @@ def until_final(
     while True:
         counts = ask()
         if not counts.total:
-            raise NotFound("no job of yours fits the selection")
+            raise NotFound("no job of yours fits the selection", hint="see `pilotage status`")
         if progress and counts != before:
             progress(counts)
         left = None if until is None else until - time.monotonic()

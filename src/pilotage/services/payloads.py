@@ -50,6 +50,12 @@ def _payload(facts: SubmissionFacts, description: JobDescription) -> Payload:
     )
 
 
+def parameter_values(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of one job by the names of its submission's parameters; `facts` as `browse.job_facts` reads them."""
+    values = json.loads(facts["parameters"]) if facts["parameters"] else []
+    return dict(zip(json.loads(facts["names"]), values, strict=False))
+
+
 def stored_description(facts: Mapping[str, Any], job: int) -> JobDescription:
     """The description of one job, its parameters filled in; `facts` as `browse.job_facts` reads them."""
     values = json.loads(facts["parameters"]) if facts["parameters"] else []

@@ -15,6 +15,7 @@ from pilotage.store.selections import (
     of_history,
     of_hot,
 )
+from pilotage.wire.limits import LARGEST
 
 _FROM = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
@@ -53,17 +54,32 @@ def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
 
 
 def jobs(
-    connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
+    connection: Connection,
+    selection: Selection,
+    viewer: Viewer,
+    after: int,
+    limit: int,
+    *,
+    newest: bool = False,
 ) -> list[dict[str, Any]]:
-    """A page of job summaries with ids above `after`, ascending: of the hot table and of history as of one table."""
-    return list(job_rows(connection, selection, viewer, after, limit))
+    """A page of job summaries with ids above `after`, ascending: of the hot table and of history as of one table.
+
+    `newest`: with ids below `after`, descending; 0 begins at the newest.
+    """
+    return list(job_rows(connection, selection, viewer, after, limit, newest=newest))
 
 
 def job_rows(
-    connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
+    connection: Connection,
+    selection: Selection,
+    viewer: Viewer,
+    after: int,
+    limit: int,
+    *,
+    newest: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """The same, row by row: who needs no more of them does not read on."""
-    sql, values = _page(connection, (_JOB_COLUMNS, _OLD_COLUMNS), selection, viewer, after, limit)
+    sql, values = _page(connection, (_JOB_COLUMNS, _OLD_COLUMNS), selection, viewer, after, limit, newest)
     for row in _each_dictionary(connection.execute(sql, values)):
         row["outputs_incomplete"] = bool(row["outputs_incomplete"])  # SQLite answers 0 or 1
         yield row
@@ -83,8 +99,12 @@ def _page(
     viewer: Viewer,
     after: int,
     limit: int,
+    newest: bool = False,
 ) -> tuple[str, list[Any]]:
     """One statement: a job that changes over meanwhile is in one of the tables, and shown once."""
+    beyond, order = (">", "") if not newest else ("<", " DESC")
+    if newest and not after:
+        after = LARGEST
     hot = of_hot(connection, selection, viewer)
     parts = [f"SELECT {columns[0]} {_FROM} WHERE {hot.sql}"]
     values: list[Any] = [*hot.values, after, limit]
@@ -92,10 +112,10 @@ def _page(
         parts.append(f"SELECT {columns[1]} FROM history j WHERE {old.sql}")
         values += [*old.values, after, limit]
     pages = [
-        f"SELECT * FROM ({part} AND j.id > ? ORDER BY j.id LIMIT ?) AS part{place}"
+        f"SELECT * FROM ({part} AND j.id {beyond} ? ORDER BY j.id{order} LIMIT ?) AS part{place}"
         for place, part in enumerate(parts)
     ]
-    return f"{' UNION ALL '.join(pages)} ORDER BY id LIMIT ?", [*values, limit]
+    return f"{' UNION ALL '.join(pages)} ORDER BY id{order} LIMIT ?", [*values, limit]
 
 
 def counts(connection: Connection, selection: Selection, viewer: Viewer) -> dict[str, int]:

@@ -14,7 +14,7 @@ key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is
     POST   /v1/submissions/{id}/close          CloseRequest → SubmitResponse
     HEAD   /v1/uploads/{sha256}                204 known to this owner | 404
     PUT    /v1/uploads/{sha256}                bytes of one input file → 201
-    GET    /v1/jobs                            Selection as query, after, limit → JobsPage
+    GET    /v1/jobs                            Selection as query, after, limit, newest → JobsPage
     GET    /v1/counts                          Selection as query → Counts
     GET    /v1/jobs/{id}                       JobDetail
     GET    /v1/jobs/{id}/events                list of JobEvent, oldest first
@@ -343,6 +343,8 @@ class JobDetail:
     """Output patterns that matched no file."""
     refused_outputs: List[RefusedOutputFile] = field(default_factory=list)
     """Files that matched an output pattern and were not stored."""
+    parameters: Dict[str, Any] = field(default_factory=dict)
+    """This job's values by the names of its submission's parameters; the unnamed one is ""."""
 
 
 @dataclass

@@ -109,6 +109,7 @@ def test_a_dry_run_submits_nothing(
         (["--requirements", "((", "--", "true"], "requirements"),
         (["-i", "shared:x", "--", "true"], "absolute"),
         (["-o", "../x", "--", "true"], "leads out"),
+        (["-o", "out.root=result.root", "--", "true"], "outputs are not renamed"),
         (["--count", "0", "--", "true"], "--count"),
         (["--count", "1000000", "--", "true"], "more jobs"),
         (["--no-inputs", "job.yaml"], "--no-inputs goes with a command"),

@@ -44,6 +44,8 @@ class State:
     """Outputs that the server cannot read."""
     archive: Callable[[bytes], bytes] = lambda data: data
     """What becomes of a tar stream on its way."""
+    made: dict[str, Any] = field(default_factory=dict)
+    """What jobs of new submissions are besides."""
     seen: list[Any] = field(default_factory=list)
     """Bodies of actions, policies, shutdowns."""
 
@@ -137,6 +139,8 @@ class Handler(BaseHTTPRequestHandler):
             jobs = [one for one in jobs if str(one["submission"]) == query["submission"][0]]
         if "states" in query:
             jobs = [one for one in jobs if one["state"] in query["states"]]
+        if "outputs_incomplete" in query:
+            jobs = [one for one in jobs if one.get("outputs_incomplete")]
         return jobs
 
     def on_jobs(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
@@ -150,6 +154,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         after, limit = int(query.get("after", ["0"])[0]), min(int(query["limit"][0]), self.state.page)
         jobs = [one for one in self.chosen(query) if one["id"] > after]
+        if "newest" in query:
+            jobs = [one for one in reversed(self.chosen(query)) if not after or one["id"] < after]
         more = jobs[limit - 1]["id"] if len(jobs) > limit else None
         self.answer({"jobs": jobs[:limit], "next": more})
 
@@ -232,7 +238,7 @@ class Handler(BaseHTTPRequestHandler):
             number = len(self.state.submissions) + 1
             first = max(self.state.jobs, default=0) + 1
             for one in range(first, first + count):
-                self.state.jobs[one] = job(one, submission=number)
+                self.state.jobs[one] = job(one, submission=number, **self.state.made)
             made = {
                 "submission": number,
                 "first": first,

@@ -18,7 +18,7 @@ from pilotage.server.pages import page
 from pilotage.server.stored_outputs import applied, inline_streams, listed_outputs
 from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
-from pilotage.services.payloads import stored_description
+from pilotage.services.payloads import parameter_values, stored_description
 from pilotage.store import attempts, browse, events
 from pilotage.store.selections import Selection
 from pilotage.wire import limits, people
@@ -65,11 +65,13 @@ def jobs(
     selection: Selection = Depends(selection_of),
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    newest: bool = False,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Jobs by rising id; a page may have fewer than `limit`."""
-    rows = browse.job_rows(context.readers.connection(), selection, caller.viewer(), after, limit)
+    """Jobs by rising id above `after`, with `newest` by falling id below it; a page may have fewer than `limit`."""
+    connection = context.readers.connection()
+    rows = browse.job_rows(connection, selection, caller.viewer(), after, limit, newest=newest)
     return page("jobs", ((row["id"], people.JobSummary(**row)) for row in rows), limit)
 
 
@@ -100,6 +102,7 @@ def job(
         outputs=listed_outputs(context.sandbox, facts, job, result),
         missing_outputs=result.missing if result else [],
         refused_outputs=[people.RefusedOutputFile(name, reason) for name, reason in refused],
+        parameters=parameter_values(facts),
     )
 
 

@@ -1,0 +1,77 @@
+"""All that is known of one job, as names and values for a person."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from pilotage.cli.moments import moment, size_text, span
+from pilotage.wire.people import JobDetail
+
+Fact = tuple[str, object]
+
+
+def facts_of(detail: JobDetail, now: float, *, exact: bool) -> Iterator[Fact]:
+    """What it is, what it asks for, and what became of it; empty values are for the caller to leave out."""
+    job = detail.job
+    yield "job", job.id
+    yield "state", job.state
+    yield "reason", job.reason
+    yield "name", job.name
+    yield "submission", job.submission
+    yield "owner", f"{job.owner} ({job.group})"
+    yield "job group", job.job_group
+    yield from _asked(detail)
+    yield "queue", job.queue
+    yield "site", job.site
+    yield "node", job.hostname
+    yield "pilot", job.pilot
+    yield "exit code", job.exit_code
+    yield "submitted", moment(job.submitted, now, exact=exact)
+    yield "started", moment(job.started, now, exact=exact)
+    yield "ended", moment(job.ended, now, exact=exact)
+    yield from _became(detail)
+
+
+def _asked(detail: JobDetail) -> Iterator[Fact]:
+    description = detail.description
+    command = [str(description.get("executable", "")), *map(str, description.get("arguments", []))]
+    yield "command", shlex.join(command) if command[0] else ""
+    yield "parameters", ", ".join(f"{name or '%s'}={value}" for name, value in detail.parameters.items())
+    for name in ("sites", "banned_sites", "grid_ces", "platforms", "tags", "submit_pools"):
+        yield f"asks for {name.replace('_', ' ')}", ", ".join(map(str, description.get(name, [])))
+    yield "asks for", ", ".join(_resources(description))
+    yield "requirements", description.get("requirements")
+    yield "container", description.get("container")
+    yield (
+        "environment",
+        " ".join(
+            f"{name}={shlex.quote(str(value))}" for name, value in description.get("environment", {}).items()
+        ),
+    )
+    yield "setup", "; ".join(map(str, description.get("setup_lines", [])))
+    yield "inputs", ", ".join(str(file.get("name", "")) for file in description.get("input_sandbox", []))
+    yield "brings back", ", ".join(map(str, description.get("output_sandbox", [])))
+
+
+def _resources(description: dict[str, Any]) -> Iterator[str]:
+    processors = description.get("processors", 1)
+    yield f"{processors} core{'' if processors == 1 else 's'}"
+    if description.get("memory"):
+        yield f"{description['memory']} MB"
+    for name, words in (("cpu_time", "CPU"), ("wall_time", "wall")):
+        if description.get(name):
+            yield f"{span(description[name])} {words}"
+
+
+def _became(detail: JobDetail) -> Iterator[Fact]:
+    for one in detail.attempts:
+        place = f"{one.site} {one.hostname}".strip()
+        used = f"{span(one.wall)} wall, {span(one.cpu)} CPU, {one.max_rss} MB" if one.ended else "runs"
+        end = " ".join(part for part in (one.outcome, one.failure, one.message) if part)
+        yield f"attempt {one.attempt}", "; ".join(part for part in (place, used, end) if part)
+    yield "outputs", ", ".join(f"{one.name} ({size_text(one.size)})" for one in detail.outputs)
+    yield "missing outputs", ", ".join(detail.missing_outputs)
+    for file in detail.refused_outputs:
+        yield "not stored", f"{file.name}: {file.reason}"

@@ -1,0 +1,100 @@
+"""How jobs ended, and which command tells more about those that did not end well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pilotage.cli.choosing import in_options
+from pilotage.cli.screen import Screen, counts_text
+from pilotage.core.jobs.states import FINAL
+from pilotage.wire.people import Counts, JobSummary, Selection
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+JOB_FAILED, OUTPUT_MISSING = 1, 8
+SHOWN = 5
+NOT_DONE = [str(state) for state in FINAL if state != "Done"]
+
+
+@dataclass
+class Outcome:
+    """The JSON of `wait`."""
+
+    states: dict[str, int]
+    total: int
+    final: int
+    not_done: list[int] = field(default_factory=list)
+    """The first jobs that ended otherwise than as Done."""
+    outputs_incomplete: int = 0
+    """Jobs that are Done and lack an output that they name."""
+
+    @property
+    def code(self) -> int:
+        if self.states.get("Done", 0) < self.total:
+            return JOB_FAILED
+        return OUTPUT_MISSING if self.outputs_incomplete else 0
+
+
+def tell_outcome(screen: Screen, client: Client, selection: Selection, counts: Counts) -> Outcome:
+    """Say how the jobs of a selection ended, and what to look at next."""
+    outcome = Outcome(counts.states, counts.total, counts.final)
+    screen.line(counts_text(counts))
+    if counts.final < counts.total:
+        screen.note(f"pilotage: {counts.total - counts.final:,} of {counts.total:,} jobs have not ended yet")
+    ended_badly = sum(counts.states.get(state, 0) for state in NOT_DONE)
+    if ended_badly:
+        chosen = [state for state in selection.states or NOT_DONE if state in NOT_DONE]
+        jobs = list(islice(client.jobs(replace(selection, states=chosen)), SHOWN))
+        outcome.not_done = [job.id for job in jobs]
+        _tell_not_done(screen, jobs, ended_badly, selection)
+    incomplete = replace(selection, states=["Done"], outputs_incomplete=True)
+    outcome.outputs_incomplete = client.counts(incomplete).total
+    if outcome.outputs_incomplete:
+        tell_incomplete(screen, list(islice(client.jobs(incomplete), SHOWN)), outcome.outputs_incomplete)
+    return outcome
+
+
+def _tell_not_done(screen: Screen, jobs: list[JobSummary], number: int, selection: Selection) -> None:
+    for job in jobs:
+        screen.note(f"job {job.id} is {job.state}" + (f": {job.reason}" if job.reason else ""))
+    if number > len(jobs):
+        screen.note(
+            f"... and {number - len(jobs):,} more: pilotage status {in_options(selection, '--state Failed')}"
+        )
+    if jobs:
+        screen.note(f"next: pilotage logs --stderr {jobs[0].id}; pilotage status {jobs[0].id}")
+
+
+def tell_incomplete(screen: Screen, jobs: list[JobSummary], number: int) -> None:
+    """Name jobs whose outputs are not all there."""
+    for job in jobs:
+        why = f": {job.reason}" if job.reason and job.state == "Done" else ""
+        screen.note(f"job {job.id} lacks an output{why}")
+    if number > len(jobs):
+        screen.note(f"... and {number - len(jobs):,} more lack an output")
+    if jobs:
+        screen.note(f"next: pilotage status {jobs[0].id} shows what is missing")
+
+
+@contextmanager
+def jobs_go_on(screen: Screen, selection: Selection) -> Iterator[None]:
+    """Tell on Ctrl-C that only the command has ended, and how to come back."""
+    words = in_options(selection)
+    text = f"the jobs go on: `pilotage wait {words}` waits for them again, `pilotage kill {words}` ends them"
+    with told_on_interrupt(screen, text):
+        yield
+
+
+@contextmanager
+def told_on_interrupt(screen: Screen, text: str) -> Iterator[None]:
+    """Say this on Ctrl-C, and go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        screen.note(text)
+        raise
