@@ -67,7 +67,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with running(tmp_path_factory.mktemp("late")) as instance:
         sql = (
             "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory,"
-            " submitted) VALUES (999, 'spoken', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 1e12)"
+            " submitted, batch_id) VALUES (999, 'spoken', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 0,"
+            " '@elsewhere')"
         )
         with contextlib.closing(sqlite3.connect(instance.home / "pilotage.db")) as connection, connection:
             connection.execute(sql, (secret_hash(SECRET),))

@@ -171,7 +171,7 @@ class Load:
 
 
 def write_pilots(home: Path, database_url: str, secrets: list[str]) -> None:
-    """Their intents; of a batch system that is never to be asked about them, however long nobody calls home."""
+    """Their intents; on another host, of whose processes nothing is known, however long nobody calls home."""
     rows = [
         (
             f"paper {place}",
@@ -182,13 +182,14 @@ def write_pilots(home: Path, database_url: str, secrets: list[str]) -> None:
             "generic",
             PROCESSORS,
             0,
-            1e12,
+            0.0,
+            "@elsewhere",
         )
         for place, secret in enumerate(secrets)
     ]
     sql = (
-        "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted)"
-        " VALUES ((SELECT coalesce(max(id), 0) + 1 FROM pilots), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted,"
+        " batch_id) VALUES ((SELECT coalesce(max(id), 0) + 1 FROM pilots), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     if database_url:
         with psycopg.connect(database_url) as session:

@@ -17,6 +17,7 @@ from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
 from pilotage.server.disk_space import Troubles
 from pilotage.server.posts import Posts
+from pilotage.server.row_by_row import each
 from pilotage.services import sharing, streams
 from pilotage.services import submission as submission_service
 from pilotage.services.filling import Counts, count_waiting, enter, fill_some, take_up
@@ -302,8 +303,7 @@ class LocalCesDuty:
         for name, ce in self._context.pool.policy.ces.items():
             if ce.type == "local" and name not in self._duties:
                 self._duties[name] = self._make(name)
-        for duty in self._duties.values():
-            await duty.cycle()
+        await each([duty.cycle for duty in self._duties.values()])
 
     async def cancel_all(self) -> None:
         for duty in self._duties.values():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
 from pilotage.server.context import Context
 from pilotage.server.posts import Posts
-from pilotage.server.row_by_row import RowByRow
+from pilotage.server.row_by_row import RowByRow, each
 from pilotage.services import leases
 
 log = logging.getLogger(__name__)
@@ -36,7 +35,8 @@ class LeaseDuty:
         now = self._context.clock()
         await self._give_sign_of_life(now)
         self._forget_watchers(now)
-        await _each(self._lapse_offers, self._note_stalled, self._expire_as_duty, now=now)
+        steps = (self._lapse_offers, self._note_stalled, self._expire_as_duty)
+        await each([lambda step=step: step(now) for step in steps])  # type: ignore[misc]
 
     async def _give_sign_of_life(self, now: float) -> None:
         pool, writer, heard = self._context.pool, self._context.writer, self._heard_until
@@ -102,15 +102,3 @@ class LeaseDuty:
         )
         if lost or due:
             self._context.wake_director.set()
-
-
-async def _each(*steps: Callable[[float], Awaitable[None]], now: float) -> None:
-    """All steps in order, whatever becomes of one; then the first error."""
-    failed: Exception | None = None
-    for step in steps:
-        try:
-            await step(now)
-        except Exception as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed

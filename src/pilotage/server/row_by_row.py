@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from pilotage.core.errors import Overloaded, Superseded
@@ -14,6 +14,20 @@ from pilotage.store.writer import Writer
 log = logging.getLogger(__name__)
 
 Row = TypeVar("Row", bound=Hashable)
+
+
+async def each(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Carry out all steps in order, whatever becomes of one. Then raise the first error, if there was one."""
+    failed: Exception | None = None
+    for step in steps:
+        try:
+            await step()
+        except GivenUp:
+            raise
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 class RowByRow:

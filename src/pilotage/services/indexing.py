@@ -44,6 +44,8 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
         company = pool.company
         if company is not None and pool.filling is not None:
             return [()] * len(wanted)
+        if pool.unwritten is not None:
+            pool.unwritten()
         found = job_rows.heads(tx.connection, wanted)
         if company is not None:
             company.uncertain.update(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import msgspec
@@ -78,9 +79,19 @@ class Moves:
 
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
+        self.pool.unwritten = self._write_waiting
         self._queues, self._pilots = self.pool.touched(self.tx)
 
+    def _write_waiting(self) -> None:
+        """Before heads are read from the store: it must have the jobs that wait again, and none that wait no longer.
+
+        A job that the index counts and a read does not find would never be given out.
+        """
+        if self._freed or self._ended:
+            self.write()
+
     def _not_noted(self) -> None:
+        self.pool.unwritten = None
         for noted, given in self.noted:
             noted.take_back(given)
 
@@ -165,7 +176,7 @@ class Moves:
         """A take of `pilot` is answered with an offer of these jobs."""
         pilot.take_number = number
         pilot.jobs.extend(given)
-        if pilot.id not in self.pool.unconfirmed:
+        if self.pool.unconfirmed.get(pilot.id, inf) > self.now:
             self.tx.put(self.pool.unconfirmed, pilot.id, self.now)
         self._taken.append((number, pilot.only_owner, self.now, _encode(pilot.jobs).decode(), pilot.id))
 

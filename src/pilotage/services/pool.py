@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
@@ -92,6 +92,8 @@ class Pool:
     """By CE."""
     waited: dict[QueueId, Waited] | None = None
     """The last reason of each queue in the history; None until it has been read."""
+    unwritten: Callable[[], None] | None = None
+    """Writes the moves of this transaction that decide which jobs wait; None: there are none."""
     settling: Iterator[None] | None = None
     """Priorities that have been computed and are being taken up by the index, some in each transaction."""
     filling: Filling | None = None

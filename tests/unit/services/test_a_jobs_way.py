@@ -626,3 +626,22 @@ def test_missing_and_refused_outputs_leave_the_state_and_are_told(bench: Bench) 
     assert stored is not None
     assert len(stored.refused) == 100
     assert all(len(name) == 1000 and len(reason) == 200 for name, reason in stored.refused)
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_a_job_given_back_and_the_heads_read_in_one_message_are_all_given_out(
+    bench: Bench, count: int
+) -> None:
+    """The index counted the job, but the store did not have it yet when the heads were read: nobody ever got it."""
+    jobs = bench.submit(count)
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    # As after a start: no head is known.
+    bench.close()
+    bench.open()
+    answer = pilot.send(releases=[Release(offer.job, offer.epoch, "test")], take=pilot.asked(1))
+    given = [one.job for one in answer.offers]
+    pilot.number = answer.take_number + 1
+    while more := pilot.take(5):
+        given += [one.job for one in more]
+    assert sorted(given) == jobs

@@ -12,7 +12,7 @@ from bench import LEASE, NODE, POLICY, Bench
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Seen
-from pilotage.server.row_by_row import RowByRow
+from pilotage.server.row_by_row import RowByRow, each
 from pilotage.services import leases
 from pilotage.services.enrolment import enrol, secret_hash
 from pilotage.services.provisioning import LocalDirector
@@ -229,3 +229,18 @@ def test_pilots_that_cannot_be_started_are_not_tried_in_a_tight_loop(bench: Benc
     assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
     bench.now += 60.0
     assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+
+
+def test_a_step_that_fails_does_not_stop_the_steps_behind_it() -> None:
+    done: list[str] = []
+
+    async def well() -> None:
+        done.append("well")
+
+    async def badly() -> None:
+        done.append("badly")
+        raise RuntimeError(f"number {len(done)}")
+
+    with pytest.raises(RuntimeError, match="number 2"):
+        asyncio.run(each([well, badly, well, badly]))
+    assert done == ["well", "badly", "well", "badly"]
