@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from pilotage.core.errors import DiskFull, Overloaded, PilotageError
 
@@ -22,14 +23,27 @@ log = logging.getLogger(__name__)
 LEAST_PART = 0.05
 LEAST_FREE = 64
 """MB. Nothing new is accepted below this or below `LEAST_PART` of the disk, whichever is more."""
+MOST_PART = 0.25
+"""Of a small disk; otherwise nothing would ever be accepted there."""
 ENOUGH = 1.1
 """So many times the floor must be free before new work is accepted again: the state does not flicker."""
 RESERVED = 16_000_000
+RESERVED_PART = 0.125
+"""Of the disk, at most: a smaller one has no reserve."""
 RELEASED_BELOW = 4_000_000
 PERIOD = 1.0
 RETRY_AFTER = 60.0
 HELD = 10.0
 """Seconds after a failed write for which nothing new is accepted. Small writes may succeed where others still fail."""
+
+
+class Usage(Protocol):
+    """Of a disk, in bytes."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def free(self) -> int: ...
 
 
 class Reserve:
@@ -70,6 +84,7 @@ class DiskSpace:
         reserve: Reserve | None = None,
         least: int = LEAST_FREE,
         clock: Callable[[], float] = time.monotonic,
+        usage: Callable[[Path], Usage] = shutil.disk_usage,
     ) -> None:
         """`folders`: what lies where, such as {"database": ..., "sandboxes": ...}. `least`: MB."""
         self._folders = dict(folders)
@@ -79,6 +94,7 @@ class DiskSpace:
         """What a write has failed with; empty: the last one has not."""
         self._failed_at = 0.0
         self._clock = clock
+        self._usage = usage
         self.low = ""
 
     @property
@@ -88,7 +104,7 @@ class DiskSpace:
 
     def free(self) -> dict[str, int]:
         """Bytes that are free for each of the folders."""
-        return {name: shutil.disk_usage(folder).free for name, folder in self._folders.items()}
+        return {name: self._usage(folder).free for name, folder in self._folders.items()}
 
     def check(self) -> None:
         """Raise `DiskFull` if nothing new is accepted."""
@@ -121,9 +137,9 @@ class DiskSpace:
 
     def _shortage(self) -> str:
         for name, folder in self._folders.items():
-            usage = shutil.disk_usage(folder)
-            floor = max(self._least, usage.total * LEAST_PART)
-            self._see_to_reserve(usage.free, floor)
+            usage = self._usage(folder)
+            floor = max(min(self._least, usage.total * MOST_PART), usage.total * LEAST_PART)
+            self._see_to_reserve(name, usage, floor)
             if usage.free < floor * (ENOUGH if self.low else 1.0):
                 return (
                     f"the disk of the server's {name} is nearly full"
@@ -131,17 +147,22 @@ class DiskSpace:
                 )
         return f"{self._failed}: nothing new is accepted" if self._failed else ""
 
-    def _see_to_reserve(self, free: int, floor: float) -> None:
+    def _see_to_reserve(self, name: str, usage: Usage, floor: float) -> None:
         """The reserve lies on the disk of the first folder; another one may be full without need of it."""
         reserve = self._reserve
-        if reserve is None:
+        if reserve is None or name != next(iter(self._folders)):
             return
-        if (free < RELEASED_BELOW or self._failed) and reserve.held:
+        if (usage.free < RELEASED_BELOW or self._failed) and reserve.held:
             reserve.release()
             log.warning(
                 "the disk is full: %d MB were kept for reports and are free now", reserve.size // 1_000_000
             )
-        elif free > floor * ENOUGH + reserve.size and not self._failed:
+        elif usage.free > floor * ENOUGH + reserve.size and not self._failed:
+            self._take_reserve(reserve, usage)
+
+    @staticmethod
+    def _take_reserve(reserve: Reserve, usage: Usage) -> None:
+        if reserve.size <= usage.total * RESERVED_PART:
             reserve.keep()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,17 +17,74 @@ from pilotage.server.disk_space import HELD, DiskDuty, DiskSpace, Reserve, Troub
 MB = 1_000_000
 
 
-def _more_than_there_is(folder: Path) -> int:
-    """A floor in MB that no disk reaches."""
-    return shutil.disk_usage(folder).total // MB + 1
+class _Disk(NamedTuple):
+    """MB."""
+
+    size: int
+    left: int
+
+    @property
+    def total(self) -> int:
+        return self.size * MB
+
+    @property
+    def free(self) -> int:
+        return self.left * MB
 
 
-def test_a_floor_in_bytes_holds_beside_the_part_of_the_disk(tmp_path: Path) -> None:
-    space = DiskSpace({"sandboxes": tmp_path}, least=_more_than_there_is(tmp_path))
+@pytest.mark.parametrize(
+    ("disk", "low"),
+    [
+        (_Disk(10_000, 499), True),
+        (_Disk(10_000, 501), False),
+        (_Disk(1_000, 63), True),
+        (_Disk(1_000, 65), False),
+        (_Disk(40, 9), True),
+        (_Disk(40, 11), False),
+    ],
+)
+def test_the_floor_is_a_part_of_the_disk_or_so_many_bytes(disk: _Disk, low: bool) -> None:
+    """The larger one; of a small disk not all of it."""
+    space = DiskSpace({"sandboxes": Path("/somewhere")}, usage=lambda folder: disk)
+    space.look()
+    assert bool(space.low) == low
+    assert space.free() == {"sandboxes": disk.free}
+
+
+def test_a_little_more_than_the_floor_is_needed_to_go_on() -> None:
+    left = [499]
+    space = DiskSpace({"sandboxes": Path("/somewhere")}, usage=lambda folder: _Disk(10_000, left[0]))
     with pytest.raises(DiskFull, match="the disk of the server's sandboxes is nearly full") as told:
         space.check()
     assert told.value.retry_after > 0
-    assert space.free()["sandboxes"] > 0
+    left[0] = 510
+    with pytest.raises(DiskFull):
+        space.check()
+    left[0] = 560
+    space.check()
+    left[0] = 510
+    space.check()
+
+
+@pytest.mark.parametrize(
+    ("databases", "sandboxes", "held"),
+    [(1_000, 1_000, True), (1_000, 1, True), (3, 1_000, False), (70, 1_000, False)],
+)
+def test_the_reserve_is_of_the_databases_disk(
+    tmp_path: Path, databases: int, sandboxes: int, held: bool
+) -> None:
+    left = {"database": databases, "sandboxes": sandboxes}
+    folders = {name: Path("/") / name for name in left}
+    reserve = Reserve(tmp_path / "kept", size=16 * MB)
+    space = DiskSpace(folders, reserve, usage=lambda folder: _Disk(1_200, left[folder.name]))
+    space.look()
+    assert reserve.held == held
+
+
+def test_a_small_disk_has_no_reserve(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "kept", size=16 * MB)
+    DiskSpace({"database": tmp_path}, reserve, usage=lambda folder: _Disk(100, 90)).look()
+    assert not reserve.held
 
 
 def test_a_failed_write_refuses_new_work_until_one_succeeds(
