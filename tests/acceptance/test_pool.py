@@ -112,6 +112,76 @@ def test_kill_ends_a_running_payload_and_reschedule_brings_it_back(pool: Instanc
     assert "killed" in pool.events(answer.first)
 
 
+def test_a_killed_job_keeps_what_it_printed(pool: Instance, tmp_path: Path) -> None:
+    client = pool.client()
+    script = (
+        f"trap 'echo asked; exit 1' TERM; echo begun; echo trouble >&2; touch {tmp_path}/$1; sleep 60 & wait"
+    )
+    large = f"head -c 300000 /dev/zero; {script}"
+    job = client.submit({"executable": "sh", "arguments": ["-c", script, "sh", "a"]}).first
+    description = {"executable": "sh", "arguments": ["-c", large, "sh", "b"], "output_sandbox": ["*"]}
+    one = client.submit({**description, "std_output": "all", "std_error": "all"}).first
+    until(lambda: (tmp_path / "a").exists() and (tmp_path / "b").exists(), what="the jobs' start")
+    client.kill(Selection(ids=[job, one]))
+    whole = bytes(300000) + b"begun\ntrouble\nasked\n"
+    until(
+        lambda: {o.name: o.size for o in client.job(job).outputs} == {"stdout": 12, "stderr": 8},
+        what="output",
+    )
+    until(lambda: {o.name: o.size for o in client.job(one).outputs} == {"all": len(whole)}, what="output")
+    assert pool.job(job).state == pool.job(one).state == "Killed"
+    assert (client.log(job).data, client.log(job, stream="stderr").data) == (b"begun\nasked\n", b"trouble\n")
+    assert client.log(one).data == client.log(one, stream="stderr").data == whole
+    client.download(one, tmp_path / "out")
+    assert (tmp_path / "out" / str(one) / "all").read_bytes() == whole
+    # Brought back, it is a new try with an output of its own; deleted, it has none.
+    client.delete(Selection(ids=[one]))
+    assert client.job(one).outputs == []
+    assert b"begun" not in client.log(one).data
+
+
+def test_both_streams_in_one_file_are_shown_for_both(pool: Instance, tmp_path: Path) -> None:
+    client = pool.client()
+    go = tmp_path / "go"
+    script = f"echo 1; echo 2 >&2; while [ ! -e {go} ]; do sleep 0.05; done; echo 3"
+    description = {"executable": "sh", "arguments": ["-c", script], "std_output": "all", "std_error": "all"}
+    job = client.submit(description).first
+    until(lambda: client.log(job).data == client.log(job, stream="stderr").data == b"1\n2\n", what="the tail")
+    go.touch()
+    pool.reaches(job, "Done")
+    assert client.log(job).data == client.log(job, stream="stderr").data == b"1\n2\n3\n"
+    assert [(output.name, output.size) for output in client.job(job).outputs] == [("all", 6)]
+    client.download(job, tmp_path / "out")
+    assert (tmp_path / "out" / str(job) / "all").read_bytes() == b"1\n2\n3\n"
+
+
+def test_outputs_that_cannot_be_stored_are_told_and_the_job_runs_once(pool: Instance, tmp_path: Path) -> None:
+    client = pool.client()
+    runs = tmp_path / "runs"
+    script = (
+        f"echo run >> {runs}; ln -s / a; ln -s . b; mkfifo pipe; printf x > good; "
+        "touch \"$(printf 'odd\\377')\" \"$(printf 'new\\nline')\""
+    )
+    description = {"executable": "sh", "arguments": ["-c", script], "output_sandbox": ["**", "none*"]}
+    job = client.submit(description).first
+    done = pool.reaches(job, "Done")
+    assert done.outputs_incomplete
+    assert done.reason == "no file matches the output 'none*' (and 5 more)"
+    detail = client.job(job)
+    assert {refused.name for refused in detail.refused_outputs} == {
+        "a",
+        "b",
+        "pipe",
+        "odd\\xff",
+        "new\\nline",
+    }
+    assert detail.missing_outputs == ["none*"]
+    assert [output.name for output in detail.outputs] == ["good", "stderr", "stdout"]
+    assert [found.id for found in client.jobs(Selection(outputs_incomplete=True, ids=[job]))] == [job]
+    assert client.counts(Selection(outputs_incomplete=True, ids=[job])).total == 1
+    assert runs.read_text() == "run\n"
+
+
 def test_logs_follow_a_running_payload(pool: Instance, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     script = f"echo first; while [ ! -e {go_on} ]; do sleep 0.05; done; echo last"

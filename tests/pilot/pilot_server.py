@@ -268,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if status is not None:
             return self._answer(b'{"code": "invalid", "message": "no such name here"}', status)
-        match = re.fullmatch(r"/v1/pilot/jobs/(\d+)/(\d+)/outputs/(.+)", self.path)
+        match = re.fullmatch(r"/v1/pilot/jobs/(\d+)/(\d+)/(?:outputs|streams)/(.+)", self.path)
         assert match
         with owner.changed:
             owner.uploads[(int(match[1]), int(match[2]), unquote(match[3]))] = body

@@ -46,15 +46,16 @@ class _Exactly:
         return data
 
 
-def upload(line: Line, key: Key, name: str, file: IO[bytes], most: int = 0) -> None:
+def upload(line: Line, key: Key, name: str, file: IO[bytes], most: int = 0, place: str = "outputs") -> None:
     """Stream one open file up. Raises Away, Refused or Unreadable.
 
     `most`: bytes that the server takes; 0: not known. Bytes that are added meanwhile are left out.
+    `place`: "outputs", or "streams" of a killed job.
     """
     size = os.fstat(file.fileno()).st_size
     if most and size > most:
         raise Unreadable(f"it has {size:,} bytes, and at most {most:,} are taken")
     file.seek(0)
-    place = f"/v1/pilot/jobs/{key[0]}/{key[1]}/outputs/{urllib.parse.quote(name)}"
+    path = f"/v1/pilot/jobs/{key[0]}/{key[1]}/{place}/{urllib.parse.quote(name)}"
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    line.request("PUT", place, _Exactly(file, size), headers)
+    line.request("PUT", path, _Exactly(file, size), headers)

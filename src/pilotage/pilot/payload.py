@@ -232,16 +232,27 @@ class RunningPayload:
 
     def keep_streams_away(self, line: Line) -> None:
         """Upload standard output and error of a job that was killed, as they are now."""
-        try:
-            self._store_streams(line, small=True)
-        except (Away, Refused) as error:
-            log("the output of a killed job is lost", job=self.key[0], why=printable(str(error)))
+        for name, number in zip(("stdout", "stderr"), self._files):  # noqa: B905 (Python 3.9)
+            if os.fstat(number).st_size:
+                try:
+                    with _copy_of(number) as file:
+                        persist(
+                            partial(upload, line, self.key, name, file, self.most_output, "streams"),
+                            lambda: self.given_up,
+                        )
+                except (Away, Refused, Unreadable, OSError) as error:
+                    log(
+                        "output of a killed job is lost",
+                        job=self.key[0],
+                        stream=name,
+                        why=printable(str(error)),
+                    )
 
-    def _store_streams(self, line: Line, small: bool = False) -> None:
-        """Standard output and error; what is in the Finish only if also `small` ones are wanted."""
+    def _store_streams(self, line: Line) -> None:
+        """Standard output and error, as far as they are not in the Finish."""
         inlined = (self.finish.stdout, self.finish.stderr)
         for name, number, inline in zip(self._names, self._files, inlined):  # noqa: B905 (Python 3.9)
-            if (inline is None or (small and inline)) and name not in self.finish.outputs:
+            if inline is None:
                 self._store(line, name, partial(_copy_of, number))
 
     def _store(self, line: Line, name: str, opened: Callable[[], IO[bytes]]) -> None:

@@ -16,22 +16,40 @@ def applied(facts: dict[str, Any]) -> bool:
     return facts["state"] in FINAL and facts["state"] not in (JobState.KILLED, JobState.DELETED)
 
 
+STREAMS = ("stdout", "stderr")
+
+
+def stream_names(facts: dict[str, Any], job: int) -> tuple[str, str]:
+    """The names of a job's files of standard output and error; the same one twice if both go to one file."""
+    description = stored_description(facts, job)
+    return description.std_output, description.std_error
+
+
+def _killed(facts: dict[str, Any]) -> bool:
+    """Of a killed job standard output and error are kept, as far as they came, and nothing else."""
+    return bool(facts["state"] == JobState.KILLED)
+
+
 def inline_streams(facts: dict[str, Any], job: int, result: attempts.Result | None) -> dict[str, bytes]:
     """The streams that are kept in the store, by the names that the job gave them."""
-    if result is None or not applied(facts):
+    if result is None or not (applied(facts) or _killed(facts)):
         return {}
-    description = stored_description(facts, job)
-    pairs = ((description.std_output, result.stdout), (description.std_error, result.stderr))
-    return {name: data for name, data in pairs if data is not None}
+    output, error = stream_names(facts, job)
+    # Where both go to one file, the pilot sends it as standard output.
+    pairs = ((error, result.stderr), (output, result.stdout))
+    return {name: data for name, data in pairs if data is not None and (data or error != output)}
 
 
 def stored_files(
     sandbox: DirectorySandbox, facts: dict[str, Any], job: int, result: attempts.Result | None
 ) -> dict[str, int]:
     """Bytes by name of the job's files in the sandbox."""
-    if not applied(facts) or result is None or not result.outputs:
+    if _killed(facts):
+        named = set(stream_names(facts, job))
+    elif not applied(facts) or result is None or not result.outputs:
         return {}
-    named = {name for name, _ in result.outputs}
+    else:
+        named = {name for name, _ in result.outputs}
     return {name: size for name, size in sandbox.outputs(job, facts["finished_epoch"]) if name in named}
 
 

@@ -18,7 +18,7 @@ from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
-from pilotage.services.finishing import apply_finish
+from pilotage.services.finishing import apply_finish, save_result
 from pilotage.services.matching import Match
 from pilotage.services.moves import Moves
 from pilotage.services.pool import Pool
@@ -280,7 +280,14 @@ class _Conversation:
             apply_finish(self.pool, finish, job, self.pilot, moves)
             moves.finish_taken(moves.rows[job.id], finish.epoch, digest)
             self._count_finished()
+        elif job is not None and self._was_killed(job, finish.epoch):
+            # It ended before its pilot heard of the kill: what it has printed is kept.
+            save_result(finish, moves)
         return verdict
+
+    def _was_killed(self, job: JobRow, epoch: int) -> bool:
+        """Whether somebody killed this very try of this pilot's."""
+        return job.state is JobState.KILLED and job.epoch == epoch and self._is_or_was_ours(job, epoch)
 
     def _count_finished(self) -> None:
         finished, pilot = self.pool.finished, self.pilot.id

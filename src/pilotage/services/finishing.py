@@ -28,7 +28,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
     reason = describe(finish, failure)
     place = pilot if job.pilot == pilot.id else None
-    _save_result(finish, moves)
+    save_result(finish, moves)
     if not failure:
         moves.end(job, "finished", JobState.DONE, reason, place, exit_code=finish.exit_code)
         _close(finish, "applied", failure, moves)
@@ -98,7 +98,8 @@ def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
     )
 
 
-def _save_result(finish: Finish, moves: Moves) -> None:
+def save_result(finish: Finish, moves: Moves) -> None:
+    """Store what a try printed, and which outputs it left."""
     stdout, stderr = _decoded(finish.stdout), _decoded(finish.stderr)
     if stdout or stderr or finish.outputs or finish.missing or finish.refused:
         outputs = [(name, -1) for name in finish.outputs]

@@ -246,7 +246,8 @@ class Verdict:
     verdict: str
     reason: str = ""
     keep_streams: bool = False
-    """Of `stop`: the job was killed; put its standard output and error, as they are at its end, among its outputs."""
+    """Of `stop`: the job was killed; put its standard output and error, as they are at its end, to its
+    `streams`, as stdout and stderr; only stdout if both go to one file."""
 
 
 @dataclass
@@ -287,6 +288,7 @@ HTTP_ROUTES: Tuple[Tuple[str, str], ...] = (
     ("POST", "/v1/pilot/exchange"),
     ("GET", "/v1/pilot/jobs/{job}/inputs/{digest}"),
     ("PUT", "/v1/pilot/jobs/{job}/{epoch}/outputs/{name}"),
+    ("PUT", "/v1/pilot/jobs/{job}/{epoch}/streams/{stream}"),
     ("POST", "/v1/pilot/jobs/{job}/tail?stream=stdout|stderr&offset=N"),
     ("GET", "/v1/pilot.pyz"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -645,3 +646,33 @@ def test_a_job_given_back_and_the_heads_read_in_one_message_are_all_given_out(
     while more := pilot.take(5):
         given += [one.job for one in more]
     assert sorted(given) == jobs
+
+
+def test_a_finish_that_comes_after_a_kill_leaves_what_was_printed(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot, thief = bench.pilot(), bench.pilot()
+    offer = pilot.hold()
+    bench.act("kill", job)
+    printed = base64.b64encode(b"so far").decode()
+    assert thief.finish(offer, stdout=base64.b64encode(b"mine").decode()) == "superseded"
+    assert attempts.result_of(bench.connection, JobId(job), 1) is None
+    assert pilot.finish(offer, stdout=printed, stderr="", exit_code=0) == "superseded"
+    stored = attempts.result_of(bench.connection, JobId(job), 1)
+    assert stored is not None
+    assert stored.stdout == b"so far"
+    assert bench.state(job) == "Killed"
+
+
+def test_a_pilot_is_told_to_keep_the_output_of_killed_jobs_only(bench: Bench) -> None:
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    held = [Reference(offer.job, offer.epoch)]
+    assert pilot.send(holding=held).stop == []
+    bench.act("kill", job)
+    [stop] = pilot.send(holding=held).stop
+    assert stop.keep_streams
+    bench.act("reschedule", job)
+    bench.pilot().hold()
+    [stop] = pilot.send(holding=held).stop
+    assert not stop.keep_streams

@@ -15,7 +15,14 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import BINARY, CheckedRoute, bytes_of
 from pilotage.server.output_archive import OutputArchive
 from pilotage.server.pages import page
-from pilotage.server.stored_outputs import applied, inline_streams, listed_outputs
+from pilotage.server.stored_outputs import (
+    STREAMS,
+    applied,
+    inline_streams,
+    listed_outputs,
+    stored_files,
+    stream_names,
+)
 from pilotage.server.tokens import Caller
 from pilotage.services.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.payloads import parameter_values, stored_description
@@ -137,7 +144,9 @@ def output(
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return Response(inline, media_type="application/octet-stream")
-    if result is None or not applied(facts):
+    if not (result is not None and applied(facts)) and name not in stored_files(
+        context.sandbox, facts, job, result
+    ):
         raise NotFound(f"job {job} has no output {name}")
     return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
 
@@ -178,9 +187,11 @@ def logs(
     caller: Caller = Depends(caller_of),
 ) -> Response:
     """Standard output or error from `offset`: of a running job what its pilot has sent, of an ended one all."""
-    if stream not in ("stdout", "stderr"):
+    if stream not in STREAMS:
         raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
     summary, facts = _visible(context, caller, job)
+    if len(set(stream_names(facts, job))) == 1:
+        stream = "stdout"  # both go to one file, which its pilot sends under this name
     if facts["pilot_id"] is not None:
         _follow(context, JobId(job))
         data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
@@ -252,12 +263,11 @@ def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSumm
 def _kept_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
     """A piece of the standard output or error of a job that no pilot has now."""
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
-    description = stored_description(facts, job)
-    name = description.std_output if stream == "stdout" else description.std_error
+    name = stream_names(facts, job)[STREAMS.index(stream)]
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return inline[offset : offset + MOST_LOG_BYTES]
-    path = context.sandbox.output_path(job, facts["finished_epoch"], name)
-    if result is not None and applied(facts) and path.is_file():
+    if name in stored_files(context.sandbox, facts, job, result):
+        path = context.sandbox.output_path(job, facts["finished_epoch"], name)
         return context.sandbox.read_piece(path, offset, MOST_LOG_BYTES)
     return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)

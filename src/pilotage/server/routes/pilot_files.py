@@ -10,8 +10,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
+from pilotage.core.jobs.states import JobState
 from pilotage.server.context import Context, context_of, identity_of
 from pilotage.server.edge import BINARY, CheckedRoute, bytes_of
+from pilotage.server.stored_outputs import STREAMS, stream_names
 from pilotage.store import attempts, browse
 from pilotage.wire.limits import Digest, FileName, Id, Name, Offset, Small
 
@@ -87,6 +89,42 @@ async def store_output(
     return Response(status_code=201)
 
 
+@router.put("/pilot/jobs/{job}/{epoch}/streams/{stream}", status_code=201, response_class=Response)
+async def keep_stream(
+    job: Id,
+    epoch: Small,
+    stream: Name,
+    request: Request,
+    context: Context = Depends(context_of),
+    pilot: PilotId = Depends(pilot_of),
+) -> Response:
+    """Store what a killed job has written to standard output or error, as one of its outputs."""
+    name = await asyncio.to_thread(_name_of_kept, context, pilot, job, epoch, stream)
+    most = context.pool.policy.jobs.max_output_file
+    await context.sandbox.put_output(job, epoch, name, request.stream(), most)
+    await asyncio.to_thread(_forget_if_deleted, context, job)
+    return Response(status_code=201)
+
+
+def _name_of_kept(context: Context, pilot: PilotId, job: int, epoch: int, stream: str) -> str:
+    """The name that a job has given to one of its streams. Raises Conflict unless this very try was killed."""
+    _own_job(context, pilot, job, epoch)
+    facts = browse.job_facts(context.readers.connection(), job)
+    if facts is None or facts["state"] != JobState.KILLED or epoch != facts["epoch"]:
+        raise Conflict(f"try {epoch} of job {job} was not killed: nothing more is taken of it", hint="go on")
+    names = dict(zip(STREAMS, stream_names(facts, job), strict=True))
+    if stream not in names:
+        raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
+    return names[stream]
+
+
+def _forget_if_deleted(context: Context, job: int) -> None:
+    """A job may have been deleted while its files came in: what is deleted has none."""
+    facts = browse.job_facts(context.readers.connection(), job)
+    if facts is None or facts["state"] == JobState.DELETED:
+        context.sandbox.delete_outputs(job)
+
+
 @router.post("/pilot/jobs/{job}/tail", status_code=204)
 async def store_tail(
     job: Id,
@@ -97,7 +135,7 @@ async def store_tail(
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
-    if stream not in ("stdout", "stderr"):
+    if stream not in STREAMS:
         raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
     await asyncio.to_thread(_open_try, context, pilot, job, epoch)
     data = await request.body()
