@@ -77,6 +77,7 @@ class Api:
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with running(tmp_path_factory.mktemp("api"), owners="any", processors=1) as pool:
         yield Api(pool)
+        print(f"requests sent: {dict(SENT)}, {SENT.total()} in all")
         assert pool.process is not None
         assert pool.process.poll() is None, "the server still runs"
         log = pool.log()

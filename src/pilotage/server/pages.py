@@ -6,10 +6,11 @@ stands in the rows, an answer holds no more memory than a page may have and one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from fastapi import Response
+from fastapi.responses import StreamingResponse
 
 from pilotage.wire.people import MAX_PAGE_BYTES
 
@@ -36,3 +37,17 @@ def page(name: str, rows: Iterable[tuple[int, object]], limit: int) -> Response:
         following = last
     body = b'{"%s":[%s],"next":%s}' % (name.encode(), b",".join(parts), _encode(following))
     return Response(body, media_type="application/json")
+
+
+def streamed_list(portions: Iterable[Sequence[object]]) -> Response:
+    """A JSON list of all rows, sent portion by portion: only one of them is held."""
+    return StreamingResponse(_list_parts(portions), media_type="application/json")
+
+
+def _list_parts(portions: Iterable[Sequence[object]]) -> Iterator[bytes]:
+    before = b"["
+    for portion in portions:
+        if portion:
+            yield before + _encode(portion)[1:-1]
+            before = b","
+    yield b"[]" if before == b"[" else b"]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from pilotage.store import use as use_rows
@@ -25,19 +26,19 @@ def months(begin: float, end: float) -> list[tuple[str, float, float]]:
     return found
 
 
-def accounts(connection: Connection, begin: float | None, end: float | None, owner: str) -> list[AccountRow]:
-    """Use by month, site, group and owner, of attempts that ended in [begin, end); `owner` empty: everybody's.
+def accounts(
+    connect: Callable[[], Connection], begin: float | None, end: float | None, owner: str | None
+) -> Iterator[list[AccountRow]]:
+    """Use by site, group and owner in one month after the other, of attempts that ended in [begin, end).
 
+    `owner` None: everybody's. `connect` is asked for each month, since another thread may read that.
     An attempt counts whole in the month in which it ended, as APEL and EGI account for jobs.
     """
-    known = use_rows.first_and_last_end(connection)
+    known = use_rows.first_and_last_end(connect())
     if known is None:
-        return []
+        return
     first, last = known
     since = first if begin is None else max(begin, first)
     until = last + 1 if end is None else min(end, last + 1)
-    return [
-        AccountRow(month, *account)
-        for month, start, stop in months(since, until)
-        for account in use_rows.accounts(connection, start, stop, owner)
-    ]
+    for month, start, stop in months(since, until):
+        yield [AccountRow(month, *account) for account in use_rows.accounts(connect(), start, stop, owner)]

@@ -177,8 +177,8 @@ class Account(NamedTuple):
     normalised_cpu: float
 
 
-def accounts(connection: Connection, begin: float, end: float, owner: str = "") -> list[Account]:
-    """By site, group and owner: attempts that ended in [begin, end), of `owner` only if one is named.
+def accounts(connection: Connection, begin: float, end: float, owner: str | None = None) -> list[Account]:
+    """By site, group and owner: attempts that ended in [begin, end), of `owner` only unless it is None.
 
     Wall time is what the pilot measured, or that between confirm and end where nothing was measured.
     """
@@ -188,10 +188,11 @@ def accounts(connection: Connection, begin: float, end: float, owner: str = "") 
         " sum(wall * processors), sum(cpu),"
         " sum(wall * processors * cpu_power), sum(cpu * cpu_power) FROM"
         f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {wall} AS wall FROM attempts"
-        " WHERE ended >= ? AND ended < ? AND (? = '' OR owner = ?)) AS ended_then"
+        f" WHERE ended >= ? AND ended < ?{'' if owner is None else ' AND owner = ?'}) AS ended_then"
         " GROUP BY site, grp, owner"
     )
-    return sorted(Account(*row) for row in connection.execute(sql, (begin, end, owner, owner)))
+    values = (begin, end) if owner is None else (begin, end, owner)
+    return sorted(Account(*row) for row in connection.execute(sql, values))
 
 
 def starts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:

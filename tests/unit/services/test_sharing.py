@@ -18,7 +18,7 @@ from pilotage.services.governing import apply_policy
 from pilotage.services.share_table import STRANDED, entitlements, share_table
 from pilotage.services.sharing import UseBook
 from pilotage.store import use
-from pilotage.wire.shares import ShareRow
+from pilotage.wire.shares import AccountRow, ShareRow
 
 HOUR, DAY = 3600.0, 86400.0
 START = 1_700_000_040.0  # a whole minute
@@ -82,6 +82,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.fixture
 def shares(bench: Bench) -> Shares:
     return Shares(bench)
+
+
+def accounted(bench: Bench, begin: float | None, end: float | None, owner: str | None) -> list[AccountRow]:
+    months = accounting.accounts(lambda: bench.connection, begin, end, owner)
+    return [row for month in months for row in month]
 
 
 def pass_time(shares: Shares, seconds: float) -> None:
@@ -158,7 +163,7 @@ def test_deleted_jobs_have_been_used_all_the_same(bench: Bench, shares: Shares) 
     bench.do(lambda tx: use.set_as_of(tx.connection, None))
     shares.charge()
     assert shares.seconds() == {("alice", "physics"): 100}
-    [row] = accounting.accounts(bench.connection, None, None, "")
+    [row] = accounted(bench, None, None, None)
     assert (row.wall, row.cpu, row.owner, row.site) == (90, 45, "alice", "here")
 
 
@@ -388,17 +393,17 @@ def test_accounts_by_month_site_group_and_owner(bench: Bench, shares: Shares) ->
     pilots[1].finish(offers[1], failure="node")
     bench.now += 40 * DAY
     pilots[2].finish(offers[2], exit_code=3, wall=50.0)
-    rows = accounting.accounts(bench.connection, None, None, "")
+    rows = accounted(bench, None, None, None)
     assert sum(row.attempts for row in rows) == 3
     assert {row.month for row in rows} == {"2023-11", "2023-12"}
     assert sum(row.applied for row in rows) == 2
     wall = sum(row.wall for row in rows)
     assert wall == 900 + 1000 + 50
-    own = accounting.accounts(bench.connection, None, None, "bob")
+    own = accounted(bench, None, None, "bob")
     assert {row.owner for row in own} == {"bob"}
-    since = accounting.accounts(bench.connection, START + 20 * DAY, None, "")
+    since = accounted(bench, START + 20 * DAY, None, None)
     assert [row.month for row in since] == ["2023-12"]
-    assert accounting.accounts(bench.connection, START + 99 * DAY, None, "") == []
+    assert accounted(bench, START + 99 * DAY, None, None) == []
     told = list(csv.reader(io.StringIO("".join(_as_csv(rows)))))
     assert told[0][:4] == ["month", "site", "group", "owner"]
     assert len(told) == len(rows) + 1
@@ -415,7 +420,7 @@ def test_normalised_by_the_power_of_the_ce_at_the_time(tmp_path: Path) -> None:
     text = CORRECTED
     policy = policies.parse(text)
     bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now))
-    [row] = accounting.accounts(bench.connection, None, None, "")
+    [row] = accounted(bench, None, None, None)
     assert astuple(row)[4:] == (1, 1, 10.0, 20.0, 8.0, 50.0, 20.0)
     bench.close()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
+from pilotage.server.pages import streamed_list
 from pilotage.server.tokens import Caller
 from pilotage.services.accounting import accounts
 from pilotage.services.fairness import fairness_report, period
@@ -46,7 +47,7 @@ async def fairness(
     return await asyncio.to_thread(lambda: fairness_report(pool.policy, entitled, found))
 
 
-@router.get("/accounting")
+@router.get("/accounting", response_model=list[shares.AccountRow])
 def accounting(
     begin: limits.Instant | None = Query(
         None, description="instant; of the first attempt that ended if absent"
@@ -54,7 +55,7 @@ def accounting(
     end: limits.Instant | None = Query(None, description="instant; of the last one if absent"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> list[shares.AccountRow]:
+) -> Response:
     """Use by month, site, group and owner: everybody's for administrators, one's own for others."""
-    owner = "" if caller.viewer().everything else caller.user
-    return accounts(context.readers.connection(), begin, end, owner)
+    owner = None if caller.viewer().everything else caller.user
+    return streamed_list(accounts(context.readers.connection, begin, end, owner))

@@ -1,0 +1,210 @@
+"""Every address that only reads, as ten senders: each is shown nothing of another's jobs, in the whole of an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from pilotage.services.enrolment import secret_hash
+from tests.instance import Instance
+
+pytestmark = pytest.mark.slow
+
+PEOPLE = """
+[groups.physics]
+properties = ["NORMAL_USER"]
+[groups.shared]
+properties = ["NORMAL_USER", "JOB_SHARING"]
+[groups.operators]
+properties = ["NORMAL_USER", "JOB_ADMINISTRATOR"]
+[users.mallory]
+groups = ["physics"]
+[users.victim]
+groups = ["physics", "shared"]
+[users.partner]
+groups = ["shared"]
+[users.operator]
+groups = ["operators"]
+[users.gone]
+groups = ["physics"]
+"""
+SECRET_WORDS = ("zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag")
+"""Of the victim's job; nobody else may be told one of them."""
+OPEN_TO_ALL = {"/v1/shares", "/v1/fairness"}
+"""Who is entitled to what and has used how much is the same for all who ask: docs/reference/api.md."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    token: str
+    sees: bool = False
+    """Whether the victim's job is for them to see."""
+    known: bool = True
+    """Whether the token is a person's that is good."""
+
+
+class World:
+    """A pool in which the victim has a job that ran and one that waits."""
+
+    def __init__(self, pool: Instance) -> None:
+        self.pool = pool
+        owner = pool.client()
+        self.url = owner.url
+        issue = owner.create_token
+        key = (pool.home / "secrets" / "signing.key").read_text().strip()
+        own = (pool.home / "token").read_text().strip()
+        expired = jwt.encode({**jwt.decode(own, key, ["HS256"]), "exp": 1_000_000_000}, key, "HS256")
+        gone = issue("gone").token
+        pool.policy = pool.policy.replace('[users.gone]\ngroups = ["physics"]\n', "")
+        pool.apply()
+        self.senders = {
+            "nobody": Sender("", known=False),
+            "a guess": Sender("guess", known=False),
+            "an expired token": Sender(expired, known=False),
+            "a user who is gone": Sender(gone, known=False),
+            "a pilot": Sender(self._pilot(), known=False),
+            "a stranger": Sender(issue("alice").token),
+            "one of the same group, which does not share": Sender(issue("mallory").token),
+            "the victim": Sender(issue("victim", group="physics").token, sees=True),
+            "an administrator of jobs": Sender(issue("operator").token, sees=True),
+            "an administrator": Sender(own, sees=True),
+        }
+        self.partner = issue("partner").token
+        self._submit()
+
+    def _pilot(self) -> str:
+        sql = (
+            "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory,"
+            " submitted) VALUES (999, 'spoken', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 1e12)"
+        )
+        with contextlib.closing(sqlite3.connect(self.pool.home / "pilotage.db")) as connection, connection:
+            connection.execute(sql, (secret_hash("s"),))
+        answer = httpx.post(f"{self.url}/v1/pilot/enrol", json={"secret": "s", "index": 0, "nonce": "n"})
+        return str(answer.json()["token"])
+
+    def _submit(self) -> None:
+        victim = self.pool.client("victim")
+        common = {"job_name": "zq-name", "job_group": "zq-group", "output_sandbox": ["zq-output"]}
+        ran = victim.submit(
+            {"executable": "sh", "arguments": ["-c", "echo zq-argument | tee zq-output"], **common}
+        )
+        self.pool.reaches(ran.first, "Done")
+        waits = victim.submit({"executable": "true", "tags": ["zq-tag"], **common}, values=[1, 2])
+        self.job, self.waiting, self.submission = ran.first, waits.first, waits.submission
+        self.queue = victim.job(waits.first).job.queue
+        self.pilot = victim.job(ran.first).job.pilot
+
+    def addresses(self) -> Iterator[str]:
+        """All that the document has for reading, filled with what is the victim's."""
+        paths = httpx.get(f"{self.url}/openapi.json").json()["paths"]
+        values: dict[str, list[Any]] = {
+            "job": [self.job, self.waiting],
+            "id_": [self.submission],
+            "queue": [self.queue],
+            "version": [1, 2],
+            "stream": ["stdout", "stderr"],
+            "name": ["zq-output", "stdout"],
+            "digest": ["0" * 64],
+        }
+        for path, methods in paths.items():
+            if "get" not in methods or path in OPEN_TO_ALL:
+                continue
+            names = re.findall(r"\{(\w+)\}", path)
+            for chosen in itertools.product(*(values[name] for name in names)):
+                yield path.format(**dict(zip(names, chosen, strict=True)))
+        yield f"/v1/jobs?submission={self.submission}"
+        yield f"/v1/jobs?ids={self.job}"
+        yield "/v1/jobs?owner=victim"
+        yield "/v1/jobs?name=zq-name"
+        yield "/v1/jobs?job_group=zq-group"
+        yield "/v1/counts?owner=victim"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    instance = Instance(tmp_path_factory.mktemp("identities"), owners="any", idle=1)
+    instance.policy = PEOPLE + instance.policy
+    try:
+        instance.start()
+        instance.apply()
+        yield World(instance)
+        assert "Traceback" not in instance.log()
+    finally:
+        instance.close()
+
+
+def test_no_answer_tells_of_the_jobs_of_another(world: World) -> None:
+    told: dict[str, set[str]] = {}
+    asked = 0
+    for who, sender in world.senders.items():
+        headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
+        with httpx.Client(base_url=world.url, headers=headers, timeout=30) as raw:
+            for address in world.addresses():
+                answer = raw.get(address)
+                asked += 1
+                assert answer.status_code < 500, (who, address, answer.text)
+                words = {word for word in SECRET_WORDS if word in answer.text.replace(address, "")}
+                if sender.sees:
+                    told.setdefault(who, set()).update(words)
+                    continue
+                named = re.search(r"\bvictim\b", answer.text.replace(address, ""))
+                assert not words, (who, address, words, answer.text)
+                assert not named, (who, address, answer.text)
+                if answer.status_code == 200 and address.startswith("/v1/counts?owner=victim"):
+                    assert answer.json()["total"] == 0, (who, answer.text)
+                if not sender.known and address.startswith("/v1/") and address != "/v1/pilot.pyz":
+                    assert answer.status_code in (401, 403), (who, address, answer.status_code)
+    assert asked > 300
+    # The words do stand in the answers to whom the jobs are shown: else the test would look for nothing.
+    for who, words in told.items():
+        assert {"zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag"} <= words, (who, words)
+
+
+ACTS = ("kill", "reschedule", "delete")
+
+
+def test_nobody_else_acts_on_the_jobs_of_another(world: World) -> None:
+    for who, sender in world.senders.items():
+        if sender.sees:
+            continue
+        headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
+        with httpx.Client(base_url=world.url, headers=headers, timeout=30) as raw:
+            for verb in ACTS:
+                for selection in ({"ids": [world.job, world.waiting]}, {"submission": world.submission}, {}):
+                    answer = raw.post(f"/v1/jobs/{verb}", json={"selection": selection})
+                    assert (answer.status_code, answer.json().get("matched")) in (
+                        (200, 0),
+                        (401, None),
+                        (403, None),
+                    ), who
+            archive = raw.post("/v1/outputs", json={"selection": {"ids": [world.job]}})
+            assert b"zq-" not in archive.content, who
+            for method, path, body in (
+                ("PUT", f"/v1/submissions/{world.submission}/chunks/0", [[1]]),
+                ("POST", f"/v1/submissions/{world.submission}/close", {"count": 2}),
+                ("PUT", "/v1/policy", {"text": ""}),
+                ("POST", "/v1/policy/rollback", {"version": 1}),
+                ("POST", "/v1/tokens", {"user": "victim"}),
+                ("POST", "/v1/shutdown", {"pilots": "cancel"}),
+                ("PUT", f"/v1/pilot/jobs/{world.job}/1/outputs/zq-output", None),
+            ):
+                answer = raw.request(method, path, json=body)
+                assert answer.status_code in (401, 403, 404), (who, method, path, answer.text)
+    states = [world.pool.job(job).state for job in (world.job, world.waiting)]
+    assert states == ["Done", "Waiting"]
+
+
+def test_a_group_that_shares_sees_the_jobs_of_that_group_only(world: World) -> None:
+    """The victim's jobs are of another group, in which the partner is not."""
+    with httpx.Client(base_url=world.url, headers={"Authorization": f"Bearer {world.partner}"}) as raw:
+        assert raw.get("/v1/jobs").json()["jobs"] == []
+        assert raw.get(f"/v1/jobs/{world.job}").status_code == 404
