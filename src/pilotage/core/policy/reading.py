@@ -16,6 +16,7 @@ from pilotage.core.policy.checking import check
 from pilotage.core.policy.facts import ADMINISTRATOR, GENERIC_PILOT, Policy
 from pilotage.core.policy.places import check_shape, line_of
 from pilotage.core.policy.reference import KEYS
+from pilotage.core.shares.settings import scaled_range
 
 NODE_TAGS = frozenset({"GPU", "apptainer", "userns"})
 """Tags that a pilot finds out of its node by itself, whatever the policy says of its CE."""
@@ -132,7 +133,7 @@ def known_properties(policy: Policy) -> list[str]:
                 "without a correction of form integral, shares hold of what is started: groups with longer jobs get"
                 " more than their share of the running ones"
             )
-        return [*said, *_room(policy)]
+        return [*said, *_room(policy), *_after_scaling(policy)]
     return [
         "rule document: the draw is not proportional to priority (of 1 and 3 the second gets .833, not .75), and a"
         " group whose share is spread over many queues gets less than one with a single queue (20 of 1 against one of"
@@ -141,6 +142,7 @@ def known_properties(policy: Policy) -> list[str]:
         " bucket only, and short jobs wait for as long as longer ones keep coming",
         'matching.rule = "proportional" has neither property',
         *_room(policy),
+        *_after_scaling(policy),
     ]
 
 
@@ -161,14 +163,28 @@ def _room(policy: Policy) -> Iterator[str]:
 def _never_binding(policy: Policy) -> Iterator[str]:
     for name, instance in policy.correction.wms_history.items():
         most = instance.max_global_correction_factor
-        whole = sum(part.weight for part in instance.slices.values())
-        highest = sum(part.weight * part.max_correction for part in instance.slices.values()) / whole
-        lowest = sum(part.weight / part.max_correction for part in instance.slices.values()) / whole
+        lowest, highest = instance.weighted_range
         if highest <= most and lowest >= 1 / most:
             yield (
                 f"{name}: max_global_correction_factor = {most:g} never binds, since its slices keep the"
                 f" correction between {lowest:.3g} and {highest:.3g}"
             )
+
+
+def _after_scaling(policy: Policy) -> Iterator[str]:
+    """What the global bound of a correction between owners comes to, once they are scaled to their group's share."""
+    for name, instance in policy.correction.wms_history.items():
+        if not instance.group:
+            continue
+        lowest, highest = instance.correction_range
+        two, ten = (scaled_range(lowest, highest, owners) for owners in (2, 10))
+        yield (
+            f"{name}: max_global_correction_factor = {instance.max_global_correction_factor:g} bounds each owner's"
+            f" correction before the owners of {instance.group} are scaled to add up to its share. A correction lies"
+            f" between {lowest:.3g} and {highest:.3g}; so two owners differ by at most a factor of"
+            f" {highest / lowest:.3g}, and of an equal part one of 2 owners gets between {two[0]:.3g} and {two[1]:.3g},"
+            f" one of 10 between {ten[0]:.3g} and {ten[1]:.3g}, and never more than {highest / lowest:.3g}"
+        )
 
 
 def _explained(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
