@@ -12,7 +12,7 @@ import resource
 import signal
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from pilotage.wire.pilot import Offer
+from pilotage.wire.pilot import MB, Offer
 
 from .errands import Errands
 from .events import Event, Key, PayloadEnded, ProcessesGone
@@ -243,13 +243,13 @@ class Crew:
             tree += self._strays.of(payload.key, processes)
             payload.cpu = max(payload.cpu, sum(process.cpu for process in tree))
             rss = sum(process.rss for process in tree)
-            most = payload.payload.memory * 1_000_000
+            most = payload.payload.memory * MB
             if most and rss > most and len(tree) > 1:
                 # Pages that processes share were counted for each of them.
                 rss = proportional_memory(process.pid for process in tree) or rss
             payload.rss = max(payload.rss, rss)
             if most and rss > most:
-                self._end(payload, "limit-memory", f"{rss // 1_000_000} MB of {payload.payload.memory} MB")
+                self._end(payload, "limit-memory", f"{rss // MB} MB of {payload.payload.memory} MB")
             if payload.cpu > payload.cpu_limit(self._power):
                 self._end(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
         self._strays.notice(processes, self._leaders())

@@ -18,7 +18,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from pilotage.wire.pilot import Node
+from pilotage.wire.pilot import MB, Node
 
 from .cgroups import limits_of
 
@@ -33,7 +33,6 @@ BATCH_IDS = (
     "JOB_ID",
 )
 _PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMPROC", "_CONDOR_NPROCS")
-_MB = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def find_node(
         counts.append(max(1, int(cgroup.processors)))
     # An explicit number wins over the machine, so that a test machine may pretend; pinning is given up then.
     count = processors or min(count for count in counts if count)
-    sizes = [total_memory(root), cgroup.memory // _MB, batch_memory(environment, count), memory]
+    sizes = [total_memory(root), cgroup.memory // MB, batch_memory(environment, count), memory]
     gpus, model = find_gpus(environment, root)
     attributes = machine_attributes(root)
     if gpus:
@@ -87,19 +86,19 @@ def batch_processors(environment: Mapping[str, str]) -> int:
 
 
 def batch_memory(environment: Mapping[str, str], processors: int) -> int:
-    """MB that the batch system gave; 0 if it does not say. Slurm's MB are 2^20 bytes."""
+    """MB that the batch system gave; 0 if it does not say. Slurm's MB are ours: 2^20 bytes."""
     per_node = environment.get("SLURM_MEM_PER_NODE", "")
     per_core = environment.get("SLURM_MEM_PER_CPU", "")
     if per_node.isdigit():
-        return (int(per_node) << 20) // _MB
+        return int(per_node)
     if per_core.isdigit():
-        return (int(per_core) * processors << 20) // _MB
+        return int(per_core) * processors
     return 0
 
 
 def total_memory(root: str) -> int:
     match = re.search(r"^MemTotal:\s+(\d+) kB", _read(root, "proc/meminfo"), re.MULTILINE)
-    return int(match.group(1)) * 1024 // _MB if match else 0
+    return int(match.group(1)) * 1024 // MB if match else 0
 
 
 def platform_name() -> str:

@@ -21,7 +21,7 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
     add("--stamp", default="", help="name by which its director finds this process; nothing else uses it")
     add("--ce", default="", help="for the log only")
     add("--processors", type=int, default=0, help="0: find out")
-    add("--memory", type=int, default=0, help="MB; 0: find out")
+    add("--memory", type=int, default=0, help="MB (2^20 bytes); 0: find out")
     add("--workdir", default=environment.get("TMPDIR", ""), help="default: TMPDIR")
     add("--batch-id", default=batch_id(environment))
     add("--idle", type=float, default=None, help="leave after so many seconds without work")

@@ -11,7 +11,7 @@ import signal
 from functools import partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, Finish, Offer, RefusedOutput
+from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, Offer, RefusedOutput
 
 from .beneath import OF_THE_NAME, NotAFile, make_folders, open_root, printable, split
 from .errands import persist
@@ -158,7 +158,7 @@ class RunningPayload:
         """Stops for runaways that the sampling would see too late; the sampling is the rule."""
         with contextlib.suppress(OSError, ValueError):
             if self.payload.memory:
-                most = 2 * self.payload.memory * 1_000_000 + _ROOM
+                most = 2 * self.payload.memory * MB + _ROOM
                 resource.prlimit(self.pid, resource.RLIMIT_DATA, (most, most))
             limit = self.cpu_limit(power)
             if limit < math.inf:
@@ -188,7 +188,7 @@ class RunningPayload:
         peak = usage.ru_maxrss * 1024
         if peak <= resource.getrusage(_OWN_PEAK).ru_maxrss * 1024:
             peak = 0
-        finish.max_rss = max(peak, self.rss) // 1_000_000
+        finish.max_rss = max(peak, self.rss) // MB
         self.gone = True
 
     def needs_storing(self) -> bool:

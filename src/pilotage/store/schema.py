@@ -1,4 +1,4 @@
-"""The tables: one schema for every database. Instants are seconds since 1970, memory is MB.
+"""The tables: one schema for every database. Instants are seconds since 1970, memory is MB (2^20 bytes).
 
 Migrations (store/migrations) lead here from every earlier version; a test holds the two equal.
 """

@@ -1,7 +1,7 @@
 """What people's programs and the server say to each other, under /v1.
 
-Bodies are JSON of these dataclasses; instants are seconds since 1970 (UTC), memory is MB. Lists are paged by
-key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is not 2xx has an `ErrorBody`
+Bodies are JSON of these dataclasses; instants are seconds since 1970 (UTC), memory is MB (2^20 bytes). Lists are paged
+by key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that is not 2xx has an `ErrorBody`
 (wire/pilot.py). Requests carry `Authorization: Bearer <JSON Web Token>`.
 
     POST   /v1/submissions                     SubmitRequest → SubmitResponse

@@ -3,7 +3,7 @@
 Standard-library dataclasses in Python 3.9 syntax: the pilot encodes them with `json`, the server decodes them
 by type. New fields get defaults, so that an old pilot can talk to a newer server; a change that an old pilot
 cannot live with raises PROTOCOL, and the server goes on answering the protocols in SUPPORTED for as long as
-pilots of those may live. Times are seconds and travel as durations, never as instants; memory is MB (10^6 bytes).
+pilots of those may live. Times are seconds and travel as durations, never as instants; memory is MB (2^20 bytes).
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional, Tuple
 
 from .limits import FileName, Limit, Name, Words
+
+MB = 1 << 20
+"""The unit of memory, here and everywhere: that of batch systems and of /proc."""
 
 PROTOCOL = 1
 SUPPORTED = (1,)

@@ -46,14 +46,25 @@ def test_processors_of_the_batch_system(environment: dict[str, str], expected: i
     assert node.batch_processors(environment) == expected
 
 
-def test_memory_of_slurm_is_binary() -> None:
-    assert node.batch_memory({"SLURM_MEM_PER_NODE": "1024"}, 4) == 1073
-    assert node.batch_memory({"SLURM_MEM_PER_CPU": "1024"}, 4) == 4294
+def test_memory_of_slurm_is_in_our_unit() -> None:
+    assert node.batch_memory({"SLURM_MEM_PER_NODE": "1024"}, 4) == 1024
+    assert node.batch_memory({"SLURM_MEM_PER_CPU": "1024"}, 4) == 4096
     assert node.batch_memory({}, 4) == 0
 
 
+@pytest.mark.parametrize("limit", ["2147483648", "2147483648\n"])
+def test_a_limit_of_two_gigabytes_is_2048_mb(tmp_path: Path, limit: str) -> None:
+    write(tmp_path, "proc/self/cgroup", "0::/job\n")
+    write(tmp_path, "sys/fs/cgroup/job/memory.max", limit)
+    write(tmp_path, "proc/meminfo", "MemTotal:        8388608 kB\n")
+    assert node.find_node({}, processors=1, root=str(tmp_path)).node.memory == 2048
+    assert (
+        node.find_node({"SLURM_MEM_PER_NODE": "1024"}, processors=1, root=str(tmp_path)).node.memory == 1024
+    )
+
+
 def test_the_machine_from_its_files(tmp_path: Path) -> None:
-    write(tmp_path, "proc/meminfo", "MemTotal:        8000000 kB\nMemFree: 1 kB\n")
+    write(tmp_path, "proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n")
     write(tmp_path, "etc/os-release", 'NAME="X"\nID=almalinux\nVERSION_ID="9.4"\n')
     write(tmp_path, "proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
     write(tmp_path, "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA A100\n")

@@ -85,7 +85,7 @@ offer_timeout = {OFFER_TIMEOUT}
 HISTORY_COLUMNS = ", ".join(
     column.name for column in metadata.tables["history"].c if column.name != "pilot_id"
 )
-NODE = Node(hostname="n1", platform="el9", processors=1, memory=4000, cpu_left=100000.0)
+NODE = Node(hostname="n1", platform="el9", processors=1, memory=4096, cpu_left=100000.0)
 
 
 @functools.cache

@@ -195,14 +195,14 @@ def test_pilots_that_never_had_a_job_are_started_ever_more_seldom(make: Make) ->
 
 def test_other_queues_are_served_meanwhile(make: Make) -> None:
     bench = make(POLICY.replace("[ces.local]", "[ces.local]\nprocessors = 1\n"))
-    bench.submit(memory=4000)
+    bench.submit(memory=4096)
     ce = Ce(bench)
-    come_in_vain(ce, ce.enrol(ce.order()[0]), memory=1000)
+    come_in_vain(ce, ce.enrol(ce.order()[0]), memory=1024)
     bench.now += 1.0
     assert ce.order() == []
     [small] = bench.submit()
     [one] = ce.order()
-    assert ce.enrol(one).take(memory=1000)[0].job == small
+    assert ce.enrol(one).take(memory=1024)[0].job == small
 
 
 def test_a_new_policy_of_the_ce_ends_the_pause(make: Make) -> None:

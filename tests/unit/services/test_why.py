@@ -134,7 +134,7 @@ SMALL = {"processors": 2, "memory": 3500, "cpu_left": 6000.0, "platform": "el9"}
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     # What the job asks for, what the node of CE `local` has, what must be named among others.
-    "memory": ({"memory": 16000}, {}, {"memory <= 3000 MB"}),
+    "memory": ({"memory": 16384}, {}, {"memory <= 3072 MB"}),
     "processors": ({"processors": 8}, {}, {"processors <= 2"}),
     "cpu_time": ({"cpu_time": 200000}, {}, {"CPU time <= 5000 s"}),
     "sites": ({"sites": ("there",), "job_type": "Merge"}, {}, {"site here allowed too"}),
@@ -233,7 +233,7 @@ def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
 
 
 def test_no_single_change_helps_where_two_things_are_wrong(bench: Bench) -> None:
-    [job] = bench.submit(memory=16000, tags=("gpu",))
+    [job] = bench.submit(memory=16384, tags=("gpu",))
     bench.pilot().take()
     answer = why_job(bench, job)
     assert answer.openings == []
@@ -245,12 +245,12 @@ def test_no_single_change_helps_where_two_things_are_wrong(bench: Bench) -> None
 
 
 def test_slots_of_a_ce_with_known_capacity_are_not_counted_again_from_its_pilots(bench: Bench) -> None:
-    [job] = bench.submit(memory=16000)
-    order(bench, processors=8, memory=12000)
-    [before] = [one for one in why_job(bench, job).openings if one.text == "memory <= 12000 MB"]
-    bench.pilot(processors=8).take(processors=8, memory=12000)
+    [job] = bench.submit(memory=16384)
+    order(bench, processors=8, memory=12288)
+    [before] = [one for one in why_job(bench, job).openings if one.text == "memory <= 12288 MB"]
+    bench.pilot(processors=8).take(processors=8, memory=12288)
     answer = why_job(bench, job)
-    [after] = [one for one in answer.openings if one.text == "memory <= 12000 MB"]
+    [after] = [one for one in answer.openings if one.text == "memory <= 12288 MB"]
     assert (before.slots, after.slots) == (1, 1)
     assert answer.refused[0].offers == 2
 
@@ -293,30 +293,30 @@ def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
 
 
 def test_what_was_offered_when_the_ce_had_more_is_left_out(bench: Bench) -> None:
-    [job] = bench.submit(memory=16000)
-    order(bench, processors=2, memory=8000)
-    bench.pilot(processors=2).take(processors=2, memory=8000)
-    bench.pilot().take(processors=1, memory=4000)
+    [job] = bench.submit(memory=16384)
+    order(bench, processors=2, memory=8192)
+    bench.pilot(processors=2).take(processors=2, memory=8192)
+    bench.pilot().take(processors=1, memory=4096)
     assert why_job(bench, job).refused[0].offers == 3
-    order(bench, processors=1, memory=8000)
+    order(bench, processors=1, memory=8192)
     assert why_job(bench, job).refused[0].offers == 2
-    order(bench, processors=1, memory=3000)
+    order(bench, processors=1, memory=3072)
     answer = why_job(bench, job)
     assert answer.refused[0].offers == 1
-    assert texts(answer) == ["memory <= 3000 MB"]
+    assert texts(answer) == ["memory <= 3072 MB"]
 
 
 def test_needs_tell_the_step_that_they_moved_up_to(bench: Bench) -> None:
-    [uneven] = bench.submit(memory=16384, cpu_time=108_000)
-    [even] = bench.submit(memory=16000, cpu_time=5000)
+    [uneven] = bench.submit(memory=17000, cpu_time=108_000)
+    [even] = bench.submit(memory=16384, cpu_time=5000)
     [long] = bench.submit(cpu_time=400_000)
     needs = why_job(bench, uneven).needs
-    assert needs["memory"] == "24000 MB (the next step above the 16384 MB asked for)"
+    assert needs["memory"] == "24576 MB (the next step above the 17000 MB asked for)"
     assert needs["CPU time"] == "300000 s (the next step above the 108000 s asked for)"
     needs = why_queue(bench, queue_of(bench, uneven)).needs
-    assert (needs["memory"], needs["CPU time"]) == ("of the step 24000 MB", "of the step 300000 s")
+    assert (needs["memory"], needs["CPU time"]) == ("of the step 24576 MB", "of the step 300000 s")
     needs = why_job(bench, even).needs
-    assert (needs["memory"], needs["CPU time"]) == ("16000 MB", "5000 s")
+    assert (needs["memory"], needs["CPU time"]) == ("16384 MB", "5000 s")
     assert why_job(bench, long).needs["CPU time"] == "300000 s (the highest step; 400000 s asked for)"
     [nothing] = bench.submit(cpu_time=0)
     assert why_job(bench, nothing).needs["CPU time"] == "500 s (none asked for)"
@@ -462,12 +462,12 @@ def test_a_limit_of_both_kinds(make: Make) -> None:
 
 
 def test_background(bench: Bench) -> None:
-    [job] = bench.submit(user_priority=0, memory=1000)
+    [job] = bench.submit(user_priority=0, memory=1024)
     bench.submit(5)
     pilot = bench.pilot()
     pilot.take()
     assert why_job(bench, job).reason == Reason.BACKGROUND
-    [promoted] = bench.submit(user_priority=1, memory=1000)
+    [promoted] = bench.submit(user_priority=1, memory=1024)
     assert why_job(bench, promoted).reason != Reason.BACKGROUND
 
 
@@ -499,7 +499,7 @@ def test_others_are_ahead_by_their_share(make: Make) -> None:
     )
     [job] = bench.submit()
     bench.submit(3, owner="carol", group="large", user_priority=2)
-    bench.submit(2, owner="alice", memory=1000)
+    bench.submit(2, owner="alice", memory=1024)
     # Each time another pilot: one that has served somebody makes another kind of offer.
     while (offer := (pilot := bench.pilot()).take()[0]).payload.owner != "carol":
         pilot.release(offer)
@@ -585,7 +585,7 @@ def kept(bench: Bench, queue: int) -> list[tuple[str, str, float]]:
 
 def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
     bench = make(POLICY)
-    [job] = bench.submit(cpu_time=500, memory=3000)
+    [job] = bench.submit(cpu_time=500, memory=3072)
     queue = queue_of(bench, job)
     begin = bench.now
 
@@ -595,7 +595,7 @@ def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
 
     look(bench)
     pilot = bench.pilot()
-    pilot.take(memory=2000)
+    pilot.take(memory=2048)
     after()
     after()  # nothing has changed: nothing is written
     pilot.send(leaving="idle")
@@ -639,15 +639,15 @@ def test_slots_background_share_and_limit_are_kept_too(make: Make) -> None:
     [alone] = bench.submit()
     after()
     assert now(alone) == "slots"
-    [quiet] = bench.submit(user_priority=0, memory=1000)
+    [quiet] = bench.submit(user_priority=0, memory=1024)
     after()
     assert (now(alone), now(quiet)) == ("slots", "background")
-    [rival] = bench.submit(memory=2000)
+    [rival] = bench.submit(memory=2048)
     after()
     assert (now(alone), now(rival)) == ("slots", "slots"), "nobody has asked since"
     while (offer := pilot.take()[0]).job != rival:
         pilot.release(offer)
-    more = bench.submit(memory=2000)
+    more = bench.submit(memory=2048)
     after()
     assert (now(alone), now(more[0]), now(quiet)) == ("share", "share", "background")
     of_bob = bench.submit(2, owner="bob")
@@ -664,7 +664,7 @@ def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: Make) -> None
     assert [len(pilot.take()) for pilot in pilots] == [1, 1]
     order(bench, processors=2)
     bench.now += 3
-    [job], [rival] = bench.submit(owner="bob"), bench.submit(memory=1000)
+    [job], [rival] = bench.submit(owner="bob"), bench.submit(memory=1024)
     for seconds in (1, 2, 30, 30):
         bench.now += seconds
         answer = why_job(bench, job)
@@ -675,7 +675,7 @@ def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: Make) -> None
         assert [row[:2] for row in kept(bench, queue_of(bench, one))] == [("slots", "")]
     while (offer := (free := bench.pilot()).take()[0]).job == job:
         free.release(offer)
-    bench.submit(memory=1000)
+    bench.submit(memory=1024)
     look(bench)
     assert kept(bench, queue_of(bench, job))[-1][0] == why_job(bench, job).reason == Reason.SHARE
 
@@ -704,7 +704,7 @@ def test_the_sentence_of_a_share_is_of_the_draw_that_has_rivals(make: Make) -> N
 
 
 def test_a_restart_continues_the_history(bench: Bench) -> None:
-    [job] = bench.submit(memory=16000)
+    [job] = bench.submit(memory=16384)
     queue = queue_of(bench, job)
     pilot = bench.pilot()
     pilot.take()
@@ -720,7 +720,7 @@ def test_a_restart_continues_the_history(bench: Bench) -> None:
     assert bench.pool.waited is not None
     assert bench.pool.waited[queue].began == begin
     bench.now += 30
-    order(bench, memory=32000)
+    order(bench, memory=32768)
     look(bench)
     assert [row[0] for row in kept(bench, queue)] == ["needs", "pilot"]
     bench.crash()
@@ -745,7 +745,7 @@ def test_a_new_wait_begins_anew(bench: Bench) -> None:
 
 def test_the_history_goes_with_its_queue(bench: Bench) -> None:
     [job] = bench.submit()
-    [stays] = bench.submit(memory=2000)
+    [stays] = bench.submit(memory=2048)
     queue, other = queue_of(bench, job), queue_of(bench, stays)
     look(bench)
     bench.act("kill", job)
@@ -764,7 +764,7 @@ def test_the_history_goes_with_its_queue(bench: Bench) -> None:
 def test_a_look_that_takes_long_goes_on_where_it_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = [bench.submit(memory=memory)[0] for memory in (600, 1000, 2000, 3000, 4000)]
+    jobs = [bench.submit(memory=memory)[0] for memory in (600, 1024, 2048, 3072, 4096)]
     bench.pilot().take(memory=100)
     monkeypatch.setattr(reasons, "ASKED", 3)
     looker = reasons.Looker()
@@ -805,10 +805,10 @@ def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
 
 def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: Make) -> None:
     bench = make(POLICY + '[sites.attic]\nbanned = true\n[ces.up]\nsite = "attic"\nowners = "any"\n')
-    [large] = bench.submit(memory=16000)
-    [only_there] = bench.submit(memory=6000, sites=("attic",))
+    [large] = bench.submit(memory=16384)
+    [only_there] = bench.submit(memory=6144, sites=("attic",))
     order(bench)
-    order(bench, "up", memory=64000)
+    order(bench, "up", memory=65536)
     assert why_job(bench, large).detail == "memory"
     answer = why_job(bench, only_there)
     assert answer.detail == "site-closed"
@@ -817,16 +817,16 @@ def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: Make) -
 
 def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -> None:
     """A pilot gets memory by its processors: one for a job that asks for much must be wide enough."""
-    [job] = bench.submit(memory=16000)
-    order(bench, processors=4, memory=8000)
-    assert texts(why_job(bench, job)) == ["memory <= 2000 MB", "memory <= 8000 MB"]
-    for memory, width in ((8000, 4), (4000, 2), (3000, 2), (2000, 1)):
+    [job] = bench.submit(memory=16384)
+    order(bench, processors=4, memory=8192)
+    assert texts(why_job(bench, job)) == ["memory <= 2048 MB", "memory <= 8192 MB"]
+    for memory, width in ((8192, 4), (4096, 2), (3072, 2), (2048, 1)):
         [changed] = bench.submit(memory=memory)
-        [ordered] = order(bench, processors=4, memory=8000)
-        assert (ordered.processors, ordered.memory) == (width, 2000 * width)
+        [ordered] = order(bench, processors=4, memory=8192)
+        assert (ordered.processors, ordered.memory) == (width, 2048 * width)
         bench.connection.execute("UPDATE pilots SET state = 'Aborted', ended = 1")
-        pilot = bench.pilot(processors=width, memory=2000 * width)
-        assert [offer.job for offer in pilot.take(processors=width, memory=8000)] == [changed]
+        pilot = bench.pilot(processors=width, memory=2048 * width)
+        assert [offer.job for offer in pilot.take(processors=width, memory=8192)] == [changed]
         pilot.send(leaving="idle")
         bench.act("kill", changed)
 
@@ -854,7 +854,7 @@ def test_pilots_that_are_bound_to_others_are_told(make: Make) -> None:
 
 
 def test_the_beginning_of_a_wait_is_kept_while_its_reason_changes(bench: Bench) -> None:
-    [job] = bench.submit(memory=16000)
+    [job] = bench.submit(memory=16384)
     begin = bench.now
     look(bench)
     bench.now += 30

@@ -110,7 +110,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         "memory",
         ("Memory", "MinRAM"),
         "megabytes",
-        "Memory needed. 1 GB is 1024 MB, as batch systems count.",
+        "Memory needed. 1 MB is 2^20 bytes, 1 GB 1024 MB, as batch systems count.",
         unit="MB",
         decides=True,
     ),

@@ -16,7 +16,7 @@ ATTRIBUTES = {
     "Platforms": "all platforms whose jobs it can run",
     "Tags": "what it offers",
     "Processors": "free cores",
-    "Memory": "free memory in MB; undefined if not known",
+    "Memory": "free memory in MB (2^20 bytes); undefined if not known",
     "CPUTime": "seconds of a reference core left",
     "PilotType": "generic or private",
 }

@@ -36,7 +36,7 @@ KEYS: dict[str, str] = {
     "ces.*.owners": "home: pilots there serve only the owner of the home folder; any: anybody, one owner each",
     "ces.*.setup": "setup that its pilots offer",
     "ces.*.processors": "cores that pilots may use together; 0: all that this program may use",
-    "ces.*.memory": "MB that pilots may use together; 0: all of the machine",
+    "ces.*.memory": "MB (2^20 bytes) that pilots may use together; 0: all of the machine",
     "ces.*.tags": "tags that its pilots offer, besides those that they find themselves",
     "ces.*.required_tags": "tags that a job must have to start there",
     "ces.*.cpu_power": "reference cores per core",
@@ -53,7 +53,7 @@ KEYS: dict[str, str] = {
     ),
     "matching.rule": "document (highest CPU bucket first, rand()/priority) or proportional",
     "matching.cpu_buckets": "seconds of a reference core, ascending",
-    "matching.memory_buckets": "MB, ascending",
+    "matching.memory_buckets": "MB (2^20 bytes), ascending",
     "jobs.max_reschedules": "how often a job is tried again after failures that are not its own",
     "jobs.retry_delay": "seconds between such a failure and the next try",
     "jobs.offer_timeout": "seconds after which an offer that is not confirmed goes back to its queue",
@@ -71,7 +71,10 @@ KEYS: dict[str, str] = {
     "correction.correctors": "the correctors to run, in this order: WMSHistory; none: shares are not corrected",
     "correction.period": "seconds between two corrections",
     "correction.WMSHistory.*.group": "correct between the owners of this group; empty: between the groups",
-    "correction.WMSHistory.*.max_global_correction_factor": "the weighted sum stays between 1/this and this",
+    "correction.WMSHistory.*.max_global_correction_factor": (
+        "the weighted sum stays between 1/this and this; owners are scaled to their group's share afterwards, and can"
+        " then be further apart: docs/explanation/fair-shares.md"
+    ),
     "correction.WMSHistory.*.form": (
         "ratio: the document's, expected/used; integral: the last correction times (expected/used)^gain"
     ),

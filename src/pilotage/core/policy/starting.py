@@ -122,7 +122,7 @@ site = {quoted(site)}
 type = "local"
 owners = "home"    # "any" lets all users run programs under the account of the server
 #processors = 4     # leave the rest of the machine alone; 0: all
-#memory = 16000     # MB
+#memory = 16384     # MB of 2^20 bytes
 #idle = 60          # seconds that a pilot waits for more work
 
 {_RULES}"""
