@@ -832,7 +832,7 @@ def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -
 
 
 def test_pilots_that_are_bound_to_others_are_told(make: Make) -> None:
-    bench = make(PROPORTIONAL)
+    bench = make(PROPORTIONAL.replace("[ces.local]", "[ces.local]\nquantum = 10000"))
     bench.submit(5)
     pilot = bench.pilot()
     assert pilot.hold().payload.owner == "alice"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pilotage.core.ids import PilotId
 
-LOTS = 64
+LOTS = 256
 """Draws for each turn."""
 
 CLOSE = 1 / 8
