@@ -71,9 +71,7 @@ def work_of(process: subprocess.Popen[bytes], server: PilotServer, tmp_path: Pat
 def test_no_file_of_the_program_lies_in_the_folder_while_it_runs(
     server: PilotServer, start: Started, tmp: Path, tmp_path: Path
 ) -> None:
-    listing = server.add(
-        "sh", "-c", "ls -a $0; ls -l /proc/self/fd; cat /proc/*/fd/3 2>&1 | head -c 100", str(tmp)
-    )
+    listing = server.add("sh", "-c", "ls -a $0; ls -l /proc/self/fd", str(tmp))
     process = start()
     finish = server.finish_of(listing)
     assert process.wait(30) == 0

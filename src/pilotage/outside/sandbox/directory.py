@@ -23,6 +23,18 @@ from pilotage.core.errors import Conflict, DiskFull, InvalidInput, NotFound, Too
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST_TAIL = 2**40
 """Bytes that the tail of a running job may have."""
+_OF_THE_NAME = frozenset(
+    {
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ENOTEMPTY,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+        errno.EILSEQ,
+    }
+)
+"""Errors that come of the name under which a file is to be stored."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -244,6 +256,8 @@ class DirectorySandbox:
             with _room():
                 yield
         except OSError as error:
+            if error.errno not in _OF_THE_NAME:
+                raise  # a fault of this server or its disk: the sender tries again
             raise InvalidInput(f"{path.name[:80]!r} cannot be stored: {error.strerror}") from None
         finally:
             partial.unlink(missing_ok=True)
