@@ -20,11 +20,11 @@ from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
 from pilotage.cli.wait import watch_to_end
 from pilotage.client.describing import Described, read_file, read_text
-from pilotage.client.inputs import LocalFile
-from pilotage.client.submitting import Prepared, prepare, prepare_rows
+from pilotage.client.submitting import Prepared, PreparedRows, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.people import OpenRequest, Selection, SubmitResponse
+from pilotage.core.jobs.own_inputs import is_column
+from pilotage.wire.people import Selection, SubmitResponse
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -106,14 +106,18 @@ def _try(session: Session, prepared: list[Prepared]) -> None:
 def _show(screen: Screen, prepared: Prepared) -> None:
     import msgspec
 
-    size = sum(file.size for file in prepared.files)
-    screen.line(f"{prepared.count:,} jobs, {len(prepared.files)} input files of {size_text(size)}:")
+    size = sum(file.size for file in (*prepared.files, *prepared.own))
+    files = len(prepared.files) + len(prepared.own)
+    screen.line(f"{prepared.count:,} jobs, {files} input files of {size_text(size)}:")
     print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
     parameters = prepared.request.parameters
     for row in parameters.rows[:3] if parameters else []:
-        screen.line(f"  with {dict(zip(parameters.names, row, strict=True))}")  # type: ignore[union-attr]
+        values = dict(zip(parameters.names, row, strict=True))  # type: ignore[union-attr]
+        screen.line(f"  with { {name: value for name, value in values.items() if not is_column(name)} }")
     for file in prepared.files:
         screen.line(f"  input {file.name} ({size_text(file.size)})")
+    if prepared.own:
+        screen.line(f"  and {len(prepared.own):,} input files of single jobs: {prepared.own[0].path} ...")
 
 
 def show_warnings(screen: Screen, warnings: Sequence[str]) -> None:
@@ -184,18 +188,19 @@ def submit_table(session: Session, found: list[Described], how: SubmitOptions) -
     count = count_rows(path)[1] if path is not None and path.is_file() else None
     with sys.stdin.buffer if path is None else open_table(path) as file:
         rows = read_table(file, str(path or "standard input"))
-        request, files = prepare_rows(found[0], rows.names, group=how.group, key=how.key, expected=count)
+        prepared = prepare_rows(found[0], rows.names, group=how.group, key=how.key, expected=count)
+        if path is not None and prepared.own.templates:
+            with open_table(path) as again:
+                prepared.own.check(read_table(again, str(path)).rows)
         if how.dry_run:
-            show_table(session, request, files, rows, count)
+            show_table(session, prepared, rows, count)
             with session.client() as client:
-                show_warnings(session.screen, client.check_rows(request).warnings)
+                show_warnings(session.screen, client.check_rows(prepared.request).warnings)
             return None
-        return _send_table(session, request, files, rows, how.wait)
+        return _send_table(session, prepared, rows, how.wait)
 
 
-def _send_table(
-    session: Session, request: OpenRequest, files: list[LocalFile], table: Table, wait: bool
-) -> int | None:
+def _send_table(session: Session, prepared: PreparedRows, table: Table, wait: bool) -> int | None:
     screen, there = session.screen, 0
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         try:
@@ -207,29 +212,27 @@ def _send_table(
                     there = done
                     show(done, total)
 
-                response = client.send_rows(request, files, table.rows, accepted, _in_bytes(advance))
+                response = client.send_prepared_rows(prepared, table.rows, accepted, _in_bytes(advance))
         except KeyboardInterrupt:
             screen.note(
-                f"the server has {there:,} jobs of it: the same with --key {request.key} goes on after them"
+                f"the server has {there:,} jobs of it: the same with --key {prepared.request.key} goes on after them"
             )
             raise
         show_accepted(session, response)
         return conclude(session, client, Sent([response]), wait)
 
 
-def show_table(
-    session: Session, request: OpenRequest, files: list[LocalFile], table: Table, count: int | None
-) -> None:
+def show_table(session: Session, prepared: PreparedRows, table: Table, count: int | None) -> None:
     import msgspec
 
     if session.as_json:
-        session.screen.json(request)
+        session.screen.json(prepared.request)
         return
-    size = sum(file.size for file in files)
+    size = sum(file.size for file in prepared.files)
     jobs = f"{count:,} jobs" if count is not None else "a job for each row"
-    session.screen.line(f"{jobs}, {len(files)} input files of {size_text(size)}:")
-    print(msgspec.json.format(msgspec.json.encode(request.description), indent=2).decode())
+    session.screen.line(f"{jobs}, {len(prepared.files)} input files of {size_text(size)}:")
+    print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
     for row in itertools.islice(table.rows, 3):
         session.screen.line(f"  with {dict(zip(table.names, row, strict=True))}")
-    for file in files:
+    for file in prepared.files:
         session.screen.line(f"  input {file.name} ({size_text(file.size)})")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import COPY, URL, InputFile, Submission
-from pilotage.core.jobs.parametric import PLACEHOLDER, bind
+from pilotage.core.jobs.parametric import PLACEHOLDER, filled
 from pilotage.core.jobs.stored import description_to_json
 from pilotage.core.jobs.texts import description_from_text, parse_yaml_mapping
 
@@ -25,25 +25,41 @@ class Described:
     local: dict[str, Path] = field(default_factory=dict)
     """Where copy inputs lie that are not at folder/source, by name."""
 
-    def copied(self) -> Iterator[tuple[str, Path]]:
-        """(name in the payload's folder, local path) of the inputs to be sent, for all rows of parameters."""
-        description = self.submission.description
-        copies = [one for one in description.input_sandbox if one.mode == COPY]
-        for one in copies:
-            if not self._varies(one):
-                yield one.name, self._place(one)
-        if any(map(self._varies, copies)):
-            for index, row in enumerate(self.submission.parameters):
-                bound = bind(description, self.submission.names, row, index, self.submission.count)
-                for before, one in zip(description.input_sandbox, bound.input_sandbox, strict=True):
-                    if one.mode == COPY and self._varies(before):
-                        yield one.name, self._place(one)
+    def copied(self, own: Container[int] = ()) -> Iterator[tuple[str, Path]]:
+        """(name in the payload's folder, local path) of the inputs that are sent for all jobs.
 
-    def _varies(self, one: InputFile) -> bool:
-        return bool(self.submission.names) and PLACEHOLDER.search(one.name + one.source) is not None
+        Folders that differ from job to job are among them for all rows; entries at the places `own` are not.
+        """
+        submission = self.submission
+        entries = [
+            (place, file)
+            for place, file in enumerate(submission.description.input_sandbox)
+            if file.mode == COPY and place not in own
+        ]
+        varying = [(place, file) for place, file in entries if self._varies(file, submission.names)]
+        for place, file in entries:
+            if (place, file) not in varying:
+                yield file.name, Path(self._template(file))
+        for index, row in enumerate(submission.parameters if varying else ()):
+            for _, file in varying:
+                name, path = (
+                    filled(text, submission.names, row, index, submission.count)
+                    for text in (file.name, self._template(file))
+                )
+                yield name, Path(path)
 
-    def _place(self, one: InputFile) -> Path:
-        return self.local.get(one.name) or self.folder / Path(one.source).expanduser()
+    def varying(self, names: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """(place in the input sandbox, local path with placeholders) of the inputs that differ from job to job."""
+        for place, file in enumerate(self.submission.description.input_sandbox):
+            if file.mode == COPY and self._varies(file, names):
+                yield place, self._template(file)
+
+    def _varies(self, file: InputFile, names: Sequence[str]) -> bool:
+        return bool(names) and PLACEHOLDER.search(file.name + self._template(file)) is not None
+
+    def _template(self, file: InputFile) -> str:
+        """Where it lies here, placeholders not filled."""
+        return str(self.local.get(file.name) or self.folder / Path(file.source).expanduser())
 
     def as_mapping(self) -> dict[str, Any]:
         """The description by the names of docs/reference/job-description.md, as a YAML file would have it."""

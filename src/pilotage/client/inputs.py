@@ -64,6 +64,21 @@ def gather(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
     return [_hashed(name, path, status, digests) for name, (path, status) in found.items()]
 
 
+def one_file(path: Path) -> LocalFile:
+    """One file, hashed; its name is that of the path. A folder or anything else raises InvalidInput."""
+    try:
+        status = path.stat()
+    except OSError as trouble:
+        raise _unreadable(path, trouble) from trouble
+    if stat.S_ISDIR(status.st_mode):
+        raise InvalidInput(
+            f"{path} is a folder: of an input that differs from job to job each job gets one file",
+            hint="pack the folder into an archive, or let the name of the input differ too",
+        )
+    _readable_file(path, status)
+    return _hashed(path.name, path, status, {})
+
+
 def checked_name(name: str) -> str:
     """`name` as a relative path that stays in the payload's folder, or InvalidInput."""
     pure = PurePosixPath(name)

@@ -20,6 +20,7 @@ from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
 from pilotage.core.jobs.lengths import LONGEST_VALUE
+from pilotage.core.jobs.own_inputs import is_column
 from pilotage.wire.people import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
@@ -29,6 +30,7 @@ from pilotage.wire.people import (
     OpenRequest,
     OpenSubmission,
     SubmitResponse,
+    rows_of_a_chunk,
 )
 
 PATIENCE = 600.0
@@ -84,6 +86,7 @@ class _Sending:
         self._expected = request.expected
         self._progress = progress
         self._there = opened.count
+        self._most = rows_of_a_chunk(sum(map(is_column, request.names)))
 
     def told(self) -> str:
         return (
@@ -98,7 +101,7 @@ class _Sending:
             if next(rows, None) is not None:
                 raise Conflict(f"submission {self._opened.submission} is closed, and there are more rows")
             return self._close(compared)
-        self._send_all(enumerate(cut(rows, compared), self._opened.chunks))
+        self._send_all(enumerate(cut(rows, compared, self._most), self._opened.chunks))
         return self._close(self._there)
 
     def _send_all(self, chunks: Iterator[tuple[int, Chunk]]) -> None:
@@ -208,8 +211,8 @@ def wrong(value: Any) -> str:
     return f"values are texts, numbers or truth values, not {type(value).__name__}"
 
 
-def cut(rows: Iterable[Row], first: int = 0) -> Iterator[Chunk]:
-    """The rows in chunks that a server takes; `first` is the number of the first row."""
+def cut(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[Chunk]:
+    """The rows in chunks that a server takes, of at most so many; `first` is the number of the first row."""
     parts: list[bytes] = []
     size = 2
     for row in rows:
@@ -222,7 +225,7 @@ def cut(rows: Iterable[Row], first: int = 0) -> Iterator[Chunk]:
                 f"row {first + len(parts) + 1:,} has {len(text):,} bytes, more than the {MAX_CHUNK_BYTES:,} of a chunk",
                 hint="put long values into files, and name these",
             )
-        if len(parts) == MAX_CHUNK_ROWS or size + len(text) > MAX_CHUNK_BYTES:
+        if len(parts) == most or size + len(text) > MAX_CHUNK_BYTES:
             yield _chunk(first, parts)
             first += len(parts)
             parts, size = [], 2

@@ -12,11 +12,13 @@ from pilotage.client import inputs, streaming
 from pilotage.client.answers import decode
 from pilotage.client.describing import Described, from_mapping, read_file
 from pilotage.client.inputs import LocalFile, Progress
+from pilotage.client.own_files import OwnFiles, own_files_of
 from pilotage.client.streaming import Progress as RowsProgress
 from pilotage.client.streaming import Row
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.parametric import numbered, varying_inputs
+from pilotage.core.jobs.description import Submission
+from pilotage.core.jobs.parametric import numbered
 from pilotage.core.jobs.texts import parse_yaml_mapping
 from pilotage.wire.people import (
     MAX_CHUNK_ROWS,
@@ -34,8 +36,10 @@ class Prepared:
 
     request: SubmitRequest
     files: tuple[LocalFile, ...]
-    varying: bool = False
-    """Whether jobs have input files of their own."""
+    own: tuple[LocalFile, ...] = ()
+    """Those that the rows name."""
+    whole: bool = False
+    """It can't go in chunks, since jobs have folders of their own."""
 
     @property
     def count(self) -> int:
@@ -43,8 +47,17 @@ class Prepared:
 
     @property
     def in_chunks(self) -> bool:
-        """Whether it goes in chunks: it has many rows, and the same files for all of them."""
-        return self.count > MAX_CHUNK_ROWS and not self.varying
+        """Whether it goes in chunks: it has many rows."""
+        return self.count > MAX_CHUNK_ROWS and not self.whole
+
+
+@dataclass(frozen=True)
+class PreparedRows:
+    """What opens a submission whose rows come later, the files of all jobs, and what each job has its own of."""
+
+    request: OpenRequest
+    files: list[LocalFile]
+    own: OwnFiles
 
 
 class Submitting:
@@ -96,8 +109,20 @@ class Submitting:
         many rows come; needed for "%n".
         """
         described = from_mapping(dict(description), folder=Path(folder))
-        request, files = prepare_rows(described, names, group=group, key=key, expected=expected)
-        return self.send_rows(request, files, rows, progress)
+        prepared = prepare_rows(described, names, group=group, key=key, expected=expected)
+        return self.send_prepared_rows(prepared, rows, progress)
+
+    def send_prepared_rows(
+        self,
+        prepared: PreparedRows,
+        rows: Iterable[Row],
+        progress: RowsProgress | None = None,
+        uploading: Progress | None = None,
+    ) -> SubmitResponse:
+        """Upload what the server lacks, then send the rows in chunks; files of single jobs go before their rows."""
+        if prepared.own.templates:
+            rows = prepared.own.extended(rows, lambda files: inputs.upload(self._transport, files))
+        return self.send_rows(prepared.request, prepared.files, rows, progress, uploading)
 
     def send_rows(
         self,
@@ -137,9 +162,10 @@ class Submitting:
         whole = prepared.request
         if prepared.in_chunks:
             assert whole.parameters is not None
-            return self.send_rows(_opening(prepared), prepared.files, whole.parameters.rows, rows, progress)
-        if prepared.files:
-            inputs.upload(self._transport, prepared.files, progress)
+            files = [*prepared.files, *prepared.own]
+            return self.send_rows(_opening(prepared), files, whole.parameters.rows, rows, progress)
+        if prepared.files or prepared.own:
+            inputs.upload(self._transport, [*prepared.files, *prepared.own], progress)
         answer = self._transport.request("POST", "/v1/submissions", json=prepared.request, idempotent=True)
         return decode(answer.content, SubmitResponse)
 
@@ -156,10 +182,11 @@ def _opening(prepared: Prepared) -> OpenRequest:
 def prepare(described: Described, *, group: str = "", key: str = "") -> Prepared:
     """Gather and hash the inputs; nothing is sent. Raises InvalidInput for what cannot be right."""
     submission = described.submission
-    parameters = None
-    if submission.names:
-        parameters = Parameters(list(submission.names), [list(row) for row in submission.parameters])
-    files = inputs.gather(described.copied())
+    first = submission.parameters[0] if submission.parameters else None
+    own = own_files_of(described, submission.names, submission.count, first)
+    parameters, own_files = _parameters(submission, own)
+    places = frozenset(place for place, _ in own.templates)
+    files = inputs.gather(described.copied(places))
     request = SubmitRequest(
         description=described.as_mapping(),
         parameters=parameters,
@@ -167,7 +194,18 @@ def prepare(described: Described, *, group: str = "", key: str = "") -> Prepared
         group=group,
         key=key or str(uuid.uuid4()),
     )
-    return Prepared(request, tuple(files), bool(submission.names and varying_inputs(submission.description)))
+    folders = any(place not in places for place, _ in described.varying(submission.names))
+    return Prepared(request, tuple(files), own_files, folders)
+
+
+def _parameters(submission: Submission, own: OwnFiles) -> tuple[Parameters | None, tuple[LocalFile, ...]]:
+    """The rows, with the values of the files that each job has its own of; and these files."""
+    if not submission.names:
+        return None, ()
+    files: list[LocalFile] = []
+    given = own.extended(submission.parameters, files.extend) if own.templates else submission.parameters
+    rows = [list(row) for row in given]
+    return Parameters([*submission.names, *own.columns], rows), tuple(files)
 
 
 def prepare_rows(
@@ -177,7 +215,7 @@ def prepare_rows(
     group: str = "",
     key: str = "",
     expected: int | None = None,
-) -> tuple[OpenRequest, list[LocalFile]]:
+) -> PreparedRows:
     """What opens a submission whose rows come in chunks, and the files to be there before; nothing is sent.
 
     Raises InvalidInput for what cannot be right whatever the rows are.
@@ -185,21 +223,24 @@ def prepare_rows(
     if described.submission.names:
         raise InvalidInput("the description has parameters of its own, and rows of values are given besides")
     mapping = described.as_mapping()
-    description = parse_yaml_mapping(mapping, names=names).description
-    if expected is None and numbered(description):
+    own = own_files_of(described, names, expected, None)
+    paths = [text for _, text in own.templates]
+    description = parse_yaml_mapping(mapping, names=[*names, *own.columns]).description
+    if expected is None and (numbered(description) or any("%n" in text for text in paths)):
         raise InvalidInput(
             "%n has the width of the last number, and how many rows there are is not known",
             hint="give the rows in a file, say how many come (`expected`), or number them in a column",
         )
-    for name in varying_inputs(description):
-        raise InvalidInput(
-            f"the input {name} differs from job to job: such files are not sent for rows of a table",
-            hint="use shared: or a URL, or one folder for all jobs",
-        )
-    files = inputs.gather(described.copied())
-    uploaded = [file.uploaded() for file in files]
-    request = OpenRequest(mapping, list(names), key or str(uuid.uuid4()), uploaded, group, expected)
-    return request, files
+    files = inputs.gather(described.copied(frozenset(place for place, _ in own.templates)))
+    request = OpenRequest(
+        mapping,
+        [*names, *own.columns],
+        key or str(uuid.uuid4()),
+        [file.uploaded() for file in files],
+        group,
+        expected,
+    )
+    return PreparedRows(request, files, own)
 
 
 def columns(parameters: Parameters) -> dict[str, list[Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.own_inputs import file_of
 from pilotage.core.jobs.parametric import filled, varies
 from pilotage.services.facts import SubmissionFacts
 from pilotage.services.pool import Pool
@@ -23,7 +24,7 @@ from pilotage.store import submissions as rows
 from pilotage.store.chunks import Chunk
 from pilotage.store.events import record
 from pilotage.store.transaction import Transaction
-from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
+from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, rows_of_a_chunk
 
 AIM = 0.002
 """Seconds that making the jobs of one transaction is to take on SQLite: with its commit no write takes over 5 ms."""
@@ -71,6 +72,8 @@ class Rows:
 
     texts: tuple[str, ...]
     count: int
+    files: tuple[str, ...] = ()
+    """The digests of the input files that they name, each once."""
 
     @property
     def text(self) -> str:
@@ -85,21 +88,28 @@ def encoded(parameters: Sequence[Sequence[Any]]) -> list[str]:
     return [_encode(row).decode() for row in parameters]
 
 
-def cut(parameters: Sequence[Sequence[Any]], count: int) -> Iterator[Rows]:
+def files_named(parameters: Sequence[Sequence[Any]], places: Sequence[int]) -> tuple[str, ...]:
+    """The digests of the input files at these places of the rows, each once."""
+    return tuple(dict.fromkeys(file_of(row[place]).digest for row in parameters for place in places))
+
+
+def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] = ()) -> Iterator[Rows]:
     """The rows of a submission in chunks that one transaction may store, at least one.
 
-    They are those of a client that sends the rows in chunks: so the same rows are known again.
+    They are those of a client that sends the rows in chunks: so the same rows are known again. `places` of a row name
+    input files.
     """
+    begun = 0
     part: list[str] = []
-    size = 2
-    for text in encoded(parameters):
+    size, most = 2, rows_of_a_chunk(len(places))
+    for place, text in enumerate(encoded(parameters)):
         length = len(text.encode())
-        if part and (len(part) == MAX_CHUNK_ROWS or size + length > MAX_CHUNK_BYTES):
-            yield Rows(tuple(part), len(part))
-            part, size = [], 2
+        if part and (len(part) == most or size + length > MAX_CHUNK_BYTES):
+            yield Rows(tuple(part), len(part), files_named(parameters[begun:place], places))
+            begun, part, size = place, [], 2
         part.append(text)
         size += length + 1
-    yield Rows(tuple(part), len(part) if part else count)
+    yield Rows(tuple(part), len(part) if part else count, files_named(parameters[begun:], places))
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.description import COPY, InputFile, JobDescription
+from pilotage.core.jobs.own_inputs import OwnFile, is_column, own_files
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.services.facts import SubmissionFacts
@@ -21,19 +22,20 @@ def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload
         row = facts.row
         values = json.loads(parameters) if parameters else []
         bound = _bound(facts.description, row.names, values, job, row.first_job, row.expected or row.count)
-        common = _payload(facts, bound)
-        if not any("%" in text for text in _bindable(facts.description)):
+        own = own_files(facts.description, row.names, values)
+        common = _payload(facts, bound, own)
+        if not own and not any("%" in text for text in _bindable(facts.description)):
             facts.common[""] = common
     return common
 
 
-def _payload(facts: SubmissionFacts, description: JobDescription) -> Payload:
+def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[int, OwnFile]) -> Payload:
     row = facts.row
     return Payload(
         executable=description.executable,
         arguments=list(description.arguments),
         environment=dict(description.environment),
-        inputs=_inputs(description.input_sandbox, facts.inputs),
+        inputs=_inputs(description.input_sandbox, facts.inputs, own),
         outputs=list(description.output_sandbox),
         std_output=description.std_output,
         std_error=description.std_error,
@@ -53,7 +55,18 @@ def _payload(facts: SubmissionFacts, description: JobDescription) -> Payload:
 def parameter_values(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The values of one job by the names of its submission's parameters; `facts` as `browse.job_facts` reads them."""
     values = json.loads(facts["parameters"]) if facts["parameters"] else []
-    return dict(zip(json.loads(facts["names"]), values, strict=False))
+    named = zip(json.loads(facts["names"]), values, strict=False)
+    return {name: value for name, value in named if not is_column(name)}
+
+
+def has_input(facts: Mapping[str, Any], digest: str) -> bool:
+    """Whether a job has an uploaded file with this digest among its inputs; `facts` as for `stored_description`."""
+    if any(item["source"] == digest and item["mode"] == COPY for item in json.loads(facts["inputs"])):
+        return True
+    values = json.loads(facts["parameters"]) if facts["parameters"] else []
+    description = description_from_json(json.loads(facts["description"]))
+    own = own_files(description, json.loads(facts["names"]), values) if values else {}
+    return any(file.digest == digest for file in own.values())
 
 
 def stored_description(facts: Mapping[str, Any], job: int) -> JobDescription:
@@ -98,10 +111,17 @@ def _with_id(description: JobDescription, job: str) -> JobDescription:
     )
 
 
-def _inputs(named: Sequence[InputFile], uploaded: Sequence[Input]) -> list[Input]:
-    """The inputs of one job. A folder that was named has become one uploaded input for each of its files."""
+def _inputs(named: Sequence[InputFile], uploaded: Sequence[Input], own: Mapping[int, OwnFile]) -> list[Input]:
+    """The inputs of one job. A folder that was named has become one uploaded input for each of its files.
+
+    `own` are those that this job alone has, by their place in `named`.
+    """
     inputs = []
-    for item in named:
+    for place, item in enumerate(named):
+        if place in own:
+            digest, size, executable = own[place]
+            inputs.append(Input(item.name, COPY, digest, size, executable))
+            continue
         if item.mode != COPY:
             inputs.append(Input(item.name, item.mode, item.source, 0, item.executable))
             continue

@@ -6,11 +6,13 @@ got, a chunk that comes again makes nothing twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.own_inputs import own_columns
 from pilotage.core.jobs.parametric import numbered, varying_inputs
 from pilotage.services.making import Pace, Rows, make_at_once
 from pilotage.services.pool import Pool
@@ -20,6 +22,7 @@ from pilotage.services.submission import (
     check_not_staged,
     check_room,
     check_same,
+    use_files,
 )
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
@@ -33,14 +36,15 @@ KEPT_OPEN = 86400.0
 CLOSED_AT_ONCE = 100
 
 
-def check_description(description: JobDescription, expected: int | None) -> None:
+def check_description(description: JobDescription, names: Sequence[str], expected: int | None) -> None:
     """Refuse what cannot be meant before all rows are known."""
     if expected is None and numbered(description):
         raise InvalidInput(
             "%n has the width of the last number, and how many rows will come was not said",
             hint="say how many (`expected`; a file tells it by itself), or number the rows in a column",
         )
-    for name in varying_inputs(description):
+    own = own_columns(description, names)
+    for name in varying_inputs(description, own):
         raise InvalidInput(
             f"the input {name} differs from job to job: such files are not sent with rows in chunks",
             hint="use shared: or a URL, one folder for all jobs, or submissions of at most 5,000 jobs",
@@ -93,6 +97,7 @@ def accept_chunk(
         make_at_once(pool, tx, chunk, given, pace)
         chunk = replace(chunk, made=chunk.count)
     chunk_rows.insert(tx.connection, chunk, given.text)
+    use_files(tx, owner, chunk, given.files)
     first_of_all = submission.first_job if submission.count else first
     grown = replace(submission, first_job=first_of_all, count=submission.count + given.count, touched=now)
     rows.save_progress(tx.connection, grown)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.own_inputs import file_of, own_columns
 from pilotage.core.jobs.stored import description_to_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
-from pilotage.services.making import Rows, cut
+from pilotage.services.making import Rows, cut, files_named
 from pilotage.services.pool import Pool
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
@@ -95,6 +96,7 @@ def check_places(description: JobDescription, policy: Policy) -> None:
 
 def resolve_inputs(
     description: JobDescription,
+    names: Sequence[str],
     uploaded: Sequence[UploadedInput],
     size_of: Callable[[str], int | None],
     policy: Policy,
@@ -111,19 +113,51 @@ def resolve_inputs(
             )
         total += size
         inputs.append(Input(item.name, "copy", item.digest, size, item.executable))
-    names = [item.name for item in inputs]
-    for name, count in Counter(names).items():
+    for name, count in Counter(item.name for item in inputs).items():
         if count > 1:
             raise InvalidInput(f"two inputs are called {name}", field="InputSandbox")
     most = policy.jobs.max_input_sandbox
     if total > most:
         raise InvalidInput(f"the input sandbox has {total} bytes, more than {most}", field="InputSandbox")
-    wanted = sum(1 for item in description.input_sandbox if item.mode == "copy")
-    if wanted and not uploaded:
+    own = own_columns(description, names)
+    sent = [item for place, item in enumerate(description.input_sandbox) if place not in own]
+    if any(item.mode == "copy" for item in sent) and not uploaded:
         raise InvalidInput(
             "the files of the input sandbox were not uploaded", hint="submit them with the client"
         )
     return tuple(inputs)
+
+
+def check_own_files(
+    description: JobDescription,
+    names: Sequence[str],
+    parameters: Sequence[Sequence[Any]],
+    common: int,
+    sizes_of: Callable[[Sequence[str]], Mapping[str, int]],
+    policy: Policy,
+) -> None:
+    """Refuse rows that name files which this owner has not uploaded, or too much for one job.
+
+    `common` are the bytes of the files that all jobs get; `sizes_of(digests)` tells of those that were uploaded.
+    """
+    places = tuple(own_columns(description, names).values())
+    if not places:
+        return
+    sizes = sizes_of(files_named(parameters, places))
+    most = policy.jobs.max_input_sandbox
+    for number, row in enumerate(parameters, 1):
+        files = [file_of(row[place]) for place in places]
+        for file in files:
+            if sizes.get(file.digest) != file.size:
+                raise InvalidInput(
+                    f"row {number}: the input file {file.digest} was not uploaded",
+                    hint=f"PUT /v1/uploads/{file.digest} first",
+                )
+        total = common + sum(file.size for file in files)
+        if total > most:
+            raise InvalidInput(
+                f"row {number}: the input sandbox has {total} bytes, more than {most}", field="InputSandbox"
+            )
 
 
 def _check_name(name: str) -> None:
@@ -144,7 +178,8 @@ class Accepting:
 
     @classmethod
     def of(cls, prepared: Prepared) -> Accepting:
-        return cls(prepared, tuple(cut(prepared.rows, prepared.count)))
+        places = tuple(own_columns(prepared.description, prepared.names).values())
+        return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)))
 
     def step(self, pool: Pool, tx: Transaction, now: float) -> rows.Submission | None:
         """Store the next chunk; the submission if that was the last, or the first one of the same owner and key."""
@@ -163,6 +198,7 @@ class Accepting:
         first = JobId(submission.first_job + submission.count)
         chunk = Chunk(submission.id, self._place, part.digest, first, part.count, 0, now)
         chunk_rows.insert(tx.connection, chunk, part.text)
+        use_files(tx, self.prepared.owner, chunk, part.files)
         self._place += 1
         last = self._place == len(self.chunks)
         self.submission = replace(
@@ -255,6 +291,18 @@ def _use_uploads(tx: Transaction, prepared: Prepared, now: float) -> None:
             raise InvalidInput(
                 f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
             )
+
+
+def use_files(tx: Transaction, owner: str, chunk: Chunk, digests: Sequence[str]) -> None:
+    """The same of the files that the rows of a chunk name."""
+    if not digests:
+        return
+    if rows.use_uploads(tx.connection, owner, digests, chunk.accepted) != len(digests):
+        raise InvalidInput(
+            "an input file of these rows is no longer there: it was too old",
+            hint="submit again with the files",
+        )
+    chunk_rows.note_files(tx.connection, chunk.submission, chunk.number, digests)
 
 
 def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from pilotage.core.ids import JobId, SubmissionId
+from pilotage.store import bulk
 from pilotage.store.connection import Connection, among
 
 
@@ -97,12 +98,20 @@ def unmade_of_owner(connection: Connection, owner: str) -> int:
     return int(connection.execute(sql, (owner,)).fetchone()[0])
 
 
+_FILES = bulk.insert("chunk_files", ("submission_id", "number", "digest"))
+
+
+def note_files(connection: Connection, submission: SubmissionId, number: int, digests: Sequence[str]) -> None:
+    """The rows of a chunk name these uploads, each told once."""
+    connection.save(_FILES, [(submission, number, digest) for digest in digests])
+
+
 def forget_last(connection: Connection, submission: SubmissionId) -> bool:
     """Take back the last chunk of a submission that was never accepted; whether there was one."""
     chunk = last(connection, submission)
     if chunk is None:
         return False
-    for table in ("pending_rows", "submission_chunks"):
+    for table in ("chunk_files", "pending_rows", "submission_chunks"):
         sql = f"DELETE FROM {table} WHERE submission_id = ? AND number = ?"
         connection.execute(sql, (submission, chunk.number))
     return True
@@ -113,6 +122,7 @@ def forget(connection: Connection, submissions: Sequence[int]) -> None:
     them, value = among(connection, "submission_id", submissions)
     sql = f"DELETE FROM submission_chunks WHERE {them} RETURNING first_job + count - 1"
     last = max((row[0] for row in connection.execute(sql, (value,))), default=0)
+    connection.execute(f"DELETE FROM chunk_files WHERE {them}", (value,))
     # As a rule later jobs are there, or are promised to the newest submission.
     sql = (
         "SELECT coalesce((SELECT max(id) FROM jobs), 0),"

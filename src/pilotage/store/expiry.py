@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from pilotage.store import partitions
-from pilotage.store.connection import Connection
+from pilotage.store.connection import Connection, among
 from pilotage.store.numbers import BLOCKS
 
 PORTION = 500
@@ -172,7 +172,14 @@ def named_inputs(connection: Connection, old: Iterable[str]) -> Named:
     ).fetchall():
         last = rows[-1][0]
         named |= wanted & _digests(row[1] for row in rows)
-    return Named(frozenset(named), last)
+    return Named(frozenset(named | _of_chunks(connection, wanted - named)), last)
+
+
+def _of_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
+    """Those of `digests` that the rows of some chunk name."""
+    them, value = among(connection, "digest", sorted(digests))
+    sql = f"SELECT DISTINCT digest FROM chunk_files WHERE {them}"
+    return {row[0] for row in connection.execute(sql, (value,))}
 
 
 def uploads(connection: Connection, digests: Sequence[str], before: float, since: int) -> list[str]:
@@ -183,6 +190,7 @@ def uploads(connection: Connection, digests: Sequence[str], before: float, since
     later = _digests(
         row[0] for row in connection.execute("SELECT inputs FROM submissions WHERE id > ?", (since,))
     )
+    later |= _of_chunks(connection, digests)
     gone = [
         digest
         for digest in digests

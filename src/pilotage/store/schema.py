@@ -193,6 +193,16 @@ pending_rows = sa.Table(
     sa.Column("rows", sa.Text, nullable=False),
 )
 
+# The input files that the rows of a chunk name: each job has its own.
+chunk_files = sa.Table(
+    "chunk_files",
+    metadata,
+    sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Index("ix_chunk_files_digest", "digest"),
+)
+
 uploads = sa.Table(
     "uploads",
     metadata,

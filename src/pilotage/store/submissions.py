@@ -275,6 +275,20 @@ def use_upload(connection: Connection, owner: str, digest: str, now: float) -> b
     return connection.execute(sql, (now, owner, digest)).rowcount == 1
 
 
+def use_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
+    """The same of many different ones; how many of them are there."""
+    them, value = among(connection, "digest", digests)
+    sql = f"UPDATE uploads SET uploaded = ? WHERE owner = ? AND {them}"
+    return connection.execute(sql, (now, owner, value)).rowcount
+
+
+def upload_sizes(connection: Connection, owner: str, digests: Sequence[str]) -> dict[str, int]:
+    """Bytes of those of `digests` that this owner has put."""
+    them, value = among(connection, "digest", digests)
+    sql = f"SELECT digest, size FROM uploads WHERE owner = ? AND {them}"
+    return {row[0]: int(row[1]) for row in connection.execute(sql, (owner, value))}
+
+
 def upload_size(connection: Connection, owner: str, digest: str) -> int | None:
     """Bytes of what this owner has put under `digest`; None if they have not."""
     sql = "SELECT size FROM uploads WHERE owner = ? AND digest = ?"

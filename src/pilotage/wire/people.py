@@ -68,6 +68,8 @@ MAX_JOBS_PER_SUBMISSION = 100_000
 MAX_JOBS_IN_CHUNKS = 1_000_000_000
 MAX_CHUNK_ROWS = 5000
 MAX_CHUNK_BYTES = 512 * 1024
+MAX_CHUNK_FILES = 500
+"""Input files that the rows of one chunk may name."""
 MAX_PAGE_BYTES = 1024 * 1024
 """A page ends early, with the cursor to go on, when it has about so many bytes."""
 MAX_IDS = 100_000
@@ -88,6 +90,11 @@ RowValues = Annotated[List[Any], Limit(longest=MAX_NAMES)]
 JobIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_IDS)]
 States = Annotated[List[GivenName], Limit(shortest=1, longest=100)]
 PolicyText = Annotated[str, Limit(longest=MAX_POLICY)]
+
+
+def rows_of_a_chunk(files: int) -> int:
+    """How many rows a chunk has at most, each of which names so many input files of its own."""
+    return max(1, MAX_CHUNK_FILES // files) if files else MAX_CHUNK_ROWS
 
 
 @dataclass

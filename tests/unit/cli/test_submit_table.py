@@ -74,7 +74,7 @@ def test_what_would_be_sent(cli: Cli, state: State, table: Path, capsys: pytest.
         (("--table", "rows.csv", "two.yaml"), "parameters of its own"),
         (("--table", "names.csv", *ECHO), "names and no rows"),
         (("--table", "bad.csv", *ECHO), "bad.csv, line 3 has 1 values for 2 names"),
-        (("--table", "rows.csv", "-i", "%(a)s", "--", "echo"), "differs from job to job"),
+        (("--table", "rows.csv", "-i", "%(a)s", "--", "echo"), "row 1: there is no file 0"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_sent(

@@ -105,9 +105,50 @@ def test_inputs_of_parameters(client: Client, state: State, tmp_path: Path) -> N
         (tmp_path / f"part-{number}").write_text(str(number))
     client.submit({"executable": "true", "input_sandbox": ["part-%s"]}, values=[1, 2], folder=tmp_path)
     request = next(iter(state.submissions.values()))["request"]
-    assert [one["name"] for one in request["inputs"]] == ["part-1", "part-2"]
+    assert request["inputs"] == []
     assert request["description"]["input_sandbox"][0]["name"] == "part-%s"
-    assert request["parameters"] == {"names": [""], "rows": [[1], [2]]}
+    files = [hashlib.sha256(str(number).encode()).hexdigest() + ":1:0" for number in (1, 2)]
+    assert request["parameters"] == {"names": ["", "@0"], "rows": [[1, files[0]], [2, files[1]]]}
+    assert set(state.uploads.values()) == {b"1", b"2"}
+
+
+def test_folders_of_parameters(client: Client, state: State, tmp_path: Path) -> None:
+    """A folder of each job goes with the submission, if its name differs; under one name it is refused."""
+    for number in (1, 2):
+        (tmp_path / f"d{number}").mkdir()
+        (tmp_path / f"d{number}" / "f").write_text(str(number))
+    client.submit({"executable": "true", "input_sandbox": ["d%s"]}, values=[1, 2], folder=tmp_path)
+    request = next(iter(state.submissions.values()))["request"]
+    assert [one["name"] for one in request["inputs"]] == ["d1/f", "d2/f"]
+    assert request["parameters"]["names"] == [""]
+    item = {"path": "d%s", "name": "d"}
+    with pytest.raises(InvalidInput, match="two inputs have the name d/f"):
+        client.submit({"executable": "true", "input_sandbox": [item]}, values=[1, 2], folder=tmp_path)
+
+
+def test_rows_with_files_of_their_own_go_in_chunks_that_the_server_takes(
+    client: Client, state: State, tmp_path: Path
+) -> None:
+    for number in range(1203):
+        (tmp_path / f"{number}").write_text(f"content {number % 7}")
+    item = {"path": "%s", "name": "in"}
+    description = {"executable": "true", "input_sandbox": [item]}
+    client.submit_rows(description, range(1203), folder=tmp_path, key="k")
+    stream = state.streams["k"]
+    assert [len(chunk) for chunk in stream["chunks"]] == [500, 500, 203]
+    assert stream["request"]["names"] == ["", "@0"]
+    assert len(state.uploads) == 7
+    number, value = stream["chunks"][1][3]
+    assert (number, value) == (503, hashlib.sha256(f"content {503 % 7}".encode()).hexdigest() + ":9:0")
+    state.streams["k"]["open"] = True
+    state.requests.clear()
+    client.submit_rows(description, range(1203), folder=tmp_path, key="k")
+    assert [len(chunk) for chunk in stream["chunks"]] == [500, 500, 203]
+    assert "PUT" not in [verb for verb, _ in state.requests]
+    (tmp_path / "1000").unlink()
+    with pytest.raises(InvalidInput, match=r"row 1,001: cannot read the input .*/1000"):
+        client.submit_rows(description, range(1203), folder=tmp_path, key="other")
+    assert [len(chunk) for chunk in state.streams["other"]["chunks"]] == [500]
 
 
 def test_a_job_file_and_its_folder(client: Client, state: State, tmp_path: Path) -> None:

@@ -150,7 +150,6 @@ def test_what_is_wrong_whatever_the_rows_are_is_told_before_anything_is_sent(
         ({"executable": "x", "arguments": ["%n"]}, ("",), "%n has the width"),
         ({"executable": "x", "arguments": ["%(b)s"]}, ("a",), r"no parameter for %\(b\)s"),
         ({"executable": "x", "parameters": [1]}, ("a",), "parameters of its own"),
-        ({"executable": "x", "input_sandbox": ["%(a)s"]}, ("a",), "differs from job to job"),
         ({"executable": "x", "memory": "%(a)s"}, ("a",), "memory"),
     ):
         with pytest.raises(InvalidInput, match=words):

@@ -250,13 +250,14 @@ def test_numbers_have_the_width_of_what_was_announced(bench: Bench) -> None:
 
 
 def test_what_cannot_be_meant_before_all_rows_are_known_is_refused() -> None:
-    streams.check_description(JobDescription("x", arguments=("%n",)), 10)
-    streams.check_description(JobDescription("x", arguments=("%s", "%(a)s", "100%")), None)
+    streams.check_description(JobDescription("x", arguments=("%n",)), ("",), 10)
+    streams.check_description(JobDescription("x", arguments=("%s", "%(a)s", "100%")), ("", "a"), None)
     with pytest.raises(InvalidInput, match="%n has the width"):
-        streams.check_description(JobDescription("x", arguments=("%n",)), None)
+        streams.check_description(JobDescription("x", arguments=("%n",)), ("",), None)
     varying = InputFile("in", "copy", "data/%(a)s")
     with pytest.raises(InvalidInput, match="the input in differs"):
-        streams.check_description(JobDescription("x", input_sandbox=(varying,)), 10)
+        streams.check_description(JobDescription("x", input_sandbox=(varying,)), ("a",), 10)
+    streams.check_description(JobDescription("x", input_sandbox=(varying,)), ("a", "@0"), 10)
 
 
 def test_the_limit_of_waiting_jobs_holds_across_chunks(tmp_path: Any) -> None:

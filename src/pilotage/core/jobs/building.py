@@ -12,6 +12,7 @@ from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import JobDescription, Scalar, Submission, checked
 from pilotage.core.jobs.fields import UNSUPPORTED, Field
 from pilotage.core.jobs.lengths import check_length, check_whole, check_written, whole_length
+from pilotage.core.jobs.own_inputs import is_column
 from pilotage.core.jobs.parametric import PLACEHOLDER, checked_parameters, rows
 from pilotage.core.jobs.reading import READERS, WrittenReal, placeholder_refused
 
@@ -149,7 +150,7 @@ def in_order(errors: Iterable[InvalidInput]) -> list[InvalidInput]:
 
 def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
     for name in names:
-        if name and not _PARAMETER.match(name):
+        if name and not _PARAMETER.match(name) and not is_column(name):
             yield InvalidInput(
                 f"{name!r} can't name a parameter", hint="letters, digits and _", field="parameters"
             )

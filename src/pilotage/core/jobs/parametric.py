@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from pilotage.core.jobs.lengths import (
     length_of,
     whole_length,
 )
+from pilotage.core.jobs.own_inputs import file_of, is_column, own_columns
 from pilotage.core.jobs.stream_names import FIELDS, stream_mistakes
 
 # `%j`, the job's id, is known to the server alone and left as it is.
@@ -167,6 +168,7 @@ def written(value: Scalar) -> str:
 def checked_parameters(submission: Submission) -> Submission:
     """The submission, if its placeholders have values and all its jobs sensible file names."""
     if submission.names:
+        own_columns(submission.description, submission.names)
         check_placeholders(submission.description, submission.names)
         check_rows(submission.description, submission.names, submission.parameters, 0, submission.count)
     return submission
@@ -212,7 +214,7 @@ def _unfilled(text: str, fields: Sequence[str], names: Sequence[str]) -> str:
     where = " and ".join(fields)
     if set(fields) <= _NEVER_FILLED:
         return f"{text} in {where} stays as it is: placeholders are not replaced there"
-    named = " or ".join(f"%({name})s" for name in names if name)
+    named = " or ".join(f"%({name})s" for name in names if name and not is_column(name))
     help_ = f"{named} would be filled" if named else "there are no parameters (--count, --param, Parameters)"
     return f"{text} in {where} stays as it is: nothing fills it; {help_}"
 
@@ -230,6 +232,10 @@ def check_rows(
     anything else.
     """
     _check_lengths(description, names, rows, first, count)
+    own = own_columns(description, names).values()
+    for row in rows if own else ():
+        for place in own:
+            file_of(row[place])
     texts = _bound_texts(description)
     varying = [(t, field) for t, field in texts if field in _FILES and PLACEHOLDER.search(t)]
     streams_vary = any(field in FIELDS for _, field in varying)
@@ -293,10 +299,13 @@ def numbered(description: JobDescription) -> bool:
     )
 
 
-def varying_inputs(description: JobDescription) -> list[str]:
-    """The inputs to be sent whose name or path holds a placeholder."""
-    copies = [one for one in description.input_sandbox if one.mode == COPY]
-    return [one.name for one in copies if PLACEHOLDER.search(one.name + one.source)]
+def varying_inputs(description: JobDescription, own: Container[int] = ()) -> list[str]:
+    """The inputs to be sent whose name or path holds a placeholder, but for those at the places `own`."""
+    return [
+        file.name
+        for place, file in enumerate(description.input_sandbox)
+        if file.mode == COPY and place not in own and PLACEHOLDER.search(file.name + file.source)
+    ]
 
 
 _FILES: Final = frozenset({"executable", "std_output", "std_error", "output_sandbox", "input_sandbox"})

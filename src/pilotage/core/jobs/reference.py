@@ -79,7 +79,7 @@ gLite's `JobType = "Parametric"` is understood: `_PARAM_` stands for `%s`, and a
 | `%n` | the number of the job in the submission, from 0, padded with zeros to the width of the last |
 | `%j` | the id of the job, with and without parameters |
 
-A placeholder that nothing fills is left as it is, and submission warns of it. In a field that decides the queue a placeholder is refused.
+An input file that is sent may differ from job to job, by a placeholder in its `path`, under one `name` or several. A placeholder that nothing fills is left as it is, and submission warns of it. In a field that decides the queue a placeholder is refused.
 
 ## Limits
 

@@ -14,6 +14,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.server.context import Context, context_of, identity_of
 from pilotage.server.edge import BINARY, CheckedRoute, bytes_of
 from pilotage.server.stored_outputs import STREAMS, stream_names
+from pilotage.services.payloads import has_input
 from pilotage.store import attempts, browse
 from pilotage.wire.limits import Digest, FileName, Id, Name, Offset, Small
 
@@ -63,7 +64,7 @@ def fetch_input(
 ) -> Response:
     _own_job(context, pilot, job, None)
     facts = browse.job_facts(context.readers.connection(), job)
-    if facts is None or f'"{digest}"' not in facts["inputs"]:
+    if facts is None or not has_input(facts, digest):
         raise NotFound(f"job {job} has no such input")
     return FileResponse(context.sandbox.input_path(digest), media_type="application/octet-stream")
 

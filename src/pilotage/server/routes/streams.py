@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.ids import SubmissionId
 from pilotage.core.jobs.description import Scalar
+from pilotage.core.jobs.own_inputs import own_columns
 from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.jobs.texts import parse_yaml_mapping
@@ -21,9 +23,9 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.edge import CheckedRoute
 from pilotage.server.routes.submissions import Given, checked, prepared_of
 from pilotage.server.tokens import Caller
-from pilotage.services.making import Making, Rows, encoded
+from pilotage.services.making import Making, Rows, encoded, files_named
 from pilotage.services.streams import accept_chunk, check_description, close, of_owner, open_submission
-from pilotage.services.submission import Prepared, response
+from pilotage.services.submission import Prepared, check_own_files, response
 from pilotage.store import chunks as chunk_rows
 from pilotage.store import submissions as rows
 from pilotage.wire.limits import LARGEST_INTEGER, Id, Small
@@ -39,6 +41,7 @@ from pilotage.wire.people import (
     OpenSubmission,
     SubmissionCheck,
     SubmitResponse,
+    rows_of_a_chunk,
 )
 
 router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
@@ -78,7 +81,7 @@ def _prepare(
     if not body.names or len(set(body.names)) != len(body.names):
         raise InvalidInput("names must name the values of a row, each once", field="names")
     submission = parse_yaml_mapping(body.description, names=body.names)
-    check_description(submission.description, body.expected)
+    check_description(submission.description, body.names, body.expected)
     given = Given(submission, body.group, body.key, body.inputs, body.expected)
     return prepared_of(context, caller, given, known, trial=trial)
 
@@ -173,7 +176,16 @@ def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) 
     check_rows(
         description, submission.names, given, submission.count, submission.expected or submission.count
     )
-    return Rows(tuple(encoded(given)), len(given))
+    own = tuple(own_columns(description, submission.names).values())
+    if len(given) > rows_of_a_chunk(len(own)):
+        raise TooLarge(
+            f"chunk {number} has {len(given):,} rows with input files: at most {rows_of_a_chunk(len(own)):,} are taken",
+            hint="send fewer rows at a time",
+        )
+    common = sum(item["size"] for item in msgspec.json.decode(submission.inputs))
+    sizes_of = partial(rows.upload_sizes, context.readers.connection(), caller.user)
+    check_own_files(description, submission.names, given, common, sizes_of, context.pool.policy)
+    return Rows(tuple(encoded(given)), len(given), files_named(given, own))
 
 
 def _check(submission: rows.Submission, number: int, given: list[list[Any]], escaped: bool) -> None:

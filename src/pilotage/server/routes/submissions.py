@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from pilotage.services.submission import (
     Accepting,
     Prepared,
     check_acceptable,
+    check_own_files,
     check_places,
     identity_of,
     resolve_inputs,
@@ -128,7 +130,11 @@ def prepared_of(
         size = rows.upload_size(connection, caller.user, digest)
         return announced.get(digest) if size is None else size
 
-    inputs = resolve_inputs(description, given.uploaded, size_of, policy)
+    inputs = resolve_inputs(description, submission.names, given.uploaded, size_of, policy)
+    if not trial:
+        common = sum(item.size for item in inputs)
+        sizes_of = partial(rows.upload_sizes, connection, caller.user)
+        check_own_files(description, submission.names, submission.parameters, common, sizes_of, policy)
     identity = identity_of(description, caller.user, group, policy)
     return Prepared(
         owner=caller.user,

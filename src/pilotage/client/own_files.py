@@ -1,0 +1,79 @@
+"""Input files of which each job gets its own: found by the values of its row, hashed, and named in the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pilotage.client.describing import Described
+from pilotage.client.inputs import MAX_BYTES, LocalFile, one_file
+from pilotage.client.streaming import Row, checked
+from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.jobs.own_inputs import OwnFile, column, value_of
+from pilotage.core.jobs.parametric import filled
+from pilotage.wire.people import rows_of_a_chunk
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """The entries of an input sandbox that vary: their places, and the local paths with placeholders."""
+
+    templates: tuple[tuple[int, str], ...]
+    names: tuple[str, ...]
+    """Of the parameters that the user gave."""
+    count: int | None
+    """Rows in all; None: not known, and no `%n` in the paths."""
+
+    @property
+    def columns(self) -> list[str]:
+        return [column(place) for place, _ in self.templates]
+
+    def paths(self, row: Row, index: int) -> list[Path]:
+        count = self.count or index + 1
+        return [Path(filled(text, self.names, row, index, count)) for _, text in self.templates]
+
+    def files(self, row: Row, index: int) -> list[LocalFile]:
+        """Those of one job, hashed. Raises InvalidInput that names the row."""
+        try:
+            files = [one_file(path) for path in self.paths(row, index)]
+        except InvalidInput as trouble:
+            raise type(trouble)(f"row {index + 1:,}: {trouble.message}", hint=trouble.hint) from trouble
+        if sum(file.size for file in files) > MAX_BYTES:
+            raise TooLarge(f"row {index + 1:,}: its inputs have more than {MAX_BYTES // 1024**3} GiB")
+        return files
+
+    def check(self, rows: Iterable[Row]) -> None:
+        """Raise InvalidInput for the first row whose files are not there."""
+        if not self.templates:
+            return
+        for index, row in enumerate(checked(rows, self.names)):
+            for path in self.paths(row, index):
+                if not path.is_file():
+                    raise InvalidInput(f"row {index + 1:,}: there is no file {path}")
+
+    def extended(self, rows: Iterable[Row], upload: Callable[[Sequence[LocalFile]], None]) -> Iterator[Row]:
+        """The rows with the values of their files, which are uploaded for a chunk of rows at a time."""
+        counted = enumerate(checked(rows, self.names))
+        while part := list(islice(counted, rows_of_a_chunk(len(self.templates)))):
+            found = [(row, self.files(row, index)) for index, row in part]
+            upload([file for _, files in found for file in files])
+            for row, files in found:
+                yield [*row, *map(named_in_row, files)]
+
+
+def named_in_row(file: LocalFile) -> str:
+    return value_of(OwnFile(file.digest, file.size, file.executable))
+
+
+def own_files_of(
+    described: Described, names: Sequence[str], count: int | None, first: Row | None
+) -> OwnFiles:
+    """What of the input sandbox each job has its own of. A folder, seen in the `first` row, is none of it."""
+    found = OwnFiles(tuple(described.varying(names)), tuple(names), count)
+    if first is None or not found.templates:
+        return found
+    paths = found.paths(first, 0)
+    kept = [one for one, path in zip(found.templates, paths, strict=True) if not path.is_dir()]
+    return OwnFiles(tuple(kept), found.names, count)
