@@ -8,6 +8,9 @@ from datetime import datetime
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.durations import clock_seconds
 
+LONGEST = 100
+"""Characters of a time."""
+
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -38,6 +41,9 @@ def moment(at: float | None, now: float, *, exact: bool) -> str:
 def parse_span(text: str) -> float:
     """Seconds: "90", "90s", "15m", "2h", "1h30m", "3d"; with colons or days as Slurm: "1:30" is 90 s, "1-12" 36 h."""
     stripped = text.strip().lower().replace(" ", "")
+    if len(stripped) > LONGEST:
+        # To search it for units would take time with the square of its length.
+        raise InvalidInput(f"a duration of {len(stripped)} characters is none")
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return float(stripped)
     clock = clock_seconds(stripped)

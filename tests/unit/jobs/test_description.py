@@ -480,3 +480,12 @@ def test_messages_are_json_safe() -> None:
     with pytest.raises(InvalidInput) as caught:
         mapped(arguments=[{"a": 1}])
     assert json.dumps(caught.value.message)
+
+
+@pytest.mark.parametrize("blank", ["\x1c", "\x1d", "\x85", "\u2003", " "])
+def test_a_number_between_odd_blanks_is_read_or_refused(blank: str) -> None:
+    # `re` and `int` differ in what a blank is.
+    for text in (f"{blank}3", f"3{blank}"):
+        assert parse_yaml_mapping({"executable": "a", "user_priority": text}).description.user_priority == 3
+    with pytest.raises(InvalidInput, match="user_priority"):
+        parse_yaml_mapping({"executable": "a", "user_priority": f"{blank}-3"})

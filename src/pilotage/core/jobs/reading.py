@@ -160,12 +160,13 @@ def _boolean(field: Field, value: Any) -> bool:
     raise wrong(field, "true or false", value)
 
 
-_INTEGER: Final = re.compile(r"\s*[+-]?\d{1,18}\s*\Z")
+_INTEGER: Final = re.compile(r"\s*([+-]?\d{1,18})\s*\Z")
 
 
 def _integer(field: Field, value: Any, wanted: str = "") -> int:
-    if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
+    if isinstance(value, str) and (digits := _INTEGER.match(value)):
+        # `int` does not strip all that is a blank here.
+        value = int(digits[1])
     wanted = wanted or f"a whole number from {field.low} to {field.high}"
     if not isinstance(value, int) or isinstance(value, bool) or not field.low <= value <= field.high:
         raise wrong(field, wanted, value)

@@ -1,0 +1,210 @@
+# ruff: noqa: E501
+"""Every parser of what comes from outside, with good texts to begin from.
+
+A target reads one text. It may raise `InvalidInput`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pilotage.cli.choosing import known_state
+from pilotage.cli.moments import parse_instant, parse_span
+from pilotage.client.selections import parse_ids
+from pilotage.client.tables import read_table
+from pilotage.core import policy as policies
+from pilotage.core.classads import canonical, evaluate, parse_ad, parse_expression, suspicions, unparse
+from pilotage.core.classads.patterns import compiled
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.stored import description_from_json, description_to_json
+from pilotage.core.jobs.texts import from_json, from_yaml, parse_yaml_mapping
+from pilotage.core.policy.dirac_cfg import policy_of_cfg
+from pilotage.core.queues.identity import cpu_bucket, memory_bucket
+from pilotage.server import hot
+from pilotage.server.edge import decoded
+
+GLUE_CE = (Path(__file__).parents[1] / "unit/classads/glue_ce.ad").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Target:
+    read: Callable[[str], Any]
+    corpus: tuple[str, ...]
+
+
+def _described(read: Callable[[str], Any]) -> Callable[[str], None]:
+    """Reads a description; what was accepted can be stored, found again and put into a queue."""
+
+    def check(text: str) -> None:
+        submission = read(text)
+        description = submission.description
+        assert description_from_json(description_to_json(description)) == description
+        assert 0 <= cpu_bucket(description.cpu_time, (500, 300000)) < 2**63
+        assert 0 <= memory_bucket(description.memory, (512, 1048576)) < 2**63
+        for requirements in (description.requirements, description.host_requirements):
+            if requirements:
+                assert canonical(parse_expression(requirements)) == requirements
+
+    return check
+
+
+def _expression(text: str) -> None:
+    tree = parse_expression(text)
+    assert parse_expression(unparse(tree)) == tree
+    evaluate(tree, AD, AD, now=0.0, rng=Random(0))
+    evaluate(tree, AD)
+
+
+def _ad(text: str) -> None:
+    ad = parse_ad(text)
+    suspicions(ad)
+    for _, expression in ad.attributes:
+        evaluate(expression, ad, AD)
+
+
+def _pattern(text: str) -> None:
+    for options in ("", "x", "ims"):
+        compiled(text, options)
+    pattern, options, subject = [*text.split("\n"), "", ""][:3]
+    ad = parse_ad("[]")
+    for arguments in ((pattern, subject, options), (pattern, subject * 100)):
+        call = f"regexp({', '.join(map(_quoted, arguments))})"
+        try:
+            tree = parse_expression(call)
+        except InvalidInput:
+            continue
+        evaluate(tree, ad)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _policy(text: str) -> None:
+    policy = policies.parse(text)
+    policies.warnings(policy)
+    policies.known_properties(policy)
+    policies.changes(POLICY, text)
+    policies.changes(text, POLICY)
+
+
+def _configuration(text: str) -> None:
+    policies.parse(policy_of_cfg(text).text)
+
+
+def _people(text: str) -> None:
+    """A submission as a route sees it."""
+    plain = decoded(text.encode("utf-8", "surrogatepass"))
+    if isinstance(plain, dict):
+        parse_yaml_mapping({str(name): value for name, value in plain.items()})
+
+
+def _exchange(text: str) -> None:
+    hot._decoded(hot._exchange_request, text.encode("utf-8", "surrogatepass"))
+
+
+def _enrol(text: str) -> None:
+    hot._decoded(hot._enrol_request, text.encode("utf-8", "surrogatepass"))
+
+
+def _table(text: str) -> None:
+    table = read_table(io.BytesIO(text.encode("utf-8", "surrogatepass")), "table")
+    for _ in table.rows:
+        pass
+
+
+def _field(name: str) -> Callable[[str], object]:
+    return lambda text: parse_yaml_mapping({"executable": "a", name: text})
+
+
+AD = parse_ad(GLUE_CE)
+POLICY = policies.annotated("ada", "cellar")
+ALL_ON = "\n".join(
+    line[1:] if line.startswith("#") and not line.startswith("# ") and line != "#" else line
+    for line in POLICY.splitlines()
+)
+
+YAML = (
+    "executable: /bin/true\narguments: [a, 'b c', 3]\nenvironment: {A: x}\nmemory: 2 GB\ncpu_time: 2 h\nsites: [a, b]\n",
+    "executable: run.sh\ninput_sandbox:\n  - path: /a\n    mode: shared\n  - url: http://x/y\nrequirements: 'other.Memory > 5'\n",
+    "executable: sim\narguments: '--seed %(seed)s -o %n'\nparameters:\n  seed: {count: 3, start: 1, step: 2}\n  name: [a, b, c]\n",
+    'executable: a\nsetup_lines: |\n  module load x\n  y\njob_name: "n\\u00e9"\nuser_priority: 3\n',
+)
+JSON = (
+    '{"executable": "/bin/true", "arguments": ["a", 1, 2.5, true], "environment": {"A": "x"}, "memory": "2 GB"}',
+    '{"executable": "a", "parameters": {"x": [1, 2, 3], "y": {"count": 3}}, "sites": ["a"], "tags": "GPU"}',
+    '{"executable": "a\\u0041", "requirements": "regexp(\\"a+\\", other.Hostname)", "user_priority": 10}',
+)
+JDL = (
+    '[ Executable = "/bin/true"; Arguments = "a b"; CPUTime = 500; Site = {"A", "B"}; ]',
+    'Executable = "sim"; Parameters.Seed = {1, 2, 3};\nArguments = "%(Seed)s"; StdOutput = "o%n"; // end\n',
+    '[ JobType = "Parametric"; Executable = "x"; Parameters = 10; ParameterStart = 1; ParameterStep = 2;'
+    ' Arguments = "_PARAM_"; ]',
+    'Executable = "a"; Requirements = other.GlueHostMainMemoryRAMSize > 500 && regexp("^a.*", other.Hostname);'
+    ' OutputSandbox = {"a", "b/*.root"}; InputSandbox = {"x"}; Memory = 2048;',
+)
+EXPRESSIONS = (
+    'other.GlueCEStateStatus == "Production" && other.GlueCEStateFreeCPUs > 1 || member("a", {"a", 1, 2.5e3})',
+    'ifThenElse(isUndefined(x), strcat("a", string(1)), [a = 1; b = a + 1].b) ?: -1 % 3 << 2',
+    'regexp("a(b|c)*", "abc", "i") =?= true ? size(split("a, b")) : versioncmp("1.9", "1.10")',
+    "{1, {2, 3}}[1][0] + sum({1, 2.5}) - quantize(5, {4, 8}) * pow(2, 3) / 7 | 3 ^ 5 & ~2",
+    'anyCompare("<", {1, 2}, 3) && stringListMember("a", "a b,c") && join("-", {"a", "b"}) != substr("abc", -2, 1)',
+)
+CFG = (
+    "Registry\n{\n  Groups\n  {\n    prod\n    {\n      JobShare = 4000\n      Properties = NormalUser, JobSharing\n"
+    "      Users = ada, bob\n    }\n  }\n  Users\n  {\n    ada\n    {\n      DN = /C=CH/CN=ada\n    }\n  }\n}\n"
+    "Operations\n{\n  Scheduling\n  {\n  ShareCorrections\n  {\n    ShareCorrectorsToStart = WMSHistory\n    WMSHistory\n"
+    "    {\n      GroupsInstance\n      {\n        MaxGlobalCorrectionFactor = 3\n        WeekSlice\n        {\n"
+    "          TimeSpan = 604800\n          Weight = 80\n          MaxCorrection = 2\n        }\n      }\n    }\n  }\n  }\n}\n",
+    "Resources\n{\n  Sites\n  {\n    LCG\n    {\n      LCG.CERN.ch\n      {\n        CE = ce1\n        CEs\n        {\n"
+    "          ce1\n          {\n            CEType = Local # x\n            MaxRAM = 2000\n          }\n        }\n      }\n"
+    "    }\n  }\n}\nRegistry\n{\n  Groups\n  {\n    g\n    {\n    }\n  }\n}\n",
+)
+EXCHANGE = (
+    '{"incarnation": 1, "confirms": [{"job": 1, "epoch": 2}], "holding": [{"job": 1, "epoch": 2}], "take": {"number": 3,'
+    ' "count": 2, "node": {"hostname": "n", "processors": 4, "memory": 2048, "cpu_left": 1e5, "tags": ["GPU"],'
+    ' "attributes": {"OS": "x"}}, "ahead": 1}}',
+    '{"incarnation": 1, "finishes": [{"job": 1, "epoch": 2, "exit_code": 0, "wall": 1.5, "stdout": "YQ==", "outputs":'
+    ' ["a"], "missing": ["b*"]}], "releases": [{"job": 1, "epoch": 1, "reason": "x"}], "leaving": ""}',
+)
+ENROL = (
+    '{"secret": "s", "index": 0, "nonce": "n", "protocol": 1, "version": "1", "hostname": "h", "batch_id": "7"}',
+)
+PATTERNS = (
+    "^lcg.*\\.cern\\.(ch|org)$\ni\nlcg17.cern.ch",
+    "(a+)+$\n\naaaaaaaaaaaaaaaa!",
+    "[[:alpha:]_][^]x-z]*\\d{2,5}?\nx\nab 12",
+    "(?P<n>a|b)*c # x\nxs\nabc",
+)
+TABLES = ('a,b\n1,2\n"x,y",z\n', '{"a": 1, "b": "x"}\n{"a": 2.5, "b": true}\n')
+SPANS = ("90", "90s", "15m", "2h", "1h30m", "3d", "01:30:00", "1.5h", "2 min")
+INSTANTS = (*SPANS, "2026-11-05", "2026-11-05 14:30", "2026-11-05T14:30:00+01:00")
+SIZES = ("500 MB", "2GB", "1.5 TiB", "7", "0")
+TIMES = ("30 min", "2 h", "1:30:00", "1-12", "90s", "7")
+
+TARGETS: dict[str, Target] = {
+    "yaml": Target(_described(from_yaml), YAML + JSON),
+    "json": Target(_described(from_json), JSON),
+    "jdl": Target(_described(parse_jdl), JDL),
+    "expression": Target(_expression, EXPRESSIONS),
+    "ad": Target(_ad, (GLUE_CE, *(f"[a = {one}; b = a]" for one in EXPRESSIONS))),
+    "pattern": Target(_pattern, PATTERNS),
+    "policy": Target(_policy, (POLICY, ALL_ON)),
+    "cfg": Target(_configuration, CFG),
+    "people": Target(_people, JSON),
+    "exchange": Target(_exchange, EXCHANGE),
+    "enrol": Target(_enrol, ENROL),
+    "table": Target(_table, TABLES),
+    "ids": Target(lambda text: parse_ids(text.split()), ("12", "12-40", "12,15 7-9", "1 2 3")),
+    "states": Target(known_state, ("Done", "failed", "Waiting")),
+    "span": Target(parse_span, SPANS),
+    "instant": Target(lambda text: parse_instant(text, 1.7e9), INSTANTS),
+    "memory": Target(_field("memory"), SIZES),
+    "time": Target(_field("wall_time"), TIMES),
+}
