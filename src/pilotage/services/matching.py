@@ -29,6 +29,10 @@ MOST = 256
 """So many jobs are offered in one call, however many are asked for."""
 
 
+REQUIREMENTS_STEPS = 20_000
+"""Of one evaluation. The largest expression takes fewer, if it makes no long texts or lists: everybody waits for it."""
+
+
 @dataclass(slots=True)
 class Requirements:
     """Whether Requirements are true for one offer; each expression is evaluated once."""
@@ -49,7 +53,9 @@ class Requirements:
             if self._ad is None:
                 node = self.node
                 self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
-            value = evaluate(expression, my=ClassAd(), target=self._ad, now=self.now)
+            value = evaluate(
+                expression, my=ClassAd(), target=self._ad, now=self.now, steps=REQUIREMENTS_STEPS
+            )
             held = self._known[text] = value is True
         return held
 

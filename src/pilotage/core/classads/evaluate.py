@@ -29,7 +29,7 @@ from pilotage.core.classads.values import BINARY, UNARY, Record, TextTooLong, Va
 MAX_EVALUATION_DEPTH: Final = 320
 MAX_STEPS: Final = 100_000
 # Characters that are worked through for one step.
-TEXT_PER_STEP: Final = 16
+TEXT_PER_STEP: Final = 4
 
 _EMPTY: Final = ClassAd()
 
@@ -117,7 +117,10 @@ def _literal(node: Literal, scope: Record, run: Run, depth: int) -> Any:
 
 
 def _attribute(node: Attribute, scope: Record, run: Run, depth: int) -> Any:
-    run.visit(depth)
+    # As `visit`, without a call: most nodes are attributes.
+    run.steps -= 1
+    if run.steps < 0 or depth > MAX_EVALUATION_DEPTH:
+        raise OutOfSteps
     if node.base is not None:
         return _select(_RULES[type(node.base)](node.base, scope, run, depth + 1), node.key, run, depth + 1)
     if node.absolute:

@@ -140,7 +140,7 @@ def _regexp(arguments: Sequence[Any], world: World) -> Any:
         encoded = subject.encode()
     except UnicodeEncodeError:
         return ERROR
-    size = pattern.programsize
+    size = pattern.instructions
     world.charge(size // 4 + size * len(encoded) // 64)
     return pattern.search(encoded) is not None
 

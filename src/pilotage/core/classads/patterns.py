@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import re2
 
@@ -17,12 +19,12 @@ MAX_MEMORY: Final = 256 * 1024
 OPTIONS: Final = "imsx"
 
 
-class Pattern(Protocol):
-    """A compiled pattern. `programsize` is its number of instructions: the cost per byte searched, at worst."""
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern. `instructions` are the cost per byte searched, at worst; `search` gives None for no match."""
 
-    programsize: int
-
-    def search(self, text: bytes) -> object | None: ...
+    instructions: int
+    search: Callable[[bytes], object | None]
 
 
 @lru_cache(maxsize=128)
@@ -39,12 +41,12 @@ def compiled(text: str, options: str = "") -> Pattern | str:
     settings.log_errors = False
     settings.max_mem = MAX_MEMORY
     try:
-        pattern: Pattern = re2.compile(f"(?{flags}){plain}" if flags else plain, settings)
+        pattern = re2.compile(f"(?{flags}){plain}" if flags else plain, settings)
     except re2.error as error:
         return unsupported(text) or _reason(error)
     except UnicodeEncodeError:
         return "it is not valid Unicode"
-    return pattern
+    return Pattern(pattern.programsize, pattern.search)
 
 
 def check_pattern(text: str, options: str = "") -> None:
