@@ -7,7 +7,6 @@ imported when the command is called or its help is asked for, so `pilotage --hel
 from __future__ import annotations
 
 import difflib
-import errno
 import importlib
 import os
 import sys
@@ -18,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from pilotage.cli.commands import COMMANDS, GROUPS, LazyCommand
+from pilotage.cli.rim import discard_output, in_words, prepare_streams
 from pilotage.core.errors import (
     Conflict,
     Forbidden,
@@ -88,36 +88,38 @@ def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
 
 def run(root: Root, argv: Sequence[str]) -> int:
     """Run one command line (without the program's name) and give the exit code; nothing is raised."""
+    prepare_streams()
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
+    words = [word for word in argv if word != "--debug"] if debug else list(argv)
+    code = _guarded(lambda: _dispatch(root, words), debug)
+    # Python would complain of what it cannot write when it ends.
+    flushed = _guarded(_flush, debug)
+    discard_output()
+    return code or flushed
+
+
+def _flush() -> int:
+    sys.stdout.flush()
+    return OK
+
+
+def _guarded(work: Callable[[], int], debug: bool) -> int:
+    """The one place where every error becomes an exit code."""
     try:
-        code = _dispatch(root, [word for word in argv if word != "--debug"] if debug else list(argv))
-        sys.stdout.flush()
+        return work()
     except KeyboardInterrupt:
         _complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        return _reader_left()
+        return OK  # head or less has what it wanted
     except SystemExit as leaving:
         if isinstance(leaving.__context__, BrokenPipeError):  # Typer makes it this
-            return _reader_left()
+            return OK
         return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else USAGE
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            return _explain(error, debug)
-        _complain(f"cannot write: {error.strerror}")
-        _reader_left()
-        return USAGE
-    except Exception as error:  # the one place where every error becomes an exit code
+    except Exception as error:
         if debug:
             traceback.print_exc()
         return _explain(error, debug)
-    return code
-
-
-def _reader_left() -> int:
-    """Quietly: head or less has what it wanted, and Python must not complain when it closes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return OK
 
 
 def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
@@ -242,6 +244,7 @@ def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
 
 
 def _explain(error: Exception, debug: bool) -> int:
+    error = in_words(error) or error
     if isinstance(error, PilotageError):
         place = ""
         if isinstance(error, InvalidInput) and error.line is not None:
@@ -269,7 +272,7 @@ def _complain(message: str, hint: str = "") -> None:
         print(f"{head} {_visible(message)}", file=sys.stderr)
         if hint:
             print(f"  hint: {_visible(hint)}", file=sys.stderr)
-    except OSError:
+    except (OSError, ValueError):
         pass  # nobody reads stderr; the exit code still tells
 
 

@@ -75,6 +75,10 @@ def _known_instance(folder: Path) -> InstanceFacts | None:
         return msgspec.json.decode((folder / "instance.json").read_bytes(), type=InstanceFacts)
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise InvalidInput(f"the home {folder} is no folder", hint="choose another with --home") from None
+    except OSError as error:
+        raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error}") from None
 

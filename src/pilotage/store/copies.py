@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from contextlib import closing
@@ -27,11 +28,20 @@ def take(database: Path, target: Path) -> int:
     if not database.exists():
         raise InvalidInput(f"there is no database {database}")
     partial = target.with_name(target.name + ".partial")
-    with closing(_reading(database)) as source, closing(sqlite3.connect(partial)) as copy:
-        source.backup(copy)
-    partial.chmod(0o600)
-    _flush(partial)
-    partial.replace(target)
+    # The database says of a file that it cannot make only that it cannot open it: the system says why.
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        with closing(_reading(database)) as source, closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy)
+        _flush(partial)
+        partial.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise InvalidInput(f"the backup {target} cannot be written: {error.strerror}") from None
+    except sqlite3.DatabaseError as error:
+        partial.unlink(missing_ok=True)
+        raise InvalidInput(f"{database} cannot be copied to {target}: {error}") from None
     return target.stat().st_size
 
 

@@ -182,6 +182,8 @@ class Handler(BaseHTTPRequestHandler):
             offset = int(query["offset"][0])
             data = self.state.logs.get(number, b"")[offset : offset + 5]
             self.answer(data, 200, {"X-Pilotage-State": row["state"], "X-Pilotage-Offset": str(offset)})
+        elif parts == ["why"]:
+            self.answer({"job": number, "state": row["state"], "summary": "it does not wait"})
         else:
             event = {
                 "at": 1.0,

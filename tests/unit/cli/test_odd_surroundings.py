@@ -1,0 +1,249 @@
+"""Every command in odd surroundings: a message and a documented exit code, never a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from fake_server import State, job
+
+from pilotage.cli.root import EXIT_CODES, INTERNAL, build
+from pilotage.main import SERVER_COMMANDS
+
+NOWHERE = "postgresql://127.0.0.1:1/none"
+
+WORDS: dict[str, list[list[str]]] = {
+    "submit": [["submit", "--", "true"], ["submit", "--dry-run", "job.yaml"], ["submit", "nothing.jdl"]],
+    "status": [["status"], ["status", "-s", "1", "--limit", "0"], ["status", "1"], ["status", "--json"]],
+    "why": [["why", "1"]],
+    "wait": [["wait", "1"]],
+    "output": [["output", "1", "--dir", "out"]],
+    "logs": [["logs", "1"]],
+    "kill": [["kill", "1"]],
+    "reschedule": [["reschedule", "1"]],
+    "delete": [["delete", "1", "-y"]],
+    "queue list": [["queue", "list"]],
+    "pilot list": [["pilot", "list"]],
+    "site list": [["site", "list"]],
+    "share list": [["share", "list"]],
+    "fairness check": [["fairness", "check"]],
+    "accounting export": [["accounting", "export"]],
+    "policy show": [["policy", "show"]],
+    "policy init": [["policy", "init"]],
+    "policy check": [["policy", "check", "nothing.toml"], ["policy", "check", "/nonexist/x"]],
+    "policy diff": [["policy", "diff"]],
+    "policy apply": [["policy", "apply", "nothing.toml"]],
+    "policy history": [["policy", "history"]],
+    "policy rollback": [["policy", "rollback", "1"]],
+    "policy import": [["policy", "import", "nothing.cfg"]],
+    "token create": [["token", "create", "ada"], ["token", "create", "ada", "--out", "/nonexist/x"]],
+    "token show": [["token", "show"]],
+    "down": [["down", "--timeout", "0s"]],
+    "whoami": [["whoami"]],
+    "version": [["version"], ["--version"], ["--help"], [], ["nonsense"], ["status", "--help"]],
+    "up": [["up", "--database-url", NOWHERE]],
+    "db backup": [["db", "backup", "/nonexist/x"], ["db", "backup", "b"]],
+    "db check": [["db", "check"]],
+    "db upgrade": [["db", "upgrade", "--database-url", NOWHERE]],
+    "db restore": [["db", "restore", "/nonexist/x"], ["db", "restore", "."]],
+}
+
+HARNESS = """
+import json, os, resource, sys
+streams, commands = sys.argv[1], json.loads(sys.argv[2])
+import httpx, msgspec, rich.table, typer
+import pilotage.client
+from pilotage.cli.root import build, run
+from pilotage.main import SERVER_COMMANDS
+root = build(SERVER_COMMANDS)
+for module in {command.module for command in root.commands.values()}:
+    __import__(module)
+if streams == "no folder":
+    os.rmdir(os.getcwd())
+told = open(sys.argv[4], "w")
+for words in commands:
+    child = os.fork()
+    if not child:
+        # As Python begins with streams that are closed.
+        log = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        told.close()
+        os.dup2(log, 2)
+        os.close(log)
+        if streams in ("no stdout", "no streams"):
+            os.close(1)
+            sys.stdout = None
+        if streams == "no streams":
+            os.close(0)
+            sys.stdin = None
+            os.close(2)
+            sys.stderr = None
+        if streams == "full":
+            os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+        if streams == "reader gone":
+            read, write = os.pipe()
+            os.close(read)
+            os.dup2(write, 1)
+        if streams == "few files":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))
+        sys.exit(run(root, [word.encode("latin-1").decode("utf-8", "surrogateescape") for word in words]))
+    status = os.waitpid(child, 0)[1]
+    text = open(sys.argv[3], errors="replace").read()
+    told.write(json.dumps([words, os.waitstatus_to_exitcode(status), text]) + "\\n")
+    told.flush()
+"""
+
+FINE = {code for code, _ in EXIT_CODES} - {INTERNAL}
+SPOILT = ("Traceback", "internal error", "Exception ignored", "report it")
+
+
+def checked(
+    tmp_path: Path,
+    home: Path,
+    streams: str = "",
+    more: dict[str, str] | None = None,
+    only: Sequence[str] = tuple(WORDS),
+) -> None:
+    """Run all commands, in a process that has all modules loaded, and look at what they leave."""
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    if streams != "no folder":
+        (work / "job.yaml").write_text("executable: true\n")
+    commands = [words for name in only for words in WORDS[name]]
+    if streams == "odd words":
+        commands = [[*words, "caf\xe9\xff"] for words in commands if words and words[0] != "up"]
+        commands += [["status", "--name", "\xff"], ["submit", "--", "echo", "\xff"], ["submit", "\xff.jdl"]]
+    keep = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    told = tmp_path / "told"
+    done = subprocess.run(
+        [sys.executable, "-c", HARNESS, streams, json.dumps(commands), str(tmp_path / "stderr"), str(told)],
+        cwd=work,
+        env={**keep, "PILOTAGE_HOME": str(home), **(more or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    seen = [json.loads(line) for line in told.read_text().splitlines()]
+    assert len(seen) == len(commands), done.stderr.decode()
+    wrong = [one for one in seen if one[1] not in FINE or any(word in one[2] for word in SPOILT)]
+    assert not wrong, "\n".join(map(str, wrong[:5]))
+
+
+def test_all_commands_are_tried() -> None:
+    assert set(WORDS) == set(build(SERVER_COMMANDS).commands)
+
+
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+SURROUNDINGS: list[tuple[str, dict[str, str]]] = [
+    ("", C_LOCALE | {"TERM": "", "COLUMNS": "0", "LINES": "0"}),
+    ("no stdout", {"COLUMNS": "many", "NO_COLOR": "1", "FORCE_COLOR": "1"}),
+    ("no streams", {"HOME": "/nonexist", "TMPDIR": "/nonexist"}),
+    ("full", {"PYTHONIOENCODING": "latin-1"}),
+    ("reader gone", {"LC_ALL": "nowhere", "PYTHONUTF8": "0", "TERM": "dumb", "COLUMNS": "-5"}),
+    ("few files", {}),
+    ("no folder", {"HOME": ""}),
+    ("odd words", {}),
+]
+"""What is independent of each other is tried together: streams, and variables of the environment."""
+
+OF_HOME = ("status", "down", "version", "up", "db backup", "db check", "db upgrade", "db restore")
+
+HOMES = {
+    "a file": "",
+    "in a file": "no stdout",
+    "read-only": "full",
+    "too long": "",
+    "empty": "reader gone",
+    "of folders": "",
+    "a loop": "no streams",
+    "of garbage": "",
+}
+
+
+def spoil(home: Path, kind: str) -> Path:
+    """Make a home of that kind; where it is."""
+    if kind == "a file":
+        home.write_text("")
+    elif kind == "in a file":
+        home.write_text("")
+        return home / "home"
+    elif kind == "read-only":
+        return Path("/proc/self/task/pilotage")
+    elif kind == "too long":
+        return home.with_name("x" * 300)
+    elif kind == "a loop":
+        home.symlink_to(home)
+    else:
+        home.mkdir()
+    if kind == "of folders":
+        for name in ("server.json", "token", "instance.json", "lock", "pilotage.db", "secrets"):
+            (home / name).mkdir()
+    elif kind == "of garbage":
+        for name in ("instance.json", "token", "pilotage.db", "lock"):
+            (home / name).write_bytes(b"\xff\x00{")
+        (home / "server.json").write_text('{"url": "http://127.0.0.1:1", "pid": "x"}')
+    return home
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("streams", "more"), SURROUNDINGS)
+def test_all_commands_in_odd_surroundings(
+    fake: tuple[Path, State], tmp_path: Path, streams: str, more: dict[str, str]
+) -> None:
+    fake[1].jobs = {number: job(number, name="\u00e9\u4e2d") for number in range(1, 2001)}
+    fake[1].outputs, fake[1].logs = {1: {"a": b"1"}}, {1: b"x" * 20}
+    checked(tmp_path, fake[0], streams, more)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", list(HOMES))
+def test_odd_homes(tmp_path: Path, kind: str) -> None:
+    """All commands with one of them; with the others those that come to the home by a way of their own."""
+    only = tuple(WORDS) if kind == "a file" else OF_HOME
+    checked(tmp_path, spoil(tmp_path / "home", kind), HOMES[kind], only=only)
+
+
+FEW = ("status", "up", "db backup", "version")
+
+
+@pytest.mark.parametrize("streams", ["no streams", "full"])
+def test_some_commands_in_odd_surroundings(fake: tuple[Path, State], tmp_path: Path, streams: str) -> None:
+    fake[1].jobs = {number: job(number) for number in range(1, 2001)}
+    checked(tmp_path, fake[0], streams, {"PILOTAGE_PATIENCE": "soon"}, FEW)
+
+
+@pytest.mark.parametrize("kind", ["a file", "of folders"])
+def test_some_commands_with_odd_homes(tmp_path: Path, kind: str) -> None:
+    checked(tmp_path, spoil(tmp_path / "home", kind), "", C_LOCALE, FEW)
+
+
+def test_closed_streams_from_the_start(fake: tuple[Path, State], tmp_path: Path) -> None:
+    """By a shell, as people do it: not as the harness imitates it."""
+    fake[1].jobs = {number: job(number) for number in range(1, 3001)}
+    program = f"{sys.executable} -m pilotage.main"
+    for tail in (">&-", ">&- 2>&-", "<&- >&- 2>&-", "> /dev/full", "| head -1 >/dev/null"):
+        done = subprocess.run(
+            ["sh", "-c", f"{program} status -s 1 --limit 0 {tail}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert not any(word in done.stderr for word in SPOILT), (tail, done.stderr)
+        assert done.returncode == (2 if "full" in tail else 0), (tail, done.stderr)
+
+
+def test_a_socket_is_never_a_stream(fake: tuple[Path, State], tmp_path: Path) -> None:
+    """With a closed stdout the connection to the server would get number 1, and the table would be sent there."""
+    fake[1].jobs = {1: job(1)}
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m pilotage.main submit --wait -- true >&- 2>&-"], timeout=60
+    )
+    assert done.returncode == 0
+    assert fake[1].paths("POST") == ["/v1/submissions"]
