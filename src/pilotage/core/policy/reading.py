@@ -45,7 +45,8 @@ def plain_of(text: str) -> dict[str, Any]:
         ) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+), column (\d+)", str(error))
-        line, column = (int(place[1]), int(place[2])) if place else (None, None)
+        # Else it says "at end of document".
+        line, column = (int(place[1]), int(place[2])) if place else (text.count("\n") + 1, None)
         reason = re.sub(r" \(at .*\)", "", str(error))
         raise InvalidInput(f"the policy is not TOML: {reason}", line=line, column=column) from None
     except (RecursionError, ValueError):
