@@ -87,5 +87,9 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
 
 
 kill = _command("kill", "End jobs, waiting or running.")
-reschedule = _command("reschedule", "Send failed or killed jobs back to their queue.")
+reschedule = _command(
+    "reschedule",
+    "Send failed or killed jobs back to their queue.\n\nThey run again with the files and the description that were"
+    " stored when they were submitted. `pilotage rerun` submits them anew, with the files as they are now.",
+)
 delete = _command("delete", "Remove jobs that have ended or wait, and their outputs; the history stays.")

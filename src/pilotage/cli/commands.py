@@ -29,7 +29,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "output": _here("output", "output", "Fetch the outputs of jobs"),
     "logs": _here("logs", "logs", "Show what a job prints, -f as it does"),
     "kill": _here("actions", "kill", "End jobs"),
-    "reschedule": _here("actions", "reschedule", "Send failed or killed jobs back to their queue"),
+    "reschedule": _here(
+        "actions", "reschedule", "Send failed or killed jobs back to their queue, as they are"
+    ),
+    "rerun": _here("rerun", "rerun", "Submit jobs anew, with the files as they are now"),
     "delete": _here("actions", "delete", "Remove jobs and their outputs"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal needs"),
     "pilot list": _here("lists", "pilots", "List the pilots"),

@@ -70,9 +70,9 @@ def submit(
         raise InvalidInput("--key goes with one submission, not with several files")
     prepared = [prepare(one, group=how.group, key=how.key) for one in found]
     if how.dry_run:
-        _try(session, prepared)
+        try_prepared(session, prepared)
         return None
-    return _send(session, prepared, how.wait)
+    return send_prepared(session, prepared, how.wait)
 
 
 def read_words(screen: Screen, words: list[str], job: JobOptions, *, no_inputs: bool) -> list[Described]:
@@ -91,7 +91,7 @@ def read_words(screen: Screen, words: list[str], job: JobOptions, *, no_inputs: 
     return [one.described for one in commands]
 
 
-def _try(session: Session, prepared: list[Prepared]) -> None:
+def try_prepared(session: Session, prepared: list[Prepared]) -> None:
     """Print what would be sent; the server tells the errors and warnings of it."""
     if session.as_json:
         session.screen.json([one.request for one in prepared])
@@ -125,7 +125,7 @@ def show_warnings(screen: Screen, warnings: Sequence[str]) -> None:
         screen.note(f"warning: {warning}")
 
 
-def _send(session: Session, prepared: list[Prepared], wait: bool) -> int | None:
+def send_prepared(session: Session, prepared: list[Prepared], wait: bool) -> int | None:
     sent, screen = Sent(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         for one in prepared:

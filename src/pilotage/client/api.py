@@ -40,6 +40,7 @@ from pilotage.wire.people import (
     Selection,
     Shutdown,
     SiteSummary,
+    SubmissionSource,
     TokenRequest,
     TokenResponse,
 )
@@ -193,6 +194,31 @@ class Client(Submitting):
         """
         selection = selection_of(which)
         return following.until_final(lambda: self.counts(selection), timeout, progress)
+
+    def source(self, submission: int, which: Which = Selection()) -> SubmissionSource:  # noqa: B008
+        """What a submission of one's own was made of, with the values of its jobs in the selection."""
+        whole: SubmissionSource | None = None
+        for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
+            query = {"limit": MAX_PAGE, **selections.as_query(piece)}
+            while True:
+                page = self._get(f"/v1/submissions/{submission}/source", SubmissionSource, query)
+                if whole is None:
+                    whole = page
+                else:
+                    whole.jobs += page.jobs
+                if page.next is None:
+                    break
+                query["after"] = page.next
+        assert whole is not None
+        return whole
+
+    def has_upload(self, digest: str) -> bool:
+        """Whether the server has the input file of this SHA-256 from us."""
+        try:
+            self._transport.request("HEAD", f"/v1/uploads/{digest}")
+        except NotFound:
+            return False
+        return True
 
     def events(self, job: int) -> list[JobEvent]:
         """What happened to a job, oldest first."""

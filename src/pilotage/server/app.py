@@ -21,6 +21,7 @@ from pilotage.server.routes import (
     places,
     policies,
     shares,
+    sources,
     streams,
     submissions,
     why,
@@ -43,7 +44,18 @@ def build(context: Context) -> Application:
     )
     api.state.context = context
     errors.install(api)
-    for part in (submissions, streams, jobs, places, why, shares, policies, administration, pilot_files):
+    for part in (
+        submissions,
+        sources,
+        streams,
+        jobs,
+        places,
+        why,
+        shares,
+        policies,
+        administration,
+        pilot_files,
+    ):
         api.include_router(part.router)
     api.include_router(administration.monitoring)
     return Application(context, api)

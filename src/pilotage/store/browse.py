@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
@@ -165,6 +167,22 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict
     )
     rows = {row["id"]: row for row in _dictionaries(connection.execute(sql, (values, values)))}
     return {job: rows[job] for job in jobs if job in rows}
+
+
+def of_submission(selection: Selection, submission: int) -> Selection:
+    """The jobs of a selection that are of one submission; none if it names another one."""
+    if selection.submission not in (None, submission):
+        return replace(selection, ids=[])
+    return replace(selection, submission=submission)
+
+
+def parameters_of(connection: Connection, jobs: Sequence[int]) -> dict[int, list[Any]]:
+    """The values of the parameters of each of these jobs, in the order of its submission's names."""
+    condition, values = among(connection, "j.id", jobs)
+    sql = " UNION ALL ".join(
+        f"SELECT j.id, j.parameters FROM {table} j WHERE {condition}" for table in ("jobs", "history")
+    )
+    return {row[0]: json.loads(row[1]) if row[1] else [] for row in connection.execute(sql, (values, values))}
 
 
 def attempts(connection: Connection, job: int) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ by key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that
     GET    /v1/submissions/{id}/chunks         after, limit → ChunksPage
     PUT    /v1/submissions/{id}/chunks/{n}     JSON list of rows → ChunkResponse; n is 0, 1, 2 ...
     POST   /v1/submissions/{id}/close          CloseRequest → SubmitResponse
+    GET    /v1/submissions/{id}/source         Selection as query, after, limit → SubmissionSource (its owner)
     HEAD   /v1/uploads/{sha256}                204 known to this owner | 404
     PUT    /v1/uploads/{sha256}                bytes of one input file → 201
     GET    /v1/jobs                            Selection as query, after, limit, newest → JobsPage
@@ -114,6 +115,28 @@ class UploadedInput:
     digest: Digest
     size: Count
     executable: bool = False
+
+
+@dataclass
+class JobValues:
+    job: int
+    values: List[Any]
+    """One for each name of the submission's parameters."""
+
+
+@dataclass
+class SubmissionSource:
+    """What a submission was made of."""
+
+    submission: int
+    group: str
+    description: Dict[str, Any]
+    """With its placeholders."""
+    names: List[str]
+    inputs: List[UploadedInput]
+    """The files that were sent for all its jobs."""
+    jobs: List[JobValues]
+    next: Optional[int] = None
 
 
 @dataclass

@@ -26,6 +26,7 @@ WORDS: dict[str, list[list[str]]] = {
     "logs": [["logs", "1"]],
     "kill": [["kill", "1"]],
     "reschedule": [["reschedule", "1"]],
+    "rerun": [["rerun", "1"], ["rerun", "-s", "1", "--failed"]],
     "delete": [["delete", "1", "-y"]],
     "queue list": [["queue", "list"]],
     "pilot list": [["pilot", "list"]],

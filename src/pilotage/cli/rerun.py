@@ -1,0 +1,108 @@
+"""`pilotage rerun`: jobs once more, as new jobs with the files as they are now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.choosing import IdsArgument, SubmissionOption, chosen, nothing_found, required
+from pilotage.cli.described import with_options
+from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.screen import Screen
+from pilotage.cli.session import Session, connected
+from pilotage.cli.submit import send_prepared, try_prepared
+from pilotage.cli.submit_options import JobOptions
+from pilotage.client.resubmitting import Again, described_again, prepare_again
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.jobs.states import FINAL
+from pilotage.wire.people import Selection
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+NAMED = 5
+
+
+@connected
+@with_option_groups
+def rerun(
+    session: Session,
+    job: JobOptions,
+    ids: IdsArgument = None,
+    submission: SubmissionOption = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the jobs; exit code 1 if one fails")] = False,
+    key: Annotated[str, typer.Option("--key", help="The same key again makes no more jobs")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be sent and the warnings, and submit nothing")
+    ] = False,
+) -> int | None:
+    """Submit jobs that have ended anew: same description and values, files of this folder as they are now.
+
+    Inputs that are not in this folder are taken as they were sent. Options stand over the description. The old jobs
+    stay as they are; `pilotage reschedule` runs them again with the files that were stored.
+    """
+    selection = required(chosen(ids, submission, ["Failed"] if failed else None), "rerun")
+    if job.parametric:
+        raise InvalidInput("rerun keeps the parameters", hint="`pilotage submit` takes new ones")
+    with session.client() as client:
+        found = _prepared(session.screen, client, selection, job, key)
+    prepared = [again.prepared for again in found]
+    if dry_run:
+        try_prepared(session, prepared)
+        return None
+    return send_prepared(session, prepared, wait)
+
+
+def _prepared(
+    screen: Screen, client: Client, selection: Selection, options: JobOptions, key: str
+) -> list[Again]:
+    found: list[Again] = []
+    submissions = _submissions(client, selection)
+    if key and len(submissions) > 1:
+        raise InvalidInput("--key goes with one submission; these jobs are of several")
+    for number in submissions:
+        source = client.source(number, selection)
+        described = described_again(source, Path())
+        if options.said():
+            command = with_options(described, options)
+            described = command.described
+            for note in command.notes:
+                screen.note(note)
+        again = prepare_again(source, described, key=key, known=client.has_upload)
+        _tell(screen, again)
+        found.append(again)
+    return found
+
+
+def _submissions(client: Client, selection: Selection) -> list[int]:
+    """Those that the jobs are of, in order. Raises Conflict while one of the jobs has not ended."""
+    numbers: dict[int, None] = {}
+    for job in client.jobs(selection):
+        if job.state not in FINAL:
+            raise Conflict(
+                f"job {job.id} is {job.state}, and would run beside its copy",
+                hint="--failed takes only those that failed; `pilotage kill` ends one",
+            )
+        numbers[job.submission] = None
+    if not numbers:
+        everything = replace(selection, states=None)
+        if selection.states and client.counts(everything).total:
+            raise Conflict("none of these jobs has failed", hint="leave out --failed to run them all again")
+        raise nothing_found(client, selection)
+    return list(numbers)
+
+
+def _tell(screen: Screen, again: Again) -> None:
+    """Say which files the new jobs get."""
+    for names, what in (
+        (again.changed, "changed since, from this folder"),
+        (again.same, "unchanged, from this folder"),
+        (again.as_sent, "not in this folder, as sent before"),
+    ):
+        if names:
+            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+            screen.note(f"inputs {what}: {', '.join(names[:NAMED])}{more}")
