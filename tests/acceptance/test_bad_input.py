@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.server.home import Home, file_system_of
+from pilotage.wire.people import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, header_of
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -223,6 +225,34 @@ def test_uploads_are_checked_against_their_digest_and_size(pool: Instance, raw: 
         assert "1000" in refused.json()["message"]
     finally:
         pool.client().apply_policy(pool.policy)
+    assert not list((pool.home / "sandboxes" / "partial").iterdir())
+
+
+def test_many_uploads_in_one_request_are_checked_each(pool: Instance, raw: httpx.Client) -> None:
+    files = [(hashlib.sha256(data).hexdigest(), data) for data in (b"of many: 1", b"of many: 2", b"x" * 900)]
+    digests = [digest for digest, _ in files]
+
+    def bundle(*given: tuple[str, bytes]) -> bytes:
+        return b"".join(header_of(digest, len(data)) + data for digest, data in given)
+
+    for body in (b"junk", bundle(*files)[:-1], bundle((digests[0], b"other")), bundle(("z" * 64, b""))):
+        assert raw.put("/v1/uploads", content=body).status_code == 400
+    assert raw.put("/v1/uploads", content=b"a" * (MAX_BUNDLE_BYTES + 1)).status_code == 413
+    assert raw.put("/v1/uploads", content=bundle(files[0]) * (MAX_BUNDLE_FILES + 1)).status_code == 413
+    asked = raw.post("/v1/uploads", json={"digests": digests})
+    assert asked.json() == {"missing": digests}
+    small = pool.policy + "max_input_file = 500\n"
+    pool.client().apply_policy(small)
+    try:
+        assert raw.put("/v1/uploads", content=bundle(*files)).status_code == 413
+    finally:
+        pool.client().apply_policy(pool.policy)
+    assert raw.put("/v1/uploads", content=bundle(*files)).json() == {"files": 3}
+    assert raw.put("/v1/uploads", content=bundle(*files)).status_code == 201
+    more = raw.post("/v1/uploads", json={"digests": [*digests, "0" * 64]})
+    assert more.json() == {"missing": ["0" * 64]}
+    for digest, data in files:
+        assert (pool.home / "sandboxes" / "inputs" / digest[:2] / digest).read_bytes() == data
     assert not list((pool.home / "sandboxes" / "partial").iterdir())
 
 

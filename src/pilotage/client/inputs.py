@@ -5,19 +5,30 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
+from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
-from pilotage.core.errors import InvalidInput, NotFound, TooLarge
-from pilotage.wire.people import UploadedInput
+from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.wire.people import (
+    MAX_BUNDLE_BYTES,
+    MAX_BUNDLE_FILES,
+    MissingUploads,
+    UploadedInput,
+    UploadsQuestion,
+    header_of,
+)
 
 MAX_FILES = 10_000
 MAX_BYTES = 2 * 1024**3
 THREADS = 4
 CHUNK = 1024 * 1024
+SMALL = 256 * 1024
+"""Bytes of a file up to which many go in one request."""
 
 LARGE_HINT = (
     "let the job read large data where it lies: an input `shared:/path` on a shared file system, or a URL"
@@ -143,34 +154,74 @@ def _hashed(name: str, path: Path, status: os.stat_result, digests: dict[Path, s
 
 
 def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress | None = None) -> None:
-    """Send what the server does not have yet; content that occurs twice goes once."""
+    """Send what the server does not have yet; content that occurs twice goes once, small files go together."""
     distinct = list({file.digest: file for file in files}.values())
     total = sum(file.size for file in distinct)
-    done = 0
-
-    def send(file: LocalFile) -> None:
-        if not _known(transport, file):
-            _put(transport, file)
-
     if progress:
         progress(0, total)
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         try:
-            for file, _ in zip(distinct, pool.map(send, distinct), strict=True):
-                done += file.size
+            lacking = _lacking(transport, distinct, pool)
+            done = total - sum(file.size for file in lacking)
+            together = list(_together(lacking))
+            for part, _ in zip(together, pool.map(partial(_send, transport), together), strict=True):
+                done += sum(file.size for file in part)
                 if progress:
                     progress(done, total)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    if progress:
+        progress(total, total)
 
 
-def _known(transport: Transport, file: LocalFile) -> bool:
+def _lacking(transport: Transport, files: Sequence[LocalFile], pool: ThreadPoolExecutor) -> list[LocalFile]:
+    """Those that the server does not have."""
+
+    def ask(begin: int) -> list[str]:
+        digests = [file.digest for file in files[begin : begin + MAX_BUNDLE_FILES]]
+        answer = transport.request("POST", "/v1/uploads", json=UploadsQuestion(digests), idempotent=True)
+        return decode(answer.content, MissingUploads).missing
+
+    parts = pool.map(ask, range(0, len(files), MAX_BUNDLE_FILES))
+    missing = {digest for part in parts for digest in part}
+    return [file for file in files if file.digest in missing]
+
+
+def _together(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
+    """Small files in parts that go in one request, large ones alone."""
+    part: list[LocalFile] = []
+    size = 0
+    for file in files:
+        if file.size > SMALL:
+            yield [file]
+            continue
+        length = file.size + len(header_of(file.digest, file.size))
+        if part and (len(part) == MAX_BUNDLE_FILES or size + length > MAX_BUNDLE_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(file)
+        size += length
+    if part:
+        yield part
+
+
+def _send(transport: Transport, files: Sequence[LocalFile]) -> None:
+    if len(files) == 1:
+        _put(transport, files[0])
+        return
+    body = b"".join(_with_header(file) for file in files)
+    transport.request("PUT", "/v1/uploads", body=lambda: body, size=len(body))
+
+
+def _with_header(file: LocalFile) -> bytes:
     try:
-        transport.request("HEAD", f"/v1/uploads/{file.digest}")
-    except NotFound:
-        return False
-    return True
+        data = file.path.read_bytes()
+    except OSError as trouble:
+        raise _unreadable(file.path, trouble) from trouble
+    if len(data) != file.size:
+        raise InvalidInput(f"{file.path} changed while it was sent", hint="submit again")
+    return header_of(file.digest, file.size) + data
 
 
 def _put(transport: Transport, file: LocalFile) -> None:

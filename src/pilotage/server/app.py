@@ -24,9 +24,11 @@ from pilotage.server.routes import (
     sources,
     streams,
     submissions,
+    uploads,
     why,
 )
 from pilotage.server.routes.pilot_files import MOST_TAIL
+from pilotage.wire.people import MAX_BUNDLE_BYTES
 
 STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies below these addresses go to the disk as they come, and may come without their size."""
@@ -45,16 +47,8 @@ def build(context: Context) -> Application:
     api.state.context = context
     errors.install(api)
     for part in (
-        submissions,
-        sources,
-        streams,
-        jobs,
-        places,
-        why,
-        shares,
-        policies,
-        administration,
-        pilot_files,
+        *(submissions, sources, streams, uploads, jobs, places, why),
+        *(shares, policies, administration, pilot_files),
     ):
         api.include_router(part.router)
     api.include_router(administration.monitoring)
@@ -106,6 +100,8 @@ class Application:
             return (MOST_TAIL, "") if method == "POST" else (jobs.max_output_file, OUTPUT_FILE)
         if path in ("/v1/submissions", "/v1/submissions/check"):
             return SUBMISSION, MORE_ROWS
+        if path == "/v1/uploads":
+            return MAX_BUNDLE_BYTES, "larger files go one at a time to /v1/uploads/SHA256"
         return MOST_BYTES, "files go to /v1/uploads"
 
 

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from pilotage.wire.people import unbundled
+
 
 @dataclass
 class State:
@@ -293,7 +295,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({"chunks": known[begin:end], "next": more})
 
     def on_uploads(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
-        if self.command == "HEAD":
+        if self.command == "POST":
+            asked = json.loads(body)["digests"]
+            self.answer({"missing": [digest for digest in asked if digest not in self.state.uploads]})
+        elif not parts:
+            self.state.uploads.update(unbundled(body))
+            self.answer({}, 201)
+        elif self.command == "HEAD":
             self.answer(b"", 200 if parts[0] in self.state.uploads else 404)
         elif hashlib.sha256(body).hexdigest() != parts[0]:
             self.error(400, "invalid-input", "another digest")

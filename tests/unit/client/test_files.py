@@ -13,6 +13,7 @@ from fake_server import State, job
 from pilotage.client import Client
 from pilotage.client.inputs import gather
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.wire.people import header_of, unbundled
 
 
 def digest(data: bytes) -> str:
@@ -85,12 +86,48 @@ def test_only_what_is_missing_is_sent_and_once(client: Client, state: State, tmp
     state.uploads[digest(b"old")] = b"old"
     names = ["old", "new", "twin", "empty"]
     client.submit({"executable": "true", "input_sandbox": names}, folder=tmp_path)
-    assert len(state.paths("HEAD")) == 3
+    assert state.paths("POST")[0] == "/v1/uploads"
     assert sorted(state.paths("PUT")) == sorted(
         f"/v1/uploads/{digest(data)}" for data in (b"new" * 1_000_000, b"")
     )
     request = next(iter(state.submissions.values()))["request"]
     assert [one["name"] for one in request["inputs"]] == names
+
+
+def test_many_small_files_go_together(client: Client, state: State, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for number in range(1100):
+        (tmp_path / "d" / f"{number}").write_bytes(b"%d\n" % number * (number % 50))
+    (tmp_path / "d" / "large").write_bytes(b"x" * 300_000)
+    for number in range(30):
+        (tmp_path / "d" / f"m{number}").write_bytes(bytes([number]) * 200_000)
+    client.submit({"executable": "true", "input_sandbox": ["d"]}, folder=tmp_path)
+    sent = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()}
+    assert set(state.uploads.values()) == set(sent.values())
+    assert all(digest(data) == name for name, data in state.uploads.items())
+    assert len(state.paths("POST")) == 4  # three questions and the submission
+    puts = state.paths("PUT")
+    assert f"/v1/uploads/{digest(b'x' * 300_000)}" in puts
+    assert len(puts) < 10
+
+
+@pytest.mark.parametrize(
+    ("files", "cut", "appended"),
+    [
+        ([b"", b"one", b"\n1 2\n"], 0, b""),
+        ([b"one"], 1, b""),
+        ([b"one"], 0, b"x"),
+        ([], 0, b"a" * 64 + b" -1\n"),
+    ],
+)
+def test_many_files_in_one_body_are_taken_apart_again(files: list[bytes], cut: int, appended: bytes) -> None:
+    body = b"".join(header_of(digest(data), len(data)) + data for data in files)
+    body = body[: len(body) - cut] + appended
+    if not cut and not appended:
+        assert unbundled(body) == [(digest(data), data) for data in files]
+        return
+    with pytest.raises(ValueError, match=r"at byte|within a file"):
+        unbundled(body)
 
 
 def test_an_upload_is_tried_again_from_its_beginning(client: Client, state: State, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import hashlib
 import os
@@ -14,7 +15,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,6 +52,28 @@ def _room() -> Iterator[None]:
             hint="it is sent again; free some space there",
             retry_after=30.0,
         ) from None
+
+
+FEW = 4
+"""So many paths are forced to the disk one by one."""
+
+
+def _sync_together(folder: Path, paths: Sequence[Path]) -> None:
+    """Force files or folders that lie in `folder` to the disk.
+
+    One syncfs takes a tenth of the time of an fsync for each of 250 files.
+    """
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if len(paths) > FEW else None
+    for path in [folder] if syncfs is not None else paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            if syncfs is None:
+                os.fsync(handle)
+            elif syncfs(handle) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+        finally:
+            os.close(handle)
 
 
 class DirectorySandbox:
@@ -96,6 +119,28 @@ class DirectorySandbox:
             )
         self._place(partial, path)
         return size
+
+    def put_inputs(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """Store small files under their digests; they are forced to the disk together."""
+        for digest, data in files:
+            found = hashlib.sha256(data).hexdigest()
+            if found != digest:
+                raise InvalidInput(
+                    f"the bytes have digest {found}, not {digest}", hint="the file changed: send it again"
+                )
+        with _room(), contextlib.ExitStack() as cleared:
+            written: list[tuple[Path, Path]] = []
+            for digest, data in files:
+                handle, name = tempfile.mkstemp(dir=self._partial)
+                cleared.callback(Path(name).unlink, missing_ok=True)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                written.append((Path(name), self.input_path(digest)))
+            _sync_together(self._partial, [partial for partial, _ in written])
+            for partial, path in written:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                partial.replace(path)
+            _sync_together(self._inputs, list({path.parent for _, path in written}))
 
     # --- outputs
 

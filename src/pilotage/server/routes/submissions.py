@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends
 
-from pilotage.core.errors import Forbidden, InvalidInput, Overloaded
+from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
@@ -33,8 +32,6 @@ from pilotage.services.submission import (
 )
 from pilotage.services.submission_warnings import submission_warnings
 from pilotage.store import submissions as rows
-from pilotage.store.transaction import Transaction
-from pilotage.wire.limits import Digest
 from pilotage.wire.people import Parameters, SubmissionCheck, SubmitRequest, SubmitResponse, UploadedInput
 
 router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
@@ -173,42 +170,3 @@ def _columns(parameters: Parameters) -> dict[str, list[Any]]:
         if len(row) != width:
             raise InvalidInput(f"row {place} of the parameters has {len(row)} values for {width} names")
     return {name: [row[k] for row in parameters.rows] for k, name in enumerate(parameters.names)}
-
-
-@router.head(
-    "/uploads/{digest}",
-    status_code=204,
-    response_class=Response,
-    responses={404: {"description": "this owner has not"}},
-)
-def known(
-    digest: Digest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> Response:
-    """204 if this owner has uploaded the file before."""
-    size = rows.upload_size(context.readers.connection(), caller.user, digest)
-    there = size is not None and context.sandbox.input_path(digest).exists()
-    return Response(status_code=204 if there else 404)
-
-
-@router.put("/uploads/{digest}", status_code=201)
-async def upload(
-    digest: Digest,
-    request: Request,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
-    """Store one input file under its SHA-256."""
-    context.space.check()
-    most = context.pool.policy.jobs.max_input_file
-    size = await context.sandbox.put_input(digest, request.stream(), most)
-    now = context.clock()
-
-    def note(tx: Transaction) -> None:
-        # An upload of before of the same bytes may have been removed as too old just now, file and all.
-        if not context.sandbox.input_path(digest).exists():
-            raise Overloaded("the file could not be kept", hint="send it again", retry_after=1.0)
-        rows.note_upload(tx.connection, caller.user, digest, size, now)
-
-    await context.writer.acall(note)
-    body = msgspec.json.encode({"digest": digest, "size": size})
-    return Response(body, 201, media_type="application/json")
