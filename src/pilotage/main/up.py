@@ -118,8 +118,11 @@ def _account() -> str:
 
 
 def _announce(folder: Path, url: str) -> None:
+    from pilotage.main.python_of_jobs import python_of_jobs
+
     print(
-        f"Pilotage serves {folder} at {url} (process {os.getpid()}). Ctrl-C stops it; pilots go on.",
+        f"Pilotage serves {folder} at {url} (process {os.getpid()}). Ctrl-C stops it; pilots go on.\n"
+        f"{python_of_jobs(os.environ)}",
         flush=True,
     )
 
@@ -134,6 +137,8 @@ def _detached(
     room: dict[str, int],
 ) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
+    from pilotage.main.python_of_jobs import python_of_jobs
+
     os.umask(0o077)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
@@ -164,6 +169,7 @@ def _detached(
         facts = home.known_facts()
         if facts is not None and facts.pid == process.pid and _answers(facts.url):
             print(f"Pilotage serves {home.folder} at {facts.url} (process {process.pid}).")
+            print(python_of_jobs(os.environ))
             return 0
         try:
             process.wait(0.05)

@@ -1,0 +1,37 @@
+"""`up` names the python3 that jobs find, never that of the server's virtual environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pilotage.main.python_of_jobs import python_of_jobs
+
+
+def program(folder: Path, text: str) -> Path:
+    folder.mkdir()
+    path = folder / "python3"
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_first_of_the_path_is_named_with_its_version(tmp_path: Path) -> None:
+    found = program(tmp_path / "bin", "#!/bin/sh\necho Python 3.99.1\n")
+    assert python_of_jobs({"PATH": f"{tmp_path}/none:{tmp_path}/bin"}) == (
+        f"Jobs find python3 at {found} (Python 3.99.1)."
+    )
+
+
+def test_the_servers_own_environment_is_left_out(tmp_path: Path) -> None:
+    found = program(tmp_path / "bin", '#!/bin/sh\necho "Python 3.99.1 $VIRTUAL_ENV$PYTHONPATH"\n')
+    own = os.path.join(sys.prefix, "bin")
+    given = {"PATH": f"{own}:{tmp_path}/bin", "VIRTUAL_ENV": sys.prefix, "PYTHONPATH": "/x"}
+    assert python_of_jobs(given) == f"Jobs find python3 at {found} (Python 3.99.1)."
+
+
+def test_none_and_one_that_does_not_run_are_told(tmp_path: Path) -> None:
+    assert python_of_jobs({"PATH": str(tmp_path)}) == "Jobs find no python3 in their PATH."
+    program(tmp_path / "bin", "#!/no/such/interpreter\n")
+    assert "does not tell its version" in python_of_jobs({"PATH": f"{tmp_path}/bin"})
