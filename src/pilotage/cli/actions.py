@@ -78,10 +78,12 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
     else:
         would_be = "would be " if dry_run else ""
         screen.line(f"{answer.done:,} of {answer.matched:,} jobs {would_be}{PAST[verb]}")
-        for refusal in answer.refused[:10]:
+        for refusal in answer.refused[: 10 if answer.matched > 1 else 0]:
             screen.note(f"job {refusal.job}: {refusal.message}")
         if answer.matched - answer.done > 10:
             screen.note(f"... {answer.matched - answer.done:,} jobs were left as they are")
+    if not answer.done and not dry_run and answer.matched == 1 and answer.refused:
+        raise Conflict(f"job {answer.refused[0].job}: {answer.refused[0].message}")
     if not answer.done and not dry_run:
         raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")
 

@@ -150,4 +150,6 @@ def nothing_found(client: Client, selection: Selection) -> NotFound:
     number = selection.submission
     if number is not None and not client.counts(Selection(submission=number)).total:
         return NotFound(f"there is no submission {number}", hint="or it is not yours")
+    if selection == Selection(ids=selection.ids) and selection.ids:
+        return NotFound(f"there is no job {in_options(selection)}", hint="or it is not yours")
     return NotFound("no job of yours fits the selection")

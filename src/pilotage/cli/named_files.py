@@ -49,7 +49,7 @@ def named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
 
 
 def _sent_already(path: Path, inputs: Set[str]) -> bool:
-    return str(path) in inputs or path.parts[0] in inputs
+    return str(path) in inputs or any(part in inputs for part in path.parts[:1])
 
 
 def _program(word: str, inputs: Set[str]) -> NamedFiles:
@@ -62,7 +62,7 @@ def _program(word: str, inputs: Set[str]) -> NamedFiles:
         return NamedFiles(word)
     if _sent_already(path, inputs):
         return NamedFiles(word if word.startswith("./") else f"./{word}")
-    if "/" not in word:
+    if "/" not in word and word not in (".", ".."):
         return _bare_name(word, path)
     if path.is_dir():
         raise InvalidInput(f"{word} is a folder", hint="give a job file, or a command: -- COMMAND ...")

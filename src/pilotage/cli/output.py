@@ -108,6 +108,8 @@ def _tell(session: Session, report: Fetched) -> None:
     else:
         for name in report.files:
             screen.line(name)
+    if not (report.files or report.kept or report.failed or report.not_done):
+        screen.note("there is no output: these jobs printed nothing and brought back no file")
     if report.kept:
         screen.note(
             f"{len(report.kept):,} files were there already and stay as they are (--force replaces them)"

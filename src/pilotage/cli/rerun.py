@@ -36,6 +36,7 @@ def rerun(
     failed: Annotated[bool, typer.Option("--failed", help="Only those that failed")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the jobs; exit code 1 if one fails")] = False,
     key: Annotated[str, typer.Option("--key", help="The same key again makes no more jobs")] = "",
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be sent and the warnings, and submit nothing")
     ] = False,
@@ -50,6 +51,13 @@ def rerun(
         raise InvalidInput("rerun keeps the parameters", hint="`pilotage submit` takes new ones")
     with session.client() as client:
         found = _prepared(session.screen, client, selection, job, key)
+    if not (selection.ids or selection.submission or yes or dry_run):
+        # All failed jobs that there are may be more than was thought.
+        question = (
+            f"run {sum(one.prepared.count for one in found):,} jobs of {len(found):,} submissions again?"
+        )
+        if not session.screen.ask(question):
+            raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
     prepared = [again.prepared for again in found]
     if dry_run:
         try_prepared(session, prepared)

@@ -63,6 +63,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """A word beside the result: standard error."""
+        sys.stdout.flush()  # in one order with the result, also where both go to one file
         print(clean(text), file=sys.stderr)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:

@@ -47,6 +47,9 @@ JOB_COLUMNS = (
 )
 
 
+MOST = 1_000_000_000
+
+
 @connected
 def status(
     session: Session,
@@ -62,7 +65,7 @@ def status(
     before: BeforeOption = None,
     events: Annotated[bool, typer.Option("--events", help="What happened to the jobs, step by step")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until all have ended")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many jobs; 0 for all")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=0, max=MOST, help="Show so many jobs; 0 for all")] = 50,
     oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first, not the newest")] = False,
 ) -> int | None:
     """Show jobs, the newest first; one job with all that is known of it.

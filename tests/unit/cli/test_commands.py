@@ -118,6 +118,9 @@ def test_a_dry_run_submits_nothing(
         (["nothing.jdl"], "nothing.jdl"),
         (["bad.yaml"], "bad.yaml: "),
         ([], "Missing argument"),
+        (["."], "is a folder"),
+        ([".."], "is a folder"),
+        (["./"], "is a folder"),
     ],
 )
 def test_what_cannot_be_submitted(
