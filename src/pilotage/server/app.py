@@ -28,7 +28,7 @@ from pilotage.server.routes import (
     why,
 )
 from pilotage.server.routes.pilot_files import MOST_TAIL
-from pilotage.wire.people import MAX_BUNDLE_BYTES
+from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
 STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies below these addresses go to the disk as they come, and may come without their size."""

@@ -13,8 +13,8 @@ by key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that
     PUT    /v1/submissions/{id}/chunks/{n}     JSON list of rows → ChunkResponse; n is 0, 1, 2 ...
     POST   /v1/submissions/{id}/close          CloseRequest → SubmitResponse
     GET    /v1/submissions/{id}/source         Selection as query, after, limit → SubmissionSource (its owner)
-    POST   /v1/uploads                         UploadsQuestion → MissingUploads
-    PUT    /v1/uploads                         many small files (`bundled`) → 201
+    POST   /v1/uploads                         UploadsQuestion (wire/uploads.py) → MissingUploads
+    PUT    /v1/uploads                         many small files → 201
     HEAD   /v1/uploads/{sha256}                204 known to this owner | 404
     PUT    /v1/uploads/{sha256}                bytes of one input file → 201
     GET    /v1/jobs                            Selection as query, after, limit, newest → JobsPage
@@ -47,7 +47,7 @@ by key: `after` is the last id seen, `limit` at most MAX_PAGE. Every answer that
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Dict, List, Optional, Tuple
+from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
 from pilotage.wire.governing import PilotsLeft, Stranded
 from pilotage.wire.limits import (
@@ -117,44 +117,6 @@ class UploadedInput:
     digest: Digest
     size: Count
     executable: bool = False
-
-
-MAX_BUNDLE_FILES = 500
-MAX_BUNDLE_BYTES = 4 * 1024 * 1024
-"""Of many small files that are uploaded in one request."""
-
-
-@dataclass
-class UploadsQuestion:
-    digests: Annotated[List[Digest], Limit(shortest=1, longest=MAX_BUNDLE_FILES)]
-
-
-@dataclass
-class MissingUploads:
-    """Those of the question that this owner has not uploaded."""
-
-    missing: List[str]
-
-
-def header_of(digest: str, size: int) -> bytes:
-    """What stands before the bytes of a file in a request with many."""
-    return f"{digest} {size}\n".encode()
-
-
-def unbundled(body: bytes) -> List[Tuple[str, bytes]]:
-    """(digest, bytes) of the files of a request with many. Raises ValueError."""
-    files: List[Tuple[str, bytes]] = []
-    place = 0
-    while place < len(body):
-        end = body.find(b"\n", place, place + 100)
-        digest, _, size = body[place:end].partition(b" ") if end > 0 else (b"", b"", b"")
-        if len(digest) != 64 or not size.isdigit():
-            raise ValueError(f"no digest and size at byte {place}")
-        begin, place = end + 1, end + 1 + int(size)
-        if place > len(body):
-            raise ValueError(f"it ends within a file of {int(size)} bytes")
-        files.append((digest.decode("latin-1"), body[begin:place]))
-    return files
 
 
 @dataclass

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from pilotage.wire.people import unbundled
+from pilotage.wire.uploads import unbundled
 
 
 @dataclass

@@ -13,7 +13,7 @@ from fake_server import State, job
 from pilotage.client import Client
 from pilotage.client.inputs import gather
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.wire.people import header_of, unbundled
+from pilotage.wire.uploads import header_of, unbundled
 
 
 def digest(data: bytes) -> str:

@@ -14,6 +14,7 @@ from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.texts import from_yaml, parse_yaml_mapping
+from pilotage.core.policy import Policy
 from pilotage.core.queues.kinds import Known
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.duties import forget_staged
@@ -112,12 +113,7 @@ def prepared_of(
     Of a `trial` the files may be missing: they count with the sizes that were given.
     """
     policy = context.pool.policy
-    group = given.group or caller.group
-    user = policy.users.get(caller.user)
-    if user is None:
-        raise Forbidden(f"the policy has no user {caller.user}", hint="add [users.NAME] and apply the policy")
-    if group not in user.groups:
-        raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
+    group = _group(policy, caller, given.group)
     submission, description = given.submission, given.submission.description
     check_places(description, policy)
     connection = context.readers.connection()
@@ -145,6 +141,17 @@ def prepared_of(
         warnings=tuple(submission_warnings(description, submission.names, identity, policy, known)),
         expected=given.expected,
     )
+
+
+def _group(policy: Policy, caller: Caller, wanted: str) -> str:
+    """The group to submit as. Raises Forbidden if the caller is not in it."""
+    group = wanted or caller.group
+    user = policy.users.get(caller.user)
+    if user is None:
+        raise Forbidden(f"the policy has no user {caller.user}", hint="add [users.NAME] and apply the policy")
+    if group not in user.groups:
+        raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
+    return group
 
 
 def _read(body: SubmitRequest) -> Submission:

@@ -15,7 +15,7 @@ from pilotage.server.tokens import Caller
 from pilotage.store import submissions as rows
 from pilotage.store.transaction import Transaction
 from pilotage.wire.limits import Digest
-from pilotage.wire.people import (
+from pilotage.wire.uploads import (
     MAX_BUNDLE_BYTES,
     MAX_BUNDLE_FILES,
     MissingUploads,

@@ -1,0 +1,48 @@
+"""Many small input files in one request: which of them the server lacks, and how they stand in a body.
+
+A body has for each file its SHA-256, a space, its size, a line feed, and its bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, List, Tuple
+
+from pilotage.wire.limits import Digest, Limit
+
+MAX_BUNDLE_FILES = 500
+MAX_BUNDLE_BYTES = 4 * 1024 * 1024
+"""Of many small files that are uploaded in one request."""
+
+
+@dataclass
+class UploadsQuestion:
+    digests: Annotated[List[Digest], Limit(shortest=1, longest=MAX_BUNDLE_FILES)]
+
+
+@dataclass
+class MissingUploads:
+    """Those of the question that this owner has not uploaded."""
+
+    missing: List[str]
+
+
+def header_of(digest: str, size: int) -> bytes:
+    """What stands before the bytes of a file in a request with many."""
+    return f"{digest} {size}\n".encode()
+
+
+def unbundled(body: bytes) -> List[Tuple[str, bytes]]:
+    """(digest, bytes) of the files of a request with many. Raises ValueError."""
+    files: List[Tuple[str, bytes]] = []
+    place = 0
+    while place < len(body):
+        end = body.find(b"\n", place, place + 100)
+        digest, _, size = body[place:end].partition(b" ") if end > 0 else (b"", b"", b"")
+        if len(digest) != 64 or not size.isdigit():
+            raise ValueError(f"no digest and size at byte {place}")
+        begin, place = end + 1, end + 1 + int(size)
+        if place > len(body):
+            raise ValueError(f"it ends within a file of {int(size)} bytes")
+        files.append((digest.decode("latin-1"), body[begin:place]))
+    return files
