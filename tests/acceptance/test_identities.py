@@ -109,6 +109,7 @@ class World:
         values: dict[str, list[Any]] = {
             "job": [self.job, self.waiting],
             "id_": [self.submission],
+            "submission_id": [self.submission],
             "queue": [self.queue],
             "version": [1, 2],
             "stream": ["stdout", "stderr"],
