@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
-from pilotage.services.exchange import phase_of
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState, phase_of
 from pilotage.services.moves import Moves
 from pilotage.services.pool import Pool
 from pilotage.services.submission import identity_of

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pilotage.core.errors import NotAuthenticated, PilotageError, Superseded
-from pilotage.core.handover import Answer, Decision, Effect, Fence, Phase, decide
+from pilotage.core.handover import Answer, Decision, Effect, Fence, decide
 from pilotage.core.handover import Message as Verb
 from pilotage.core.ids import JobId, PilotId
-from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.jobs.states import JobState, phase_of
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
@@ -120,14 +120,6 @@ def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
         for one in losers:
             one.draw_again()
         moves.write()
-
-
-def phase_of(state: JobState) -> Phase:
-    if state in HELD:
-        return Phase.HELD
-    if state is JobState.MATCHED:
-        return Phase.OFFERED
-    return Phase.FINAL if state in FINAL else Phase.FREE
 
 
 class _Conversation:

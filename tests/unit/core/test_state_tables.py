@@ -11,11 +11,10 @@ import pytest
 from pilotage.core.errors import IllegalMove
 from pilotage.core.handover import Phase
 from pilotage.core.jobs import states as jobs
-from pilotage.core.jobs.states import JOB_STATES, JobState
+from pilotage.core.jobs.states import JOB_STATES, JobState, phase_of
 from pilotage.core.pilots import states as pilots
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.state_table import StateTable
-from pilotage.services.exchange import phase_of
 
 S = JobState
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pilotage.core.handover import Phase
 from pilotage.core.state_table import Row, StateTable
 
 
@@ -157,3 +158,12 @@ HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
 
 FREE = frozenset(JobState) - FINAL - HELD - {S.MATCHED}
 """Nobody has it: the phase *free* of the hand-over (only Waiting ones are offered)."""
+
+
+def phase_of(state: JobState) -> Phase:
+    """The phase of the hand-over that a state belongs to."""
+    if state in HELD:
+        return Phase.HELD
+    if state is JobState.MATCHED:
+        return Phase.OFFERED
+    return Phase.FINAL if state in FINAL else Phase.FREE
