@@ -1,4 +1,4 @@
-"""Document 001's scenario for real: a production group that shares, users who compete, jobs on real pilots.
+"""The scenario of "DIRAC Priority schema" on real pilots: a production group that shares, users who compete.
 
 What is shown must follow from what is shown: each correction from the use beside it, each priority from the
 correction, each queue's priority from the entity's.

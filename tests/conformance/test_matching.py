@@ -215,7 +215,7 @@ def test_several_identities_do_not_switch_the_other_conditions_off() -> None:
 
 
 def test_the_longest_jobs_go_first_by_default() -> None:
-    """DIRAC has dropped it; document 000 wins. The set of eligible jobs is the same."""
+    """DIRAC has dropped it; "DIRAC Task Queue Matching" wins. The set of eligible jobs is the same."""
     dirac_ = Dirac(Matching().rule)
     for job, cpu in ((1, 100), (2, 50000), (3, 5000)):
         dirac_.insert(job, {"Owner": "a", "OwnerGroup": "g", "CPUTime": cpu}, 1)

@@ -52,7 +52,7 @@ class Prepared:
 
 
 def identity_of(description: JobDescription, owner: str, group: str, policy: Policy) -> QueueIdentity:
-    """The task queue that a job waits in (RULES 1)."""
+    """The task queue that a job waits in (docs/reference/rules.md, section 1)."""
     return QueueIdentity(
         owner=owner,
         group=group,

@@ -31,7 +31,7 @@ YES, NO = Answer.ACCEPTED, Answer.SUPERSEDED
 
 
 def by_the_rules(phase: Phase, message: Message, relation: Relation) -> Decision:
-    """HANDOVER.md, said once more in other words than the code's."""
+    """The rules of the hand-over, said once more in other words than the code's."""
     # The giver's own messages carry no epoch.
     if message is Message.TAKE:
         return Decision(YES, Effect.OFFER) if phase is Phase.FREE else Decision(NO)

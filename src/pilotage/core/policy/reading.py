@@ -125,7 +125,7 @@ def _some(names: list[str], most: int = 3) -> str:
 
 
 def known_properties(policy: Policy) -> list[str]:
-    """What the rule of the draw makes of shares, whatever their values (RULES 3): not a fault, but to be known."""
+    """Properties of the draw rule in force that one must know. See docs/reference/rules.md, section 3."""
     if policy.matching.rule == "proportional":
         said = ["rule proportional: each queue that fits is drawn by its priority's part of the whole"]
         forms = {instance.form for instance in policy.correction.wms_history.values()}

@@ -1,4 +1,4 @@
-"""The two draw rules (RULES 3), at a cost of the number of distinct weights.
+"""The two draw rules (docs/reference/rules.md, section 3), at a cost of the number of distinct weights.
 
 document: of all candidates the smallest `rand() / weight`. Not proportional: weights 1 and 3 give .167 and .833.
 proportional: the smallest `-ln(rand()) / weight`, which gives each candidate its weight's part exactly.
@@ -18,7 +18,7 @@ Rule = Literal["document", "proportional"]
 RULES: tuple[Rule, ...] = ("document", "proportional")
 
 FIRST = 10
-"""Of the jobs with the drawn UserPriority, one of so many lowest ids is given (document 000)."""
+"""Of the jobs with the drawn UserPriority, one of so many lowest ids is given ("DIRAC Task Queue Matching")."""
 
 
 def smallest_of(count: int, weight: float, rule: Rule, rng: Random) -> float:

@@ -1,4 +1,4 @@
-"""The one predicate: does this task queue fit this offer? (RULES 2)
+"""The one predicate: does this task queue fit this offer? (docs/reference/rules.md, section 2)
 
 The match, `why`, the demand for pilots and the simulator all ask here.
 """

@@ -1,4 +1,4 @@
-"""What makes two jobs wait in the same task queue (document 000, RULES 1)."""
+"""What makes two jobs wait in the same task queue (docs/reference/rules.md, section 1)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QueueIdentity:
 
 
 def cpu_bucket(seconds: float, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds `seconds`; above the last one: the last one (document 000).
+    """The smallest bucket that holds `seconds`; above the last one: the last one ("DIRAC Task Queue Matching").
 
     >>> [cpu_bucket(s, (500, 5000, 50000, 300000)) for s in (0, 10, 500, 501, 400000)]
     [500, 500, 500, 5000, 300000]

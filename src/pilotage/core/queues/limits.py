@@ -1,5 +1,6 @@
-"""Running limits and start delays of a site or a CE, checked with the match (RULES 2, DIRAC's Limiter).
+"""Running limits and start delays of a site or a CE, checked with the match.
 
+See docs/reference/rules.md, section 2. DIRAC calls this the Limiter.
 A limit names one attribute of the queue identity and a value: at most `running` jobs of that kind there, and
 one start every `delay` seconds, with `burst` starts saved up at most. Counts are exact, since they change in the
 same thread and transaction that matches.

@@ -1,4 +1,4 @@
-"""Draws among many by weight (RULES 3), at a cost that does not grow with their number.
+"""Draws among many by weight (docs/reference/rules.md, section 3), at a cost that does not grow with their number.
 
 document: a runner of weight w arrives at `rand() / w`. proportional: at `-ln(rand()) / w`. A runner of weight 0
 never arrives; if all are such, each is equally likely. Since a draw is the smallest of independent times, the winner

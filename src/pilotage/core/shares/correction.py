@@ -1,4 +1,6 @@
-"""Share corrections: correctors that run in order, each with instances, on what was used lately (RULES 5).
+"""Share corrections: correctors that run in order, each with instances, on what was used lately.
+
+See docs/reference/rules.md, section 5.
 
 A corrector looks at the shares as corrected so far and gives a factor for each group, or for each owner of a group
 that is not JOB_SHARING. Group factors are not renormalised; owner factors are scaled by `Priorities` so that the

@@ -1,6 +1,7 @@
 """Was it fair? Entitled against used, and what the rule in force gives when everybody always has work waiting.
 
-The document's draw is not proportional and its corrections settle off the target (RULES 3, 5): for shares 3:1 and
+The document's draw is not proportional and its corrections settle off the target
+(docs/reference/rules.md, sections 3 and 5): for shares 3:1 and
 one queue each they come to rest at .790, not .75. So "as entitled" is the wrong question there; `expected_use`
 solves for the point of rest, under stated assumptions, and `bound` says how far chance may lead from it.
 """

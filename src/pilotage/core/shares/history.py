@@ -1,4 +1,4 @@
-"""The corrector WMSHistory (document 001): keep what was used near what each is entitled to.
+"""The corrector WMSHistory ("DIRAC Priority schema"): keep what was used near what each is entitled to.
 
     c = clamp(expected / used, 1/Max, Max);  factor = clamp(Σ c·Weight / Σ Weight, 1/Global, Global)
 

@@ -1,4 +1,4 @@
-"""The priorities of task queues (document 001, RULES 4), kept up to date by change.
+"""The priorities of task queues (docs/reference/rules.md, section 4), kept up to date by change.
 
 Entity = a JOB_SHARING group, or (owner, group) otherwise. E = the group's corrected share, or the owner's part of
 it: share · correction / Σ corrections of the owners with waiting jobs, which is share / U without corrections.

@@ -1,4 +1,4 @@
-"""What the policy says about share corrections (document 001, RULES 5)."""
+"""What the policy says about share corrections (docs/reference/rules.md, section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What was used: the intervals of attempts, added up in buckets of a minute, an hour and a day (RULES 5).
+"""What was used: the intervals of attempts, added up in buckets of a minute, an hour and a day.
+
+See docs/reference/rules.md, section 5.
 
 The buckets are a cache of the attempts: `Ledger.charge` fills them from intervals, whether of the last minute or of
 all time. Time in which the system was down (`outages`) is charged to nobody and is not looked back upon.

@@ -1,4 +1,4 @@
-"""The two draw rules, exactly (RULES 3)."""
+"""The two draw rules, exactly (docs/reference/rules.md, section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one predicate (RULES 2): each condition by itself, their order, and private pilots."""
+"""The one predicate (docs/reference/rules.md, section 2): each condition by itself, their order, and private pilots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index against a dictionary that is asked for everything, and its draws against document 000."""
+"""The index against a dictionary that is asked for everything; its draws against docs/reference/rules.md, section 3."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         self.out[found.job] = self.shelf.waiting.pop(found.job)
 
     def candidates(self, offer: Offer, hold: bool, closed: list[Limit]) -> set[int]:
-        """Asked of the predicate, queue by queue; background ones left out as RULES 3 says."""
+        """Asked of the predicate, queue by queue; without background queues (docs/reference/rules.md, section 3)."""
         fitting = {
             number: set(self.shelf.counts(number))
             for number, one in self.entries.items()
@@ -299,7 +299,7 @@ def test_each_of_the_ten_lowest_ids_is_equally_likely_and_no_other() -> None:
 
 
 def naive(entries: list[Entry], shelf: Shelf, rule: Rule, rng: Random) -> tuple[int, int, int]:
-    """Document 000, over everything: ORDER BY rand()/priority, for queues, then for jobs."""
+    """As in "DIRAC Task Queue Matching", over everything: ORDER BY rand()/priority, for queues, then for jobs."""
 
     def smallest(weighted: dict[int, float]) -> int:
         values = {}

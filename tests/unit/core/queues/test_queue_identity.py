@@ -1,4 +1,4 @@
-"""What makes two jobs wait in one queue (RULES 1)."""
+"""What makes two jobs wait in one queue (docs/reference/rules.md, section 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share corrections: the worked examples of RULES 5 to the last digit, and correctors in order."""
+"""Share corrections: the examples of docs/reference/rules.md, section 5, to the last digit; correctors in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priorities of task queues against RULES 4, written plainly here and computed from scratch."""
+"""Priorities of task queues against docs/reference/rules.md, section 4, computed plainly from scratch here."""
 
 from __future__ import annotations
 
