@@ -16,18 +16,18 @@ import msgspec
 from benchmarks.filled import Store
 from benchmarks.shapes import Shape
 from pilotage.core import policy as policies
-from pilotage.server import interpreter
-from pilotage.services.exchange import Message, exchange_many, token_hash
-from pilotage.services.filling import open_pool
-from pilotage.services.pool import Pool
-from pilotage.services.sharing import settle_some
-from pilotage.store import instance, jobs
-from pilotage.store.connection import Connection, WriterConnection
-from pilotage.store.events import last_event
-from pilotage.store.numbers import Counting
-from pilotage.store.times import Times
-from pilotage.store.transaction import Item, Transaction
-from pilotage.store.writer import Writer
+from pilotage.server.process import gc_tuning
+from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.services.shares.corrections import settle_some
+from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.engine.connection import Connection, WriterConnection
+from pilotage.store.tables import instance, jobs
+from pilotage.store.tables.events import last_event
+from pilotage.store.writer.stats import Times
+from pilotage.store.writer.transaction import Item, Transaction
+from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Node, Take
 
 RAW_BATCH, RAW_HEADS = 64, 100
@@ -199,8 +199,8 @@ def opened(store: Store, shape: Shape, tokens: Sequence[str], *, sync: bool = Tr
     try:
         begun = time.perf_counter()
         pool = writer.call(_pool)
-        interpreter.take_short_turns()
-        interpreter.keep_what_is_there()
+        gc_tuning.take_short_turns()
+        gc_tuning.keep_what_is_there()
         yield Site(connection, writer, pool, shape, tokens, time.perf_counter() - begun)
     finally:
         writer.stop()

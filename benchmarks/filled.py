@@ -16,12 +16,12 @@ from typing import Any
 
 from benchmarks.shapes import Shape
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
-from pilotage.services.exchange import token_hash
-from pilotage.store import instance, pilots, submissions
-from pilotage.store.address import Address
-from pilotage.store.connection import Connection, WriterConnection
-from pilotage.store.sqlite import SqliteConnection, open_writer
-from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.services.pilots.exchange import token_hash
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.connection import Connection, WriterConnection
+from pilotage.store.engine.sqlite import SqliteConnection, open_writer
+from pilotage.store.postgresql.dsn import Address
+from pilotage.store.tables import instance, pilots, submissions
 
 CE = "farm"
 DESCRIPTION = json.dumps({"executable": "/bin/true"})

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, figure
 from pilotage.services.retention import RULES, Slicer
-from pilotage.store import browse
-from pilotage.store.connection import WriterConnection
-from pilotage.store.selections import Selection, Viewer
-from pilotage.store.sqlite import open_writer
-from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.engine.sqlite import open_writer
+from pilotage.store.tables import listing
+from pilotage.store.tables.selections import Selection, Viewer
 
 OWNERS, SUBMISSION = 50, 100
 QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
@@ -42,7 +42,7 @@ def run(asked: argparse.Namespace) -> Figure:
             name: _median(lambda question=one: _page(connection, *question))
             for name, one in QUESTIONS.items()
         }  # type: ignore[misc]
-        counts = _median(lambda: browse.counts(connection, Selection(), Viewer("owner 7")))
+        counts = _median(lambda: listing.counts(connection, Selection(), Viewer("owner 7")))
         forgotten, _ = _all(connection, "jobs")
         connection.close()
     notes = {
@@ -103,8 +103,8 @@ def _all(connection: WriterConnection, name: str) -> tuple[list[float], list[flo
 
 
 def _page(connection: WriterConnection, selection: Selection, viewer: Viewer) -> None:
-    first = browse.jobs(connection, selection, viewer, 0, 50)
-    browse.jobs(connection, selection, viewer, first[-1]["id"], 50)
+    first = listing.jobs(connection, selection, viewer, 0, 50)
+    listing.jobs(connection, selection, viewer, first[-1]["id"], 50)
 
 
 def _median(ask: Callable[[], object], times: int = 15) -> float:

@@ -11,15 +11,15 @@ from benchmarks.shares import Pool as Facts
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.services import sharing
-from pilotage.services.filling import open_pool
-from pilotage.services.pool import Pool
-from pilotage.services.sharing import UseBook
-from pilotage.store import attempts, instance, use
-from pilotage.store.sqlite import SqliteReaders, open_writer
-from pilotage.store.transaction import Transaction
-from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Writer
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.services.shares import corrections
+from pilotage.services.shares.corrections import UseBook
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.sqlite import SqliteReaders, open_writer
+from pilotage.store.tables import attempts, instance, usage
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 
 
 class Stored:
@@ -50,7 +50,7 @@ class Stored:
         connection, ledger = tx.connection, facts.ledger
         instance.create(connection, "bench", self.now)
         rows = [(span, start, b) for span, level in ledger.levels.items() for start, b in level.items()]
-        use.save(connection, use.Save(None, self.now, True, 0, ledger.entities, rows, []))
+        usage.save(connection, usage.Save(None, self.now, True, 0, ledger.entities, rows, []))
         begun = [
             attempts.Begun(
                 JobId(job), 1, 1, PilotId(1), start, int(cores), *ledger.entities[place], "here", 1.0
@@ -80,15 +80,15 @@ class Stored:
         connection, pool = self.readers.connection(), self.pool
         charged = self.book.charge(connection)
         for part in self.book.saving(charged):
-            self.writer.call(lambda tx, part=part: sharing.save_use(tx, part))  # type: ignore[misc]
-        who = self.writer.call(lambda _: sharing.waiting(pool))
-        found = sharing.corrections(self.book, who, *use.memory(connection))
-        self.writer.call(lambda tx: sharing.take_up(pool, tx, found, charged.as_of))
+            self.writer.call(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
+        who = self.writer.call(lambda _: corrections.waiting(pool))
+        found = corrections.corrections(self.book, who, *usage.memory(connection))
+        self.writer.call(lambda tx: corrections.take_up(pool, tx, found, charged.as_of))
         self._settle()
         return (time.perf_counter() - begun) * 1000
 
     def _settle(self) -> None:
-        while not self.writer.call(lambda _: sharing.settle_some(self.pool)):
+        while not self.writer.call(lambda _: corrections.settle_some(self.pool)):
             pass
 
     def first_cycle(self) -> float:

@@ -20,12 +20,12 @@ from benchmarks.processes import memory
 from benchmarks.server import served
 from pilotage.client import Client
 from pilotage.core.ids import JobId, QueueId, SubmissionId
-from pilotage.services.making import encoded
-from pilotage.store import submissions
-from pilotage.store.address import Address
-from pilotage.store.connection import WriterConnection
-from pilotage.store.sqlite import open_writer
-from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.services.submission.job_creation import encoded
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.engine.sqlite import open_writer
+from pilotage.store.postgresql.dsn import Address
+from pilotage.store.tables import submissions
 from pilotage.wire.people import MAX_CHUNK_ROWS
 
 

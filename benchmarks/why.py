@@ -17,9 +17,9 @@ from benchmarks.server import served
 from pilotage.client import Client
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import submissions
-from pilotage.store.connection import Connection
-from pilotage.store.sqlite import open_writer
+from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.sqlite import open_writer
+from pilotage.store.tables import submissions
 
 SITES = 40
 

@@ -243,7 +243,7 @@ def python_for(user: int) -> tuple[str, dict[str, str]]:
     for python in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
         try:
             found = subprocess.run(
-                [python, "-c", "import pilotage.server.run"],
+                [python, "-c", "import pilotage.server.process.run"],
                 env=environment,
                 cwd="/",
                 user=user,

@@ -142,8 +142,8 @@ class Server:
     def migrated(self) -> str:
         """The name of a new database with this version's schema."""
         if not self._template:
-            from pilotage.store.address import Address
-            from pilotage.store.upgrade import upgrade
+            from pilotage.store.admin.upgrade import upgrade
+            from pilotage.store.postgresql.dsn import Address
 
             template = self.empty()
             engine = Address.parse(self.url(template)).engine()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.server.home import Home, file_system_of
+from pilotage.server.process.home import Home, file_system_of
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, header_of
 from tests.instance import Instance, running
 

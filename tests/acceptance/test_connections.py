@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.server.hot import MOST_BYTES
+from pilotage.server.http.pilot_endpoints import MOST_BYTES
 from tests.instance import Instance, running
 
 ENROL = json.dumps(

@@ -14,7 +14,7 @@ import httpx
 import jwt
 import pytest
 
-from pilotage.services.enrolment import secret_hash
+from pilotage.services.pilots.enrolment import secret_hash
 from tests.instance import Instance
 
 pytestmark = pytest.mark.slow

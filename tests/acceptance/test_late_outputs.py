@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pilotage.services.enrolment import secret_hash
+from pilotage.services.pilots.enrolment import secret_hash
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow

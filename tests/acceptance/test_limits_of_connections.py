@@ -14,7 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pilotage.server.connection_limits import MOST_CONNECTIONS, PER_ADDRESS, RESERVED_FILES, ConnectionLimits
+from pilotage.server.http.connection_limits import (
+    MOST_CONNECTIONS,
+    PER_ADDRESS,
+    RESERVED_FILES,
+    ConnectionLimits,
+)
 from tests.acceptance.test_connections import ENROL, TAKE, Raw, code, request
 from tests.instance import Instance, running, until
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server import output_archive
-from pilotage.server.output_archive import CHUNK, OutputArchive
+from pilotage.server.http import output_archive
+from pilotage.server.http.output_archive import CHUNK, OutputArchive
 from pilotage.wire.people import OutputFile, Selection
 from tests.instance import Instance, running, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.texts import parse_yaml_mapping
+from pilotage.core.jobs.parsers import parse_yaml_mapping
 
 SUITE = "job-description/model"
 NAMES = {

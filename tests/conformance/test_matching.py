@@ -24,10 +24,10 @@ import pytest
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Matching
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Identity, Offer, fits
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.indexed_queue import Entry, Head
 from pilotage.core.shares.priorities import Priorities
 
 SUITE = "match/integration"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from stores import STORES, Store
 
-from pilotage.store.connection import WriterConnection
-from pilotage.store.writer import Writer
+from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.writer.writer import Writer
 
 
 def _opened(name: str, folder: Path, migrated: bool) -> Iterator[Store]:

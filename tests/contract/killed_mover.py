@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from random import Random
 
-from pilotage.store import expiry, history
-from pilotage.store.address import Address
-from pilotage.store.sqlite import open_writer
+from pilotage.store.engine.sqlite import open_writer
+from pilotage.store.postgresql.dsn import Address
+from pilotage.store.tables import history, retention
 
 
 def main(database: str, seed: int) -> None:
@@ -28,7 +28,7 @@ def main(database: str, seed: int) -> None:
             history.recall(connection, rng.sample(range(1, 1001), 20))
         else:
             gone = history.forget(connection, rng.uniform(0, 100), 1)
-            expiry.to_remove(connection, "jobs", gone)
+            retention.to_remove(connection, "jobs", gone)
         connection.commit()
         os.write(1, b"committed\n")
 

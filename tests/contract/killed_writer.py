@@ -10,11 +10,11 @@ import sys
 import threading
 from pathlib import Path
 
-from pilotage.store import submissions
-from pilotage.store.address import Address
-from pilotage.store.sqlite import open_writer
-from pilotage.store.transaction import Transaction
-from pilotage.store.writer import Writer
+from pilotage.store.engine.sqlite import open_writer
+from pilotage.store.postgresql.dsn import Address
+from pilotage.store.tables import submissions
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 
 
 def main(database: str, first: int) -> None:

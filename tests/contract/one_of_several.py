@@ -10,15 +10,16 @@ from stores import Store
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues.entry import HeadsWanted
-from pilotage.services import following
-from pilotage.services.company import Company
-from pilotage.services.filling import open_pool
-from pilotage.services.pool import Pool
-from pilotage.store import changes, jobs, servers, submissions
-from pilotage.store.numbers import Counters
-from pilotage.store.servers import ServerRow
-from pilotage.store.writer import Writer
+from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.services.peers import sync
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.peer_state import Company
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import changes, servers
+from pilotage.store.cluster.id_allocator import Counters
+from pilotage.store.cluster.servers import ServerRow
+from pilotage.store.tables import jobs, submissions
+from pilotage.store.writer.writer import Writer
 
 POLICY = """
 [groups.physics]
@@ -55,14 +56,14 @@ class One:
 
     def follow(self) -> None:
         found = changes.read(self.store.readers.connection(), self.company.position, self.name)
-        self.writer.call(lambda tx: following.follow(self.pool, tx, found))
+        self.writer.call(lambda tx: sync.follow(self.pool, tx, found))
 
     def waiting(self, queue: QueueId) -> dict[int, int]:
         entry = self.pool.index.entries.get(queue)
         return {} if entry is None else {w: part.count for w, part in entry.classes.items() if part.count}
 
     def recount(self) -> int:
-        return self.writer.call(lambda tx: following.recount(self.pool, tx, following.all_queues(self.pool)))
+        return self.writer.call(lambda tx: sync.recount(self.pool, tx, sync.all_queues(self.pool)))
 
     def make(
         self, queue: QueueId, count: int, fail: bool = False, before_commit: Callable[[], None] | None = None

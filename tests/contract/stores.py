@@ -14,13 +14,13 @@ from tests.postgres import server
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import chunks, instance, jobs, pilots, submissions
-from pilotage.store.address import Address
-from pilotage.store.connection import Readers, WriterConnection
-from pilotage.store.sqlite import SqliteReaders, open_writer
-from pilotage.store.transaction import Transaction
-from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Writer
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.connection import Readers, WriterConnection
+from pilotage.store.engine.sqlite import SqliteReaders, open_writer
+from pilotage.store.postgresql.dsn import Address
+from pilotage.store.tables import chunks, instance, jobs, pilots, submissions
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 
 DEADLINE = 20.0
 

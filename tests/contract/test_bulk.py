@@ -8,19 +8,19 @@ import pytest
 from stores import fill
 
 from pilotage.core.errors import InvalidInput
-from pilotage.store import bulk
-from pilotage.store.connection import among
-from pilotage.store.postgresql import COPY_FROM
+from pilotage.store.engine import bulk_statements
+from pilotage.store.engine.connection import among
+from pilotage.store.postgresql.connection import COPY_FROM
 
-UPLOADS = bulk.insert("uploads", ("owner", "digest", "size", "uploaded"))
-IF_NEW = bulk.insert(
+UPLOADS = bulk_statements.insert("uploads", ("owner", "digest", "size", "uploaded"))
+IF_NEW = bulk_statements.insert(
     "uploads", ("owner", "digest", "size", "uploaded"), conflict=("owner", "digest"), otherwise="NOTHING",
     returning="size",
 )  # fmt: skip
-REPLACING = bulk.insert(
+REPLACING = bulk_statements.insert(
     "uploads", ("owner", "digest", "size", "uploaded"), conflict=("owner", "digest"), otherwise="UPDATE"
 )
-CLAIM = bulk.update(
+CLAIM = bulk_statements.update(
     "jobs",
     ("pilot_id", "id", "known"),
     "state = 'Matched', epoch = epoch + 1, pilot_id = {pilot_id}, reason = 'of ' || {known}",
@@ -28,8 +28,8 @@ CLAIM = bulk.update(
     returning="id, epoch",
     known="integer",
 )
-ANY_COUNT = bulk.update("jobs", ("reason", "id"), "reason = {reason}", "id = {id}")
-GONE = bulk.delete("jobs", ("id", "state"), "state = {state} AND id = {id}", returning="id")
+ANY_COUNT = bulk_statements.update("jobs", ("reason", "id"), "reason = {reason}", "id = {id}")
+GONE = bulk_statements.delete("jobs", ("id", "state"), "state = {state} AND id = {id}", returning="id")
 
 
 def rows(connection: Any) -> list[tuple[Any, ...]]:
@@ -59,7 +59,7 @@ def test_many_rows_as_well_as_few(connection: Any) -> None:
 
 
 def test_bytes_and_nothing_come_back(connection: Any) -> None:
-    results = bulk.insert("results", ("job_id", "epoch", "stdout", "stderr", "outputs", "missing"))
+    results = bulk_statements.insert("results", ("job_id", "epoch", "stdout", "stderr", "outputs", "missing"))
     given = [(1, 1, bytes(range(256)), None, "[]", "[]"), (2, 1, b"", b"\\", "[]", "[]")]
     assert connection.save(results, given) == 2
     select = "SELECT job_id, epoch, stdout, stderr, outputs, missing FROM results ORDER BY job_id"

@@ -9,7 +9,7 @@ from typing import Any
 from stores import fill
 
 from pilotage.core.ids import JobId, SubmissionId
-from pilotage.store import chunks, instance, submissions
+from pilotage.store.tables import chunks, instance, submissions
 
 
 def test_a_chunk_is_unfinished_until_all_its_jobs_are_made(connection: Any) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from stores import DEADLINE, Store, note, noted
 
-from pilotage.store import times
-from pilotage.store.committing import Commit, Committer
-from pilotage.store.transaction import Transaction
-from pilotage.store.writer import Writer
+from pilotage.store.writer import stats
+from pilotage.store.writer.commit_thread import Commit, Committer
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 
 
 class Commits:
@@ -123,13 +123,13 @@ def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transactio
     asked: Asked, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(times, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(stats, "perf_counter", lambda: clock[0])
     decided = threading.Event()
 
     def decides(tx: Transaction) -> None:
         clock[0] += 100.0
         note(3)(tx)
-        clock[0] += times.SLOW * 2
+        clock[0] += stats.SLOW * 2
         decided.set()
 
     asked.together(("1", note(1)), ("2", note(2)), commits=commits)
@@ -139,7 +139,7 @@ def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transactio
     asked.wait(3)
     assert decided.is_set()
     taken = asked.writer.times
-    assert taken.longest_work == pytest.approx(times.SLOW * 2)
+    assert taken.longest_work == pytest.approx(stats.SLOW * 2)
     assert (taken.slow, taken.busy) == (1, 0)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.postgres import server
 
-from pilotage.store.copying import block
+from pilotage.store.postgresql.copy_format import block
 
 COLUMNS = "place bigint, number bigint, share double precision, words text, other text, raw bytea"
 NASTY = [

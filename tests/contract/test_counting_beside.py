@@ -15,12 +15,12 @@ from one_of_several import POLICY, One
 from stores import DEADLINE, Gate, Store, fill, postgresql_store
 
 from pilotage.core.ids import QueueId
-from pilotage.server import duties
-from pilotage.server.duties import fill_index
-from pilotage.services import filling
-from pilotage.services.filling import count_waiting, take_up
-from pilotage.store import counts as count_rows
-from pilotage.store import instance
+from pilotage.server.duties import loop
+from pilotage.server.duties.loop import fill_index
+from pilotage.services.pool import index_loading
+from pilotage.services.pool.index_loading import count_waiting, take_up
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.tables import instance
 
 
 class Setting:
@@ -132,7 +132,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
         assert opened.wait(DEADLINE)
         return found
 
-    monkeypatch.setattr(duties, "count_waiting", held)
+    monkeypatch.setattr(loop, "count_waiting", held)
 
     async def work() -> None:
         context: Any = SimpleNamespace(
@@ -215,7 +215,7 @@ def test_what_was_read_at_once_counts_its_own_transaction_once(setting: Setting)
 
     def request(tx: Any) -> None:
         a.make_in(tx, queue, 7)
-        filling.fill(a.pool, tx)
+        index_loading.fill(a.pool, tx)
 
     a.writer.call(request)
     assert sum(a.waiting(queue).values()) == 17

@@ -12,10 +12,10 @@ from stores import fill
 from tests.postgres import server
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
-from pilotage.store import instance
-from pilotage.store.database import SqliteDatabase
-from pilotage.store.postgresql_database import PostgresqlDatabase
-from pilotage.store.upgrade import head_revision, sqlite_engine, upgrade
+from pilotage.store.admin.database import SqliteDatabase
+from pilotage.store.admin.postgresql import PostgresqlDatabase
+from pilotage.store.admin.upgrade import head_revision, sqlite_engine, upgrade
+from pilotage.store.tables import instance
 
 OLD = (
     "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, 'old', 3, 1)",

@@ -16,10 +16,12 @@ from tests.instance import until
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
-from pilotage.services import governing, limits
-from pilotage.services.actions import act
-from pilotage.services.pool import Pool
-from pilotage.store import changes, events, history, instance, jobs, pilots
+from pilotage.services.jobs.actions import act
+from pilotage.services.policy import apply
+from pilotage.services.pool import shared_limits
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import changes
+from pilotage.store.tables import events, history, instance, jobs, pilots
 
 
 @pytest.fixture
@@ -151,15 +153,15 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
     place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
     assert place is not None
     # It takes until everybody matches by the policy, and until the places are borrowed.
-    a.writer.call(lambda tx: [limits.establish(a.pool, tx, 1.0), a.pool.recount_limits(tx)])
+    a.writer.call(lambda tx: [shared_limits.establish(a.pool, tx, 1.0), a.pool.recount_limits(tx)])
     assert a.pool.limiter.closed(place.site, place.ce, 1.0) == [limit]
-    a.writer.call(lambda tx: limits.tend(a.pool, tx, 1.0))
+    a.writer.call(lambda tx: shared_limits.tend(a.pool, tx, 1.0))
     started = 0
     while not a.pool.limiter.closed(place.site, place.ce, 1.0):
 
         def request(tx: Any) -> None:
             a.pool.started(tx, identity, place, 1.0)
-            limits.tend(a.pool, tx, 1.0)
+            shared_limits.tend(a.pool, tx, 1.0)
 
         a.writer.call(request)
         started += 1
@@ -174,17 +176,17 @@ def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One,
     place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
     assert place is not None
     a.writer.call(lambda tx: limited(a.pool, tx, 3))
-    a.writer.call(lambda tx: limits.establish(a.pool, tx, 1.0))
+    a.writer.call(lambda tx: shared_limits.establish(a.pool, tx, 1.0))
     unlimited = policies.parse(POLICY)
     a.writer.call(
-        lambda tx: governing.apply_policy(a.pool, tx, unlimited, POLICY, by="alice", reason="", now=2.0)
+        lambda tx: apply.apply_policy(a.pool, tx, unlimited, POLICY, by="alice", reason="", now=2.0)
     )
     a.writer.call(lambda tx: a.pool.started(tx, identity, place, 2.0))
     a.writer.call(lambda tx: limited(a.pool, tx, 0))
     a.writer.call(lambda tx: a.pool.left(tx, identity, place))
-    a.writer.call(lambda tx: limits.establish(a.pool, tx, 3.0))
+    a.writer.call(lambda tx: shared_limits.establish(a.pool, tx, 3.0))
     for _ in range(3):
-        a.writer.call(lambda tx: limits.tend(a.pool, tx, 3.0))
+        a.writer.call(lambda tx: shared_limits.tend(a.pool, tx, 3.0))
         assert a.pool.limiter.closed(place.site, place.ce, 3.0)
     free = "SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks"
     assert a.writer.call(lambda tx: sum(row[0] for row in tx.connection.execute(free))) == 0
@@ -193,7 +195,7 @@ def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One,
 def limited(pool: Pool, tx: Any, most: int) -> None:
     """A policy with a running limit is in force, at every server."""
     text = POLICY + f'[[limits]]\nattribute = "owner"\nvalue = "alice"\nrunning = {most}\n'
-    governing.apply_policy(pool, tx, policies.parse(text), text, by="alice", reason="", now=1.0)
+    apply.apply_policy(pool, tx, policies.parse(text), text, by="alice", reason="", now=1.0)
     tx.connection.execute("UPDATE servers SET policy_version = ?", (pool.policy_version,))
 
 

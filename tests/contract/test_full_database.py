@@ -8,9 +8,9 @@ import pytest
 from stores import Store, note, noted
 
 from pilotage.core.errors import DiskFull
-from pilotage.store import instance
-from pilotage.store.transaction import Transaction
-from pilotage.store.writer import Writer
+from pilotage.store.tables import instance
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 
 _NO_ROOM = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
 """PostgreSQL's own error, as it would come from a statement that finds no room."""

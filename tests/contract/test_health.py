@@ -10,10 +10,11 @@ from stores import Store, fill
 
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
-from pilotage.store import attempts, chunks, events, health, instance, jobs
-from pilotage.store.events import last_event
-from pilotage.store.numbers import Counting
-from pilotage.store.upgrade import head_revision
+from pilotage.store.admin import integrity_check
+from pilotage.store.admin.upgrade import head_revision
+from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.tables import attempts, chunks, events, instance, jobs
+from pilotage.store.tables.events import last_event
 
 
 @pytest.fixture
@@ -43,11 +44,11 @@ def filled(connection: Any) -> Any:
 
 
 def test_a_sound_database_gives_nothing(filled: Any, store: Store) -> None:
-    assert health.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
 
 
 def test_another_schema_is_all_that_is_said(store: Store) -> None:
-    [line] = health.findings(store.readers.connection(), "0001")
+    [line] = integrity_check.findings(store.readers.connection(), "0001")
     assert "pilotage db upgrade" in line
 
 
@@ -92,7 +93,7 @@ DAMAGE = {
 def test_damage_is_found_by_its_rule_alone(filled: Any, store: Store, what: str) -> None:
     sql, words = DAMAGE[what]
     filled.execute(sql)
-    found = health.findings(store.readers.connection(), head_revision())
+    found = integrity_check.findings(store.readers.connection(), head_revision())
     assert len(found) == 1
     assert what in found[0]
     assert re.match(words, found[0])
@@ -104,14 +105,14 @@ def test_an_id_that_would_be_given_again_is_found(filled: Any, store: Store) -> 
     filled.execute("SELECT setval(pg_get_serial_sequence('queues', 'id'), 1, true)")
     filled.execute("UPDATE queues SET id = 5")
     filled.execute("UPDATE jobs SET queue_id = 5")
-    [line] = health.findings(store.readers.connection(), head_revision())
+    [line] = integrity_check.findings(store.readers.connection(), head_revision())
     assert "queues" in line
 
 
 def test_events_that_the_retention_let_go_are_no_damage(filled: Any, store: Store) -> None:
     events.record(filled, Counting(last_event(filled)), at=9.0, kind="x", actor="server", detail="")
     filled.execute("DELETE FROM events WHERE id = 1")
-    assert health.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
 
 
 def test_a_failed_job_that_began_again_for_a_person_is_no_damage(filled: Any, store: Store) -> None:
@@ -120,4 +121,4 @@ def test_a_failed_job_that_began_again_for_a_person_is_no_damage(filled: Any, st
         " VALUES (4, 0, 1, 1, 1, 2, 'applied', 'payload')"
     )
     filled.execute(earlier)
-    assert health.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.findings(store.readers.connection(), head_revision()) == []

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from stores import DEADLINE, Store, postgresql_store
 
-from pilotage.server import company as company_module
-from pilotage.server.company import CompanyDuty
 from pilotage.server.disk_space import DiskSpace
-from pilotage.server.duties import every, until_stopped
-from pilotage.services import following
-from pilotage.services.company import HINTS, Company
-from pilotage.store import changes, servers
-from pilotage.store.address import Address
-from pilotage.store.connection import Lost
-from pilotage.store.hints import PostgresqlHints
-from pilotage.store.servers import ServerRow
+from pilotage.server.duties import peers as company_module
+from pilotage.server.duties.loop import every, until_stopped
+from pilotage.server.duties.peers import CompanyDuty
+from pilotage.services.peers import sync
+from pilotage.services.pool.peer_state import HINTS, Company
+from pilotage.store.cluster import changes, servers
+from pilotage.store.cluster.servers import ServerRow
+from pilotage.store.engine.connection import Lost
+from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.notify import PostgresqlHints
 
 LISTENING = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
 
@@ -142,7 +142,7 @@ class Follower:
             stop=asyncio.Event(),
             space=DiskSpace({}),
         )
-        monkeypatch.setattr(following, "follow", self._follow)
+        monkeypatch.setattr(sync, "follow", self._follow)
         self.duty = CompanyDuty(self.context, self.company, None, None)  # type: ignore[arg-type]
 
     async def _acall(self, request: Any) -> None:

@@ -17,22 +17,22 @@ from stores import DEADLINE, IDENTITY, Store
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.store import (
+from pilotage.store.admin.upgrade import upgrade
+from pilotage.store.cluster.id_allocator import BLOCKS
+from pilotage.store.tables import (
     attempts,
-    browse,
     chunks,
     events,
-    expiry,
     history,
     instance,
     jobs,
+    listing,
     partitions,
     pilots,
+    retention,
     submissions,
 )
-from pilotage.store.numbers import BLOCKS
-from pilotage.store.selections import Condition, Selection, Viewer, of_history
-from pilotage.store.upgrade import upgrade
+from pilotage.store.tables.selections import Condition, Selection, Viewer, of_history
 
 EVERYBODY = Viewer("", everything=True)
 OWNERS = (("alice", "physics"), ("alice", "prod"), ("bob", "physics"), ("böb", "prod"))
@@ -92,16 +92,16 @@ def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: A
     result(6, 2, ["of a job that is tried again"], [])
 
     def incomplete() -> dict[int, bool]:
-        rows = browse.jobs(connection, Selection(submission=1), EVERYBODY, 0, 100)
+        rows = listing.jobs(connection, Selection(submission=1), EVERYBODY, 0, 100)
         return {row["id"]: row["outputs_incomplete"] for row in rows}
 
     told = {job: job in (1, 2) for job in range(1, 7)}
     asked = Selection(submission=1, outputs_incomplete=True)
     for _ in range(3):  # all in the hot table, then one, then all final ones in history
         assert incomplete() == told
-        assert browse.job_ids(connection, asked, EVERYBODY, 0, 100) == [1, 2]
-        assert browse.counts(connection, asked, EVERYBODY) == {"Done": 2}
-        assert browse.counts(connection, Selection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
+        assert listing.job_ids(connection, asked, EVERYBODY, 0, 100) == [1, 2]
+        assert listing.counts(connection, asked, EVERYBODY) == {"Done": 2}
+        assert listing.counts(connection, Selection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
         history.move(connection, 100.0, 1)
 
 
@@ -145,7 +145,7 @@ def asked(connection: Any) -> dict[str, Any]:
     """Whatever people, pilots and duties ask about jobs."""
     rng = Random(11)
     last = connection.execute("SELECT max(first_job + count - 1) FROM submissions").fetchone()[0]
-    answers: dict[str, Any] = {"totals": browse.state_totals(connection)}
+    answers: dict[str, Any] = {"totals": listing.state_totals(connection)}
     viewers = [
         EVERYBODY,
         Viewer("alice"),
@@ -170,13 +170,13 @@ def asked(connection: Any) -> dict[str, Any]:
         answers[f"jobs {selection} {viewer}"] = pages(
             connection, selection, viewer, rng.choice([1, 3, 7, 500])
         )
-        answers[f"counts {selection} {viewer}"] = browse.counts(connection, selection, viewer)
+        answers[f"counts {selection} {viewer}"] = listing.counts(connection, selection, viewer)
     for viewer in viewers:
         answers[f"all {viewer}"] = pages(connection, Selection(), viewer, 40)
-        answers[f"all counts {viewer}"] = browse.counts(connection, Selection(), viewer)
+        answers[f"all counts {viewer}"] = listing.counts(connection, Selection(), viewer)
     every = list(range(last + 3))
-    answers["facts"] = [browse.job_facts(connection, job) for job in every]
-    answers["attempts"] = [browse.attempts(connection, job) for job in every]
+    answers["facts"] = [listing.job_facts(connection, job) for job in every]
+    answers["attempts"] = [listing.attempts(connection, job) for job in every]
     answers["rows"] = [jobs.by_ids(connection, [job]) for job in every]
     answers["rows together"] = sorted(jobs.by_ids(connection, [*every, *every]).items())
     answers["ids"] = (submissions.last_ids(connection), instance.highest_id(connection))
@@ -186,13 +186,13 @@ def asked(connection: Any) -> dict[str, Any]:
 def pages(connection: Any, selection: Selection, viewer: Viewer, limit: int) -> list[dict[str, Any]]:
     """All pages; the ids alone must be the same."""
     found: list[dict[str, Any]] = []
-    while page := browse.jobs(connection, selection, viewer, found[-1]["id"] if found else 0, limit):
-        assert browse.job_ids(connection, selection, viewer, found[-1]["id"] if found else 0, limit) == [
+    while page := listing.jobs(connection, selection, viewer, found[-1]["id"] if found else 0, limit):
+        assert listing.job_ids(connection, selection, viewer, found[-1]["id"] if found else 0, limit) == [
             job["id"] for job in page
         ]
         found += page
     backwards: list[dict[str, Any]] = []
-    while page := browse.jobs(
+    while page := listing.jobs(
         connection, selection, viewer, backwards[-1]["id"] if backwards else 0, limit, newest=True
     ):
         backwards += page
@@ -289,7 +289,7 @@ def test_a_job_is_in_one_table_wherever_the_process_is_killed(store: Store, conn
         process.wait(DEADLINE)
         hot = list_of(connection, "SELECT id FROM jobs")
         old = list_of(connection, "SELECT id FROM history")
-        gone = [job for one in expiry.removals(connection, 10_000) for job in one.names]
+        gone = [job for one in retention.removals(connection, 10_000) for job in one.names]
         assert sorted([*hot, *old, *gone]) == list(range(1, 1001))
         counted = "SELECT owner, grp, state, sum(jobs) FROM history_counts GROUP BY owner, grp, state"
         real = "SELECT owner, grp, state, count(*) FROM history GROUP BY owner, grp, state"
@@ -394,17 +394,17 @@ def test_ends_are_gone_through_once_also_where_many_are_at_one_instant(connectio
 
 
 def test_old_events_go_but_the_newest(connection: Any) -> None:
-    assert expiry.events(connection, 100.0, 9) == 0
+    assert retention.events(connection, 100.0, 9) == 0
     for number in range(1, 8):
         connection.execute(
             "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES (?, ?, '', '', '', '', '', '')",
             (number, float(number)),
         )
-    assert expiry.events(connection, 3.0, 9) == 2
-    assert expiry.events(connection, 6.0, 1) == 1
+    assert retention.events(connection, 3.0, 9) == 2
+    assert retention.events(connection, 6.0, 1) == 1
     assert list_of(connection, "SELECT id FROM events ORDER BY id") == [4, 5, 6, 7]
-    assert expiry.events(connection, 100.0, 9) == 3
-    assert expiry.events(connection, 100.0, 9) == 0
+    assert retention.events(connection, 100.0, 9) == 3
+    assert retention.events(connection, 100.0, 9) == 0
 
 
 def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any) -> None:
@@ -416,13 +416,13 @@ def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any)
     idle, last = {2 * block + 1: 95.0}, {3 * block + n: 4.0 for n in range(1, 4)}
     for id_, at in {**slow, **busy, **idle, **last}.items():
         connection.execute("INSERT INTO events VALUES (?, ?, 'k', 'a', '', '', '', '[]')", (id_, at))
-    assert expiry.events(connection, 50.0, 4) == 4
+    assert retention.events(connection, 50.0, 4) == 4
     # What lies in the next block less far in than the one that stays in its own goes later.
-    assert expiry.events(connection, 50.0, 100) == 4
+    assert retention.events(connection, 50.0, 100) == 4
     left = [3, *(block + n for n in (1, 2, 3)), 2 * block + 1, 3 * block + 1, 3 * block + 3]
     assert list_of(connection, "SELECT id FROM events ORDER BY id") == left
-    assert expiry.events(connection, 93.0, 100) == 4
-    assert expiry.events(connection, 96.0, 100) == 2
+    assert retention.events(connection, 93.0, 100) == 4
+    assert retention.events(connection, 96.0, 100) == 2
 
 
 def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
@@ -430,7 +430,7 @@ def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
     for job, at in ((1, 1.0), (2, 2.0), (3, 3.0)):
         end(connection, job, at)
     connection.execute("UPDATE attempts SET ended = NULL WHERE job_id = 1")
-    assert expiry.attempts(connection, 3.0, 9) == 1
+    assert retention.attempts(connection, 3.0, 9) == 1
     assert list_of(connection, "SELECT job_id FROM attempts ORDER BY job_id") == [1, 3]
 
 
@@ -440,9 +440,9 @@ def test_the_last_reason_of_a_queue_stays(connection: Any) -> None:
         connection.execute(
             "INSERT INTO queue_reasons (queue_id, since, reason) VALUES (?, ?, 'r')", (queue, since)
         )
-    old = expiry.old_reasons(connection, 5.0)
-    assert expiry.delete_reasons(connection, old[:1]) == 1
-    assert expiry.delete_reasons(connection, old[1:]) == 1
+    old = retention.old_reasons(connection, 5.0)
+    assert retention.delete_reasons(connection, old[:1]) == 1
+    assert retention.delete_reasons(connection, old[1:]) == 1
     sql = "SELECT queue_id, since FROM queue_reasons ORDER BY queue_id, since"
     assert [tuple(row) for row in connection.execute(sql)] == [(1, 9.0), (2, 1.0), (3, 8.0)]
 
@@ -451,10 +451,10 @@ def test_old_pilots_go_unless_they_have_come_back(connection: Any) -> None:
     add_pilots(connection, 4)
     for number in (1, 2, 4):
         pilots.update(connection, PilotId(number), ended=float(number))
-    old = expiry.old_pilots(connection, 10.0)
+    old = retention.old_pilots(connection, 10.0)
     assert old == [1, 2]
     pilots.update(connection, PilotId(2), ended=None)
-    assert expiry.delete_pilots(connection, old, 10.0) == ["stamp 1"]
+    assert retention.delete_pilots(connection, old, 10.0) == ["stamp 1"]
     assert list_of(connection, "SELECT id FROM pilots ORDER BY id") == [2, 3, 4]
 
 
@@ -470,26 +470,26 @@ def test_inputs_go_when_no_submission_names_them(connection: Any) -> None:
         submissions.note_upload(connection, owner, digest, 5, at)
     submission(connection, 1, 1, 1)
     naming(connection, 1, "used", "gone before")
-    old = expiry.old_uploads(connection, 10.0)
+    old = retention.old_uploads(connection, 10.0)
     assert old == {"used", "old", "used later"}
-    named = expiry.named_inputs(connection, old)
+    named = retention.named_inputs(connection, old)
     assert named == ({"used"}, 1)
     submission(connection, 2, 2, 1)
     naming(connection, 2, "used later")
-    assert expiry.uploads(connection, sorted(old - named.digests), 10.0, named.last) == ["old"]
-    assert not expiry.is_uploaded(connection, "old")
-    assert all(expiry.is_uploaded(connection, digest) for digest in ("used", "young", "used later"))
+    assert retention.uploads(connection, sorted(old - named.digests), 10.0, named.last) == ["old"]
+    assert not retention.is_uploaded(connection, "old")
+    assert all(retention.is_uploaded(connection, digest) for digest in ("used", "young", "used later"))
     submissions.note_upload(connection, "bob", "used later", 5, 60.0)
-    assert expiry.uploads(connection, ["used later"], 10.0, 2) == []
+    assert retention.uploads(connection, ["used later"], 10.0, 2) == []
 
 
 def test_an_input_that_a_submission_is_just_naming_stays(connection: Any) -> None:
     """Whatever id the submission has: other servers give some below those that were looked at."""
     for digest in ("wanted", "old"):
         submissions.note_upload(connection, "alice", digest, 5, 1.0)
-    found = sorted(expiry.old_uploads(connection, 10.0))
+    found = sorted(retention.old_uploads(connection, 10.0))
     assert submissions.use_upload(connection, "alice", "wanted", 60.0)
-    assert expiry.uploads(connection, found, 10.0, 999) == ["old"]
+    assert retention.uploads(connection, found, 10.0, 999) == ["old"]
     assert not submissions.use_upload(connection, "alice", "old", 60.0)
     assert not submissions.use_upload(connection, "bob", "wanted", 60.0)
 
@@ -500,25 +500,25 @@ def naming(connection: Any, number: int, *digests: str) -> None:
 
 
 def test_files_to_remove_are_remembered_until_they_are_gone(connection: Any) -> None:
-    expiry.to_remove(connection, "jobs", [])
-    expiry.to_remove(connection, "tries", [history.Tries(JobId(1), 2)])
-    expiry.to_remove(connection, "pilots", ["a", "b"])
-    first, second = expiry.removals(connection, 9)
+    retention.to_remove(connection, "jobs", [])
+    retention.to_remove(connection, "tries", [history.Tries(JobId(1), 2)])
+    retention.to_remove(connection, "pilots", ["a", "b"])
+    first, second = retention.removals(connection, 9)
     assert (first.kind, first.names, second.names) == ("tries", [[1, 2]], ["a", "b"])
-    expiry.removed(connection, [first.id])
-    assert expiry.removals(connection, 9) == [second]
+    retention.removed(connection, [first.id])
+    assert retention.removals(connection, 9) == [second]
 
 
 def test_progress_adds_up(connection: Any) -> None:
-    assert expiry.progress(connection) == {}
-    assert expiry.until(connection, "outputs") == 0.0
-    expiry.reached(connection, "outputs", 5.5)
-    expiry.note(connection, "outputs", 7.0, 3)
-    expiry.note(connection, "outputs", 8.0, 4)
-    expiry.note(connection, "hot", 8.0, 1)
-    assert expiry.progress(connection) == {"outputs": (5.5, 8.0, 7), "hot": (None, 8.0, 1)}
-    expiry.reached(connection, "outputs", 9.5)
-    assert expiry.until(connection, "outputs") == 9.5
+    assert retention.progress(connection) == {}
+    assert retention.until(connection, "outputs") == 0.0
+    retention.reached(connection, "outputs", 5.5)
+    retention.note(connection, "outputs", 7.0, 3)
+    retention.note(connection, "outputs", 8.0, 4)
+    retention.note(connection, "hot", 8.0, 1)
+    assert retention.progress(connection) == {"outputs": (5.5, 8.0, 7), "hot": (None, 8.0, 1)}
+    retention.reached(connection, "outputs", 9.5)
+    assert retention.until(connection, "outputs") == 9.5
 
 
 # --- plans
@@ -583,7 +583,7 @@ def test_a_search_among_old_jobs_uses_an_index_and_sorts_nothing(large: Any, que
         # A month without rows is read as it is, whatever index it has.
         assert re.search(r"Seq Scan on (jobs|history_1970)", plan) is None, plan
         assert "TEMP B-TREE" not in plan or question == "lately", plan
-    found = browse.job_ids(large, selection, viewer, 7, 50)
+    found = listing.job_ids(large, selection, viewer, 7, 50)
     assert found == sorted(set(found))
     assert len(found) == {"a job": 1, "a submission": 10}.get(question, 50)
 
@@ -624,9 +624,9 @@ def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> N
             connection.execute(sa.text(sql))
     upgrade(unmade.engine)
     opened: Any = unmade.open_writer()
-    before = [browse.jobs(opened, Selection(), EVERYBODY, 0, 9), browse.job_facts(opened, 1)]
+    before = [listing.jobs(opened, Selection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)]
     assert moved(opened, 100.0) == 1
-    assert [browse.jobs(opened, Selection(), EVERYBODY, 0, 9), browse.job_facts(opened, 1)] == before
+    assert [listing.jobs(opened, Selection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)] == before
     assert [job["state"] for job in before[0]] == ["Done", "Running"]
     opened.close()
 
@@ -655,7 +655,7 @@ def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: An
 
     def named(*name: str) -> list[tuple[int, str]]:
         selection = Selection(name=name[0]) if name else Selection()
-        return [(row["id"], row["name"]) for row in browse.jobs(connection, selection, EVERYBODY, 0, 10)]
+        return [(row["id"], row["name"]) for row in listing.jobs(connection, selection, EVERYBODY, 0, 10)]
 
     def kept() -> list[tuple[Any, ...]]:
         sql = "SELECT id, parameters, name FROM jobs ORDER BY id"
@@ -666,7 +666,7 @@ def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: An
     everything = [*enumerate(names, 1), (5, "other")]
     assert named() == everything
     assert named("sim-ü") == [(3, "sim-ü")]
-    assert browse.counts(connection, Selection(name="sim-1.10"), EVERYBODY) == {"Waiting": 1}
+    assert listing.counts(connection, Selection(name="sim-1.10"), EVERYBODY) == {"Waiting": 1}
     connection.begin()
     for job in range(1, 6):
         end(connection, job, 10.0 + job)

@@ -8,12 +8,12 @@ from stores import IDENTITY, fill, offer
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
-from pilotage.core.queues.entry import HeadsWanted
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.store import attempts, chunks, events, jobs, pilots, submissions
-from pilotage.store import counts as count_rows
-from pilotage.store.events import EventBatch, last_event
-from pilotage.store.numbers import Counting
+from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.tables import attempts, chunks, events, jobs, pilots, submissions
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.tables.events import EventBatch, last_event
 
 
 def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:

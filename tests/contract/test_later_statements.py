@@ -13,16 +13,17 @@ from stores import DEADLINE, Gate, Store, noted
 from tests.postgres import PASSWORD, server
 
 from pilotage.core.errors import InvalidInput, Overloaded
-from pilotage.store import bulk, pipeline
-from pilotage.store.address import Address, alone
-from pilotage.store.connection import Lost
-from pilotage.store.postgresql import COPY_FROM, WAITING
-from pilotage.store.transaction import Transaction
-from pilotage.store.writer import RACES, Writer
+from pilotage.store.engine import bulk_statements
+from pilotage.store.engine.connection import Lost
+from pilotage.store.postgresql import pipeline
+from pilotage.store.postgresql.connection import COPY_FROM, WAITING
+from pilotage.store.postgresql.dsn import Address, alone
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import RACES, Writer
 
 COLUMNS = ("owner", "digest", "size", "uploaded")
-UPLOADS = bulk.insert("uploads", COLUMNS)
-REPLACING = bulk.insert("uploads", COLUMNS, conflict=("owner", "digest"), otherwise="UPDATE")
+UPLOADS = bulk_statements.insert("uploads", COLUMNS)
+REPLACING = bulk_statements.insert("uploads", COLUMNS, conflict=("owner", "digest"), otherwise="UPDATE")
 ONE = "INSERT INTO uploads (owner, digest, size, uploaded) VALUES ('o', ?, ?, 0.0)"
 TOO_LARGE = 2**40
 

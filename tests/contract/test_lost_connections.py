@@ -14,10 +14,10 @@ from stores import DEADLINE, Gate, note, noted
 from tests.postgres import PASSWORD, Server, server
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
-from pilotage.store.address import Address, alone, one_of_servers
-from pilotage.store.connection import Lost
-from pilotage.store.transaction import Transaction
-from pilotage.store.writer import Writer
+from pilotage.store.engine.connection import Lost
+from pilotage.store.postgresql.dsn import Address, alone, one_of_servers
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 
 
 @pytest.fixture

@@ -17,26 +17,26 @@ from tests.postgres import server
 from pilotage.core.errors import Overloaded
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.policy import parse
-from pilotage.server.retention import RetentionDuty
+from pilotage.server.duties.retention import RetentionDuty
 from pilotage.services.retention import RULES, Rule, see_to_month
-from pilotage.store import (
-    browse,
+from pilotage.store.admin import integrity_check
+from pilotage.store.admin.postgresql import PostgresqlDatabase
+from pilotage.store.admin.upgrade import head_revision
+from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.tables import (
     chunks,
     events,
-    expiry,
-    health,
     history,
     instance,
     jobs,
+    listing,
     partitions,
+    retention,
     submissions,
 )
-from pilotage.store.numbers import Counting
-from pilotage.store.partitions import begin_of, following, month_of
-from pilotage.store.postgresql_database import PostgresqlDatabase
-from pilotage.store.selections import Selection, Viewer
-from pilotage.store.upgrade import head_revision
-from pilotage.store.writer import Writer
+from pilotage.store.tables.partitions import begin_of, following, month_of
+from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.writer.writer import Writer
 
 EVERYBODY = Viewer("", everything=True)
 DAY = 86400.0
@@ -127,12 +127,12 @@ def facts(connection: Any) -> dict[str, Any]:
     """What is left."""
     [[counted]] = connection.execute("SELECT coalesce(sum(jobs), 0) FROM history_counts").fetchall()
     return {
-        "jobs": browse.job_ids(connection, Selection(), EVERYBODY, 0, 99),
+        "jobs": listing.job_ids(connection, Selection(), EVERYBODY, 0, 99),
         "counted": int(counted),
         "results": listed(connection, "SELECT job_id FROM results ORDER BY 1"),
         "submissions": listed(connection, "SELECT id FROM submissions ORDER BY 1"),
         "events": listed(connection, "SELECT id FROM events ORDER BY 1"),
-        "to remove": sorted(job for one in expiry.removals(connection, 99) for job in one.names),
+        "to remove": sorted(job for one in retention.removals(connection, 99) for job in one.names),
     }
 
 
@@ -177,11 +177,11 @@ def test_months_and_parts_of_them_go_alike(
         assert not {*gone} & {*partitions.months(filled, "history")}
         assert partitions.taken_out(filled, "history") == []
         assert listed(filled, "SELECT name FROM counters") == []
-    assert health.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
 
 
 def test_events_go_but_the_newest_and_its_month_is_not_dropped(filled: Any) -> None:
-    before = browse.jobs(filled, Selection(), EVERYBODY, 0, 99)
+    before = listing.jobs(filled, Selection(), EVERYBODY, 0, 99)
     carry_out(filled, EVENTS, begin_of(SECOND))
     assert facts(filled)["events"] == list(range(15, 41))
     assert events.history(filled, JobId(3), 6) == []
@@ -191,7 +191,7 @@ def test_events_go_but_the_newest_and_its_month_is_not_dropped(filled: Any) -> N
     carry_out(filled, EVENTS, NOW)
     assert facts(filled)["events"] == [40]
     assert events.last_event(filled) == 40
-    assert browse.jobs(filled, Selection(), EVERYBODY, 0, 99) == before
+    assert listing.jobs(filled, Selection(), EVERYBODY, 0, 99) == before
 
 
 def test_jobs_of_any_month_are_found_by_their_ids_and_come_back(filled: Any) -> None:
@@ -204,7 +204,7 @@ def test_jobs_of_any_month_are_found_by_their_ids_and_come_back(filled: Any) -> 
         assert history.move(filled, NOW, 100) == 3
     assert facts(filled) == left(1, submission=1)
     since = Selection(ended_since=ended(9), ended_before=ended(15))
-    assert browse.job_ids(filled, since, EVERYBODY, 0, 99) == [9, 10, 11, 12, 13, 14]
+    assert listing.job_ids(filled, since, EVERYBODY, 0, 99) == [9, 10, 11, 12, 13, 14]
 
 
 def test_of_an_open_submission_nothing_goes_though_its_month_is_over(filled: Any) -> None:
@@ -305,7 +305,7 @@ def test_a_month_that_is_on_its_way_out_is_gone_for_all_and_no_damage(divided: A
     """The server may end between any two of these transactions."""
     with transaction(divided):
         assert see_to_month(divided, JOBS, begin_of(SECOND), NOW)
-    sound = health.findings(store.readers.connection(), head_revision())
+    sound = integrity_check.findings(store.readers.connection(), head_revision())
     assert sound == []
     assert partitions.taken_out(divided, "history") == [FIRST]
     assert facts(divided)["jobs"] == list(range(8, 21))
@@ -317,13 +317,13 @@ def test_a_month_that_is_on_its_way_out_is_gone_for_all_and_no_damage(divided: A
     for expected in ([1, 2, 3], [4, 5, 6], [7], []):
         with transaction(divided):
             assert history.forget_taken_out(divided, 3) == expected
-        assert health.findings(store.readers.connection(), head_revision()) == []
+        assert integrity_check.findings(store.readers.connection(), head_revision()) == []
     with transaction(divided):
         assert history.drop_taken_out(divided)
         assert not history.drop_taken_out(divided)
-    assert health.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
     divided.execute("UPDATE submissions SET forgotten = forgotten - 1 WHERE id = 2")
-    [line] = health.findings(store.readers.connection(), head_revision())
+    [line] = integrity_check.findings(store.readers.connection(), head_revision())
     assert "of which jobs are missing" in line
 
 
@@ -336,7 +336,7 @@ def test_an_id_that_is_there_twice_is_damage(divided: Any, store: Store) -> None
     divided.execute(
         "INSERT INTO events SELECT id, at + 1, kind, actor, old, new, detail, jobs FROM events WHERE id = 5"
     )
-    found = health.findings(store.readers.connection(), head_revision())
+    found = integrity_check.findings(store.readers.connection(), head_revision())
     assert found == ["1 jobs that are in history twice: 3", "1 events that are in events twice: 5"]
 
 
@@ -394,7 +394,7 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
             await asyncio.wait_for(RetentionDuty(context, Path(), session).cycle(), DEADLINE)
 
     asyncio.run(cycles())
-    found = browse.job_ids(store.readers.connection(), Selection(), EVERYBODY, 0, 99)
+    found = listing.job_ids(store.readers.connection(), Selection(), EVERYBODY, 0, 99)
     assert found == [job for job in range(1, 21) if ended(job) >= NOW - 31 * DAY]
     assert sorted(removed) == [job for job in range(1, 21) if job not in found]
     if store.name == "postgresql":

@@ -8,7 +8,7 @@ import pytest
 from stores import fill, offer
 
 from pilotage.core.ids import PilotId
-from pilotage.store import instance, pilots, submissions
+from pilotage.store.tables import instance, pilots, submissions
 
 
 def test_pilots_and_their_leases(connection: Any) -> None:

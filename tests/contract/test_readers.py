@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from stores import DEADLINE, Store, note, noted, sqlite_store
 
-from pilotage.store import copies
-from pilotage.store.sqlite import integrity
-from pilotage.store.writer import Writer
+from pilotage.store.admin import sqlite_backup
+from pilotage.store.engine.sqlite import integrity
+from pilotage.store.writer.writer import Writer
 
 
 def test_readers_see_what_is_committed_and_cannot_write(store: Store, writer: Writer) -> None:
@@ -43,7 +43,7 @@ def test_a_backup_of_sqlite_is_whole_while_the_writer_writes(tmp_path: Path) -> 
     for number in range(50):
         writer.call(note(number))
     copy = tmp_path / "copy.db"
-    copies.take(Path(store.place), copy)
+    sqlite_backup.take(Path(store.place), copy)
     writer.call(note(50))
     writer.stop()
     kept = sqlite3.connect(copy)

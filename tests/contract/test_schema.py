@@ -14,11 +14,11 @@ from stores import STORES, Store, fill
 
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
-from pilotage.store import chunks, events, jobs, partitions, pilots, submissions
-from pilotage.store.connection import instant
-from pilotage.store.partitions import belongs_to_the_schema, is_partition
+from pilotage.store.admin.upgrade import _config, current_revision, head_revision, upgrade
+from pilotage.store.engine.connection import instant
 from pilotage.store.schema import metadata
-from pilotage.store.upgrade import _config, current_revision, head_revision, upgrade
+from pilotage.store.tables import chunks, events, jobs, partitions, pilots, submissions
+from pilotage.store.tables.partitions import belongs_to_the_schema, is_partition
 
 
 def test_migrations_lead_to_the_schema(store: Store) -> None:

@@ -11,12 +11,12 @@ import pytest
 from stores import Store, postgresql_store
 
 from pilotage.core.errors import Overloaded, Superseded
-from pilotage.core.queues.blocks import Block, Shared
-from pilotage.store import blocks, changes, duties, servers
-from pilotage.store.changes import Snapshot
-from pilotage.store.connection import GivenUp, WriterConnection
-from pilotage.store.numbers import Counters, Counting, InBlocks
-from pilotage.store.servers import ServerRow
+from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.store.cluster import changes, duty_leases, limit_leases, servers
+from pilotage.store.cluster.changes import Snapshot
+from pilotage.store.cluster.id_allocator import Counters, Counting, InBlocks
+from pilotage.store.cluster.servers import ServerRow
+from pilotage.store.engine.connection import GivenUp, WriterConnection
 
 Open = Callable[[], WriterConnection]
 
@@ -46,63 +46,63 @@ def server_named(name: str, alive_at: float = 1.0) -> ServerRow:
 
 
 def test_a_duty_is_held_by_one_and_taken_over_with_a_new_epoch(connection: Any, store: Store) -> None:
-    duties.begin(connection, ["leases", "queues"])
-    assert duties.claim(connection, ["leases", "queues"], "a", 10.0, 100.0) == {"leases": 1, "queues": 1}
-    assert duties.claim(connection, ["leases"], "b", 10.0, 101.0) == {}
-    assert duties.claim(connection, ["leases"], "a", 10.0, 105.0) == {"leases": 1}
-    duties.check(connection, "leases", 1)
+    duty_leases.begin(connection, ["leases", "queues"])
+    assert duty_leases.claim(connection, ["leases", "queues"], "a", 10.0, 100.0) == {"leases": 1, "queues": 1}
+    assert duty_leases.claim(connection, ["leases"], "b", 10.0, 101.0) == {}
+    assert duty_leases.claim(connection, ["leases"], "a", 10.0, 105.0) == {"leases": 1}
+    duty_leases.check(connection, "leases", 1)
     connection.execute("UPDATE duties SET until = 1 WHERE name = 'leases'")
-    assert duties.claim(connection, ["leases"], "b", 10.0, 200.0) == {"leases": 2}
+    assert duty_leases.claim(connection, ["leases"], "b", 10.0, 200.0) == {"leases": 2}
     with pytest.raises(Superseded, match="leases"):
-        duties.check(connection, "leases", 1)
-    duties.release(connection, "b")
-    assert duties.claim(connection, ["leases", "queues"], "c", 10.0, 201.0)["leases"] == 3
-    assert duties.claim(connection, ["unheard of"], "c", 10.0, 201.0) == {}
-    assert duties.claim(connection, [], "c", 10.0, 201.0) == {}
+        duty_leases.check(connection, "leases", 1)
+    duty_leases.release(connection, "b")
+    assert duty_leases.claim(connection, ["leases", "queues"], "c", 10.0, 201.0)["leases"] == 3
+    assert duty_leases.claim(connection, ["unheard of"], "c", 10.0, 201.0) == {}
+    assert duty_leases.claim(connection, [], "c", 10.0, 201.0) == {}
 
 
 def test_on_a_file_each_start_takes_the_duties_with_a_new_epoch(connection: Any, store: Store) -> None:
     for epoch in (1, 2, 3):
-        duties.begin(connection, ["leases"])
+        duty_leases.begin(connection, ["leases"])
         if store.name == "postgresql":
             connection.execute("UPDATE duties SET until = 1")
-        assert duties.claim(connection, ["leases"], f"start {epoch}", 1000.0, 5.0) == {"leases": epoch}
+        assert duty_leases.claim(connection, ["leases"], f"start {epoch}", 1000.0, 5.0) == {"leases": epoch}
 
 
 def test_who_was_frozen_writes_nothing_when_it_wakes(opened: Open) -> None:
     frozen, other = opened(), opened()
-    duties.begin(frozen, ["leases"])
-    [epoch] = duties.claim(frozen, ["leases"], "a", 10.0, 0.0).values()
+    duty_leases.begin(frozen, ["leases"])
+    [epoch] = duty_leases.claim(frozen, ["leases"], "a", 10.0, 0.0).values()
     frozen.execute("UPDATE duties SET until = 1")
-    duties.claim(other, ["leases"], "b", 10.0, 0.0)
+    duty_leases.claim(other, ["leases"], "b", 10.0, 0.0)
     frozen.begin()
     with pytest.raises(Superseded):
-        duties.check(frozen, "leases", epoch)
+        duty_leases.check(frozen, "leases", epoch)
     frozen.rollback()
 
 
 def test_nobody_takes_a_duty_over_in_the_middle_of_a_fenced_transaction(opened: Open) -> None:
     holder, other = opened(), opened()
-    duties.begin(holder, ["leases"])
-    [epoch] = duties.claim(holder, ["leases"], "a", 10.0, 0.0).values()
+    duty_leases.begin(holder, ["leases"])
+    [epoch] = duty_leases.claim(holder, ["leases"], "a", 10.0, 0.0).values()
     holder.execute("UPDATE duties SET until = 1")
     holder.begin()
-    duties.check(holder, "leases", epoch)
+    duty_leases.check(holder, "leases", epoch)
     # The claim does not wait either: whoever asks has other things to do.
-    assert duties.claim(other, ["leases"], "b", 10.0, 0.0) == {}
+    assert duty_leases.claim(other, ["leases"], "b", 10.0, 0.0) == {}
     holder.commit()
-    assert duties.claim(other, ["leases"], "b", 10.0, 0.0) == {"leases": epoch + 1}
+    assert duty_leases.claim(other, ["leases"], "b", 10.0, 0.0) == {"leases": epoch + 1}
 
 
 def test_of_many_claims_at_once_one_wins(opened: Open) -> None:
     asking = [opened() for _ in range(4)]
-    duties.begin(asking[0], ["leases"])
+    duty_leases.begin(asking[0], ["leases"])
     won: list[tuple[int, int]] = []
 
     def claim(number: int) -> None:
         for _ in range(50):
             asking[number].begin()
-            mine = duties.claim(asking[number], ["leases"], f"server {number}", 60.0, 0.0)
+            mine = duty_leases.claim(asking[number], ["leases"], f"server {number}", 60.0, 0.0)
             asking[number].commit()
             won.extend((number, epoch) for epoch in mine.values())
 
@@ -269,8 +269,8 @@ def test_a_snapshot_says_which_transactions_it_has_seen(opened: Open) -> None:
 def test_a_silent_server_is_given_up_but_not_while_it_writes(connection: Any, store: Store) -> None:
     servers.register(connection, server_named("a"))
     servers.register(connection, server_named("b", 50.0))
-    duties.begin(connection, ["leases"])
-    duties.claim(connection, ["leases"], "a", 1e9, 0.0)
+    duty_leases.begin(connection, ["leases"])
+    duty_leases.claim(connection, ["leases"], "a", 1e9, 0.0)
     assert [one.name for one in servers.live(connection)] == ["a", "b"]
     assert servers.silent(connection, 20.0, "b") == ["a"]
     assert servers.silent(connection, 60.0, "b") == ["a"]
@@ -279,7 +279,7 @@ def test_a_silent_server_is_given_up_but_not_while_it_writes(connection: Any, st
     assert servers.alive(connection, "b", 51.0, 2)
     [left] = servers.live(connection)
     assert (left.name, left.policy_version) == ("b", 2)
-    assert list(duties.claim(connection, ["leases"], "b", 1.0, 0.0)) == ["leases"]
+    assert list(duty_leases.claim(connection, ["leases"], "b", 1.0, 0.0)) == ["leases"]
 
 
 # --- limits
@@ -289,18 +289,18 @@ HERE, THERE = ("here", "", "owner", "alice"), ("there", "", "owner", "bob")
 
 def test_limits_and_what_servers_have_of_them(connection: Any) -> None:
     states = {HERE: Shared(5, 3, 1.0, 7.0), THERE: Shared(None, 0, 0.5, 8.0)}
-    blocks.save_states(connection, states)
-    assert blocks.states(connection) == blocks.states(connection, lock=True) == states
-    blocks.begin(connection, "a", [HERE, THERE])
-    blocks.save_blocks(connection, "a", {HERE: Block(2, 1, 9.0, True)})
-    blocks.begin(connection, "a", [HERE])
-    assert blocks.blocks_of(connection, "a") == {HERE: Block(2, 1, 9.0, True), THERE: Block()}
-    assert blocks.blocks(connection)[HERE] == {"a": Block(2, 1, 9.0, True)}
-    assert blocks.take_away(connection, "a")[HERE] == Block(2, 1, 9.0, True)
+    limit_leases.save_states(connection, states)
+    assert limit_leases.states(connection) == limit_leases.states(connection, lock=True) == states
+    limit_leases.begin(connection, "a", [HERE, THERE])
+    limit_leases.save_blocks(connection, "a", {HERE: Block(2, 1, 9.0, True)})
+    limit_leases.begin(connection, "a", [HERE])
+    assert limit_leases.blocks_of(connection, "a") == {HERE: Block(2, 1, 9.0, True), THERE: Block()}
+    assert limit_leases.blocks(connection)[HERE] == {"a": Block(2, 1, 9.0, True)}
+    assert limit_leases.take_away(connection, "a")[HERE] == Block(2, 1, 9.0, True)
     with pytest.raises(Overloaded):
-        blocks.save_blocks(connection, "a", {HERE: Block(1)})
-    blocks.forget(connection, [HERE])
-    assert blocks.states(connection).keys() == {THERE}
+        limit_leases.save_blocks(connection, "a", {HERE: Block(1)})
+    limit_leases.forget(connection, [HERE])
+    assert limit_leases.states(connection).keys() == {THERE}
 
 
 def test_a_server_that_was_given_up_carries_out_nothing_more(opened: Open) -> None:
@@ -308,7 +308,7 @@ def test_a_server_that_was_given_up_carries_out_nothing_more(opened: Open) -> No
     servers.register(own, server_named("a"))
     own.belong_to("a")
     own.begin()
-    duties.begin(own, ["leases"])
+    duty_leases.begin(own, ["leases"])
     # In the middle of a transaction it is not given up.
     assert servers.silent(other, 100.0, "b") == []
     own.commit()

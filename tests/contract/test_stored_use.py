@@ -9,18 +9,20 @@ from stores import fill
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.shares.use import Bucket, Ledger
-from pilotage.store import attempts, use
+from pilotage.store.tables import attempts, usage
 
 
 def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
     fill(connection)
     bucket = Bucket(np.array([0, 2]), np.array([60.0, 0.1]), np.array([240.0, 0.2]))
     entities = [("alice", "physics"), ("böb", "physics"), ("", "prod")]
-    part = use.Save(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
-    use.save(connection, part)
-    use.save(connection, use.Save(99.5, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)]))
+    part = usage.Save(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
+    usage.save(connection, part)
+    usage.save(
+        connection, usage.Save(99.5, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)])
+    )
     ledger = Ledger(0.0, 1e6)
-    use.load(connection, ledger)
+    usage.load(connection, ledger)
     assert ledger.entities == [*entities, ("new", "g")]
     assert {span: sorted(buckets) for span, buckets in ledger.levels.items()} == {
         60: [1200, 1260],
@@ -33,12 +35,12 @@ def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
         [60, 0.1],
         [240, 0.2],
     ]
-    assert use.as_of(connection) == 120.0
-    use.save(connection, use.Save(None, None, True, 0, [], [], []))
+    assert usage.as_of(connection) == 120.0
+    usage.save(connection, usage.Save(None, None, True, 0, [], [], []))
     empty = Ledger(0.0, 1e6)
-    use.load(connection, empty)
+    usage.load(connection, empty)
     assert not empty.entities
-    assert use.as_of(connection) is None
+    assert usage.as_of(connection) is None
 
 
 def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
@@ -48,17 +50,17 @@ def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
     attempts.save_cut(
         connection, [attempts.Cut(15.0, "killed", JobId(1), 1), attempts.Cut(40.0, "killed", JobId(2), 1)]
     )
-    rows = [tuple(row) for portion in use.attempts_since(connection, 15.0) for row in portion]
+    rows = [tuple(row) for portion in usage.attempts_since(connection, 15.0) for row in portion]
     assert sorted(rows, key=str) == [("alice", "physics", 20.0, 40.0, 2), ("alice", "physics", 30.0, None, 3)]
-    assert use.starts(connection, 15.0, 25.0) == {("alice", "physics"): 1}
+    assert usage.starts(connection, 15.0, 25.0) == {("alice", "physics"): 1}
 
 
 def test_what_correctors_carry_on_comes_back(connection: Any) -> None:
-    assert use.memory(connection) == (None, {})
+    assert usage.memory(connection) == (None, {})
     remembered = {("Groups", "Week", "physics"): 1.25, ("a", "b", "ü"): 0.5}
-    use.save_memory(connection, 7.0, remembered)
-    use.save_memory(connection, 8.0, remembered)
-    assert use.memory(connection) == (8.0, remembered)
+    usage.save_memory(connection, 7.0, remembered)
+    usage.save_memory(connection, 8.0, remembered)
+    assert usage.memory(connection) == (8.0, remembered)
 
 
 def test_times_of_waiting_by_owner(connection: Any) -> None:
@@ -68,9 +70,9 @@ def test_times_of_waiting_by_owner(connection: Any) -> None:
         "INSERT INTO queue_reasons (queue_id, since, reason) VALUES (?, ?, ?)",
         [(queue, *row) for row in rows],
     )
-    assert use.waiting_times(connection, 0.0) == [
+    assert usage.waiting_times(connection, 0.0) == [
         ("alice", "physics", 1.0, 5.0),
         ("alice", "physics", 5.0, 9.0),
         ("alice", "physics", 20.0, None),
     ]
-    assert use.waiting_times(connection, 7.0)[0] == ("alice", "physics", 5.0, 9.0)
+    assert usage.waiting_times(connection, 7.0)[0] == ("alice", "physics", 5.0, 9.0)

@@ -18,9 +18,9 @@ import pytest
 from stores import DEADLINE, Gate, Store, note, noted
 
 from pilotage.core.errors import Overloaded
-from pilotage.store.sqlite import integrity
-from pilotage.store.transaction import Item, Transaction
-from pilotage.store.writer import Writer
+from pilotage.store.engine.sqlite import integrity
+from pilotage.store.writer.transaction import Item, Transaction
+from pilotage.store.writer.writer import Writer
 
 
 def test_an_answer_comes_after_the_commit_that_holds_it(writer: Writer, store: Store) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pilotage.main import main
 from pilotage.outside.batch.local import LocalBatch
-from pilotage.server import run
+from pilotage.server.process import run
 
 MOMENT = os.environ["PILOTAGE_TEST_DIES"]
 MARKER = Path(os.environ["PILOTAGE_TEST_MARKER"])

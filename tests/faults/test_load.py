@@ -21,8 +21,8 @@ import psycopg
 import pytest
 
 from pilotage.client import Client, Selection, streaming
-from pilotage.services.enrolment import secret_hash
-from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.services.pilots.enrolment import secret_hash
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from tests.faults.answers import people_heard_the_truth, pilots_heard_the_truth
 from tests.faults.ledger import Ledger, read
 from tests.faults.pair import Pair, Reigns

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pilotage.cli.choosing import known_state
-from pilotage.cli.moments import parse_instant, parse_span
+from pilotage.cli.job_selection import known_state
+from pilotage.cli.time_format import parse_instant, parse_span
 from pilotage.client.selections import parse_ids
 from pilotage.client.tables import read_table
 from pilotage.core import policy as policies
@@ -22,12 +22,12 @@ from pilotage.core.classads import canonical, evaluate, parse_ad, parse_expressi
 from pilotage.core.classads.patterns import compiled
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.jobs.stored import description_from_json, description_to_json
-from pilotage.core.jobs.texts import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.policy.dirac_cfg import policy_of_cfg
 from pilotage.core.queues.identity import cpu_bucket, memory_bucket
-from pilotage.server import hot
-from pilotage.server.edge import decoded
+from pilotage.server.http import pilot_endpoints
+from pilotage.server.http.edge import decoded
 
 GLUE_CE = (Path(__file__).parents[1] / "unit/classads/glue_ce.ad").read_text(encoding="utf-8")
 
@@ -106,11 +106,11 @@ def _people(text: str) -> None:
 
 
 def _exchange(text: str) -> None:
-    hot._decoded(hot._exchange_request, text.encode("utf-8", "surrogatepass"))
+    pilot_endpoints._decoded(pilot_endpoints._exchange_request, text.encode("utf-8", "surrogatepass"))
 
 
 def _enrol(text: str) -> None:
-    hot._decoded(hot._enrol_request, text.encode("utf-8", "surrogatepass"))
+    pilot_endpoints._decoded(pilot_endpoints._enrol_request, text.encode("utf-8", "surrogatepass"))
 
 
 def _table(text: str) -> None:

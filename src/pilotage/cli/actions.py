@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.choosing import (
+from pilotage.cli.job_selection import (
     BeforeOption,
     GroupOption,
     IdsArgument,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import parse_span
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import parse_span
 from pilotage.client.credentials import Place, read_place
 from pilotage.client.server_process import on_this_machine, process_state
 from pilotage.core.errors import InvalidInput, Overloaded, Unreachable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from pilotage.cli.moments import moment
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import moment
 from pilotage.core.errors import PilotageError
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from pilotage.cli.moments import moment, size_text, span
+from pilotage.cli.time_format import moment, size_text, span
 from pilotage.wire.people import JobDetail
 
 Fact = tuple[str, object]

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment, span
-from pilotage.cli.screen import Column
+from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import moment, span
 
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 for all")]
 

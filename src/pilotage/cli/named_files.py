@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pilotage.cli.moments import size_text
+from pilotage.cli.time_format import size_text
 from pilotage.core.errors import InvalidInput, TooLarge
 
 MOST_FILES = 1000

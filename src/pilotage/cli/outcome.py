@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pilotage.cli.choosing import in_options
-from pilotage.cli.screen import Screen, counts_text
+from pilotage.cli.console import Screen, counts_text
+from pilotage.cli.job_selection import in_options
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.people import Counts, JobSummary, Selection
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.choosing import (
+from pilotage.cli.console import Advance
+from pilotage.cli.job_selection import (
     GroupOption,
     IdsArgument,
     JobGroupOption,
@@ -20,7 +21,6 @@ from pilotage.cli.choosing import (
     required,
 )
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, tell_incomplete
-from pilotage.cli.screen import Advance
 from pilotage.cli.session import Session, connected
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.people import JobSummary

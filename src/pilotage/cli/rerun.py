@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.choosing import IdsArgument, SubmissionOption, chosen, nothing_found, required
-from pilotage.cli.described import with_options
+from pilotage.cli.console import Screen
+from pilotage.cli.description_options import with_options
+from pilotage.cli.job_selection import IdsArgument, SubmissionOption, chosen, nothing_found, required
 from pilotage.cli.option_groups import with_option_groups
-from pilotage.cli.screen import Screen
 from pilotage.cli.session import Session, connected
 from pilotage.cli.submit import send_prepared, try_prepared
 from pilotage.cli.submit_options import JobOptions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast
 
 import typer
 
-from pilotage.cli.screen import Screen
+from pilotage.cli.console import Screen
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -90,7 +90,7 @@ class Session:
 
 def asked_patience() -> float:
     """Seconds of PILOTAGE_PATIENCE: so long a command waits for a server that is not there."""
-    from pilotage.cli.moments import parse_span
+    from pilotage.cli.time_format import parse_span
 
     text = os.environ.get("PILOTAGE_PATIENCE", "")
     return parse_span(text) if text else 0.0

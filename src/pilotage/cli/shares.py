@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment, parse_span
-from pilotage.cli.screen import Column
+from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import moment, parse_span
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
 

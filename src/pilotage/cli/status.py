@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.choosing import (
+from pilotage.cli.console import Column, Screen, counts_text
+from pilotage.cli.job_facts import facts_of
+from pilotage.cli.job_selection import (
     BeforeOption,
     GroupOption,
     IdsArgument,
@@ -23,11 +25,9 @@ from pilotage.cli.choosing import (
     chosen,
     nothing_found,
 )
-from pilotage.cli.job_facts import facts_of
-from pilotage.cli.moments import moment
 from pilotage.cli.outcome import jobs_go_on
-from pilotage.cli.screen import Column, Screen, counts_text
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
+from pilotage.cli.time_format import moment
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.wire.people import Counts, JobEvent, JobSummary, Selection

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.described import Command, described, with_options
-from pilotage.cli.moments import size_text
+from pilotage.cli.console import Screen
+from pilotage.cli.description_options import Command, described, with_options
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
-from pilotage.cli.screen import Screen
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
+from pilotage.cli.time_format import size_text
 from pilotage.cli.wait import watch_to_end
 from pilotage.client.describing import Described, read_file, read_text
 from pilotage.client.submitting import Prepared, PreparedRows, prepare, prepare_rows

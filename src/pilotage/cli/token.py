@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment, parse_span
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import moment, parse_span
 from pilotage.core.errors import Conflict, InvalidInput
 
 

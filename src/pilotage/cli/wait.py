@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.choosing import (
+from pilotage.cli.console import Screen, counts_text
+from pilotage.cli.job_selection import (
     GroupOption,
     IdsArgument,
     JobGroupOption,
@@ -16,10 +17,9 @@ from pilotage.cli.choosing import (
     nothing_found,
     required,
 )
-from pilotage.cli.moments import parse_span
 from pilotage.cli.outcome import Outcome, jobs_go_on, tell_outcome
-from pilotage.cli.screen import Screen, counts_text
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.cli.time_format import parse_span
 from pilotage.core.errors import NotFound
 from pilotage.wire.people import Selection
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment, span
-from pilotage.cli.screen import Column, Screen
+from pilotage.cli.console import Column, Screen
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import moment, span
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.waiting import CePilots, ClosedLimit, PlaceInQueue, Standing, Why

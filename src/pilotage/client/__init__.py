@@ -6,7 +6,7 @@ Importing it is cheap; the HTTP library is loaded with the first Client.
 from pilotage.client.api import Client
 from pilotage.client.credentials import TokenFile
 from pilotage.client.downloads import Download
-from pilotage.client.following import LogPiece
+from pilotage.client.polling import LogPiece
 from pilotage.wire.people import Parameters, Selection, SubmitResponse
 
 __all__ = ["Client", "Download", "LogPiece", "Parameters", "Selection", "SubmitResponse", "TokenFile"]

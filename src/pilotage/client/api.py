@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
 
-from pilotage.client import downloads, following, selections
+from pilotage.client import downloads, polling, selections
 from pilotage.client.answers import decode
 from pilotage.client.credentials import FixedToken, Place, TokenFile, default_home, read_place
-from pilotage.client.following import LogPiece
+from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submitting import Submitting
 from pilotage.client.transport import Transport
@@ -193,7 +193,7 @@ class Client(Submitting):
         `progress` is called with the counts whenever they have changed.
         """
         selection = selection_of(which)
-        return following.until_final(lambda: self.counts(selection), timeout, progress)
+        return polling.until_final(lambda: self.counts(selection), timeout, progress)
 
     def source(self, submission: int, which: Which = Selection()) -> SubmissionSource:  # noqa: B008
         """What a submission of one's own was made of, with the values of its jobs in the selection."""
@@ -270,7 +270,7 @@ class Client(Submitting):
     def logs(self, job: int, *, stream: str = "stdout", follow: bool = False) -> Iterator[LogPiece]:
         """The job's output so far; with `follow` on until the job is final."""
         ask = partial(self.log, job, stream=stream)
-        return following.follow(ask) if follow else following.so_far(ask)
+        return polling.follow(ask) if follow else polling.so_far(ask)
 
     def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """End jobs, waiting or running. Those whose state does not allow it come back as refused."""

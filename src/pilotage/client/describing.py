@@ -10,8 +10,8 @@ from typing import Any
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import COPY, URL, InputFile, Submission
 from pilotage.core.jobs.parametric import PLACEHOLDER, filled
+from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
 from pilotage.core.jobs.stored import description_to_json
-from pilotage.core.jobs.texts import description_from_text, parse_yaml_mapping
 
 MAX_FILE = 64 * 1024 * 1024
 

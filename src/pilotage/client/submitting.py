@@ -19,7 +19,7 @@ from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.parametric import numbered
-from pilotage.core.jobs.texts import parse_yaml_mapping
+from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.wire.people import (
     MAX_CHUNK_ROWS,
     OpenRequest,

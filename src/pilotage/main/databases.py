@@ -39,7 +39,7 @@ def place_of(database: Path | None, url: str) -> str:
         return str(database) if database is not None else ""
     if database is not None:
         raise InvalidInput("two databases were named", hint="give --database or --database-url, not both")
-    from pilotage.store.address import Address
+    from pilotage.store.postgresql.dsn import Address
 
     if Address.parse(url).has_password and any(url in word for word in sys.argv):
         raise InvalidInput(

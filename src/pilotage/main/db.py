@@ -21,7 +21,7 @@ from pilotage.main.databases import (
 )
 
 if TYPE_CHECKING:
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
 DAMAGED = 1
 
@@ -34,7 +34,7 @@ def backup(
     pg_bin: ProgramsOption = None,
 ) -> int:
     """Copy the database, as of one instant, also while the server runs. Sandboxes are files: copy them besides."""
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
     owned = Home.at(home, place_of(database, database_url), pg_bin)
     size = owned.database.backup(file.expanduser().absolute())
@@ -50,7 +50,7 @@ def restore(
     pg_bin: ProgramsOption = None,
 ) -> int:
     """Put a backup in place of the database; the server must be stopped. The old database is kept beside it."""
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
     owned = Home.at(home, place_of(database, database_url), pg_bin)
     with _held(owned):
@@ -68,7 +68,7 @@ def upgrade(
     database_url: UrlOption = "",
 ) -> int:
     """Make the tables, or bring them to this version; the server must be stopped. On SQLite `up` does it by itself."""
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
     owned = Home.at(home, place_of(database, database_url))
     with _held(owned):
@@ -86,7 +86,7 @@ def check(
     database_url: UrlOption = "",
 ) -> int:
     """Look for damage, also while the server runs. The exit code is 1 if there is some."""
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
     owned = Home.at(home, place_of(database, database_url))
     found = owned.database.check()
@@ -101,7 +101,7 @@ def check(
 
 @contextmanager
 def _held(home: Home) -> Generator[None, None, None]:
-    from pilotage.server.home import HomeLock
+    from pilotage.server.process.home import HomeLock
 
     home.make()
     lock = HomeLock(home)

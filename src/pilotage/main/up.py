@@ -18,7 +18,7 @@ from pilotage.core.errors import Conflict
 from pilotage.main.databases import DEFAULT_HOME, DatabaseOption, HomeOption, UrlOption, place_of
 
 if TYPE_CHECKING:
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
 READY_WITHIN = 60.0
 LOOPBACK = "127.0.0.1"
@@ -64,7 +64,7 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
-    from pilotage.server.home import Home
+    from pilotage.server.process.home import Home
 
     place = Home.at(home, place_of(database, database_url))
     room = {
@@ -87,7 +87,7 @@ def _serve(
     room: dict[str, int],
 ) -> None:
     from pilotage.pilot.node import find_node
-    from pilotage.server.run import Settings, serve
+    from pilotage.server.process.run import Settings, serve
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,

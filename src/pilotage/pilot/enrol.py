@@ -17,7 +17,7 @@ from pilotage.wire.pilot import EnrolRequest, EnrolResponse
 
 from .log import log
 from .node import Found
-from .terms import Terms
+from .pilot_config import Terms
 from .transport import Away, Line
 
 _MOST_SECRET = 4096

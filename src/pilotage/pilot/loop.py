@@ -12,8 +12,6 @@ from typing import Any, Callable, List, Mapping, Optional
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Offer
 
-from .crew import Crew
-from .errands import Errands
 from .events import (
     Action,
     Answered,
@@ -30,11 +28,13 @@ from .events import (
     Unanswered,
 )
 from .log import log
+from .log_streaming import Tails
 from .machine import Machine
 from .node import Found
+from .payload_runner import Crew
+from .pilot_config import Terms
 from .system import LEAVE_SIGNALS, clock
-from .tails import Tails
-from .terms import Terms
+from .thread_pool import Errands
 from .transport import Line, Refused
 
 _LONGEST_NAP = 5.0

@@ -17,8 +17,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
 
-from .asking import next_take
-from .contact import Contact
+from .assignments import ACTIVE, OCCUPYING, WAITING, Held, Holdings, Stage
 from .events import (
     Action,
     Answered,
@@ -37,9 +36,10 @@ from .events import (
     Tick,
     Unanswered,
 )
-from .held import ACTIVE, OCCUPYING, WAITING, Held, Holdings, Stage
-from .pace import Pace
-from .terms import Terms
+from .exchange_timing import Contact
+from .job_rate import Pace
+from .pilot_config import Terms
+from .take_request import next_take
 
 LEFT = 0
 SUPERSEDED = 3

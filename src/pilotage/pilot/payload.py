@@ -14,7 +14,6 @@ from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, Offer, RefusedOutput
 
 from .beneath import OF_THE_NAME, NotAFile, make_folders, open_root, printable, split
-from .errands import persist
 from .events import Key
 from .folders import within
 from .inputs import InputCache, link_shared, needs_fetching, not_placed, place_for, place_inputs
@@ -23,8 +22,9 @@ from .log import log
 from .outputs import Unreadable, open_output, upload
 from .removal import remove_tree
 from .search import MOST_REFUSED, SHOWN, GivenUp, find_outputs
+from .thread_pool import persist
 from .transport import FORBIDDEN, Away, Line, Refused
-from .workplaces import Workplace, Workplaces
+from .work_dirs import Workplace, Workplaces
 
 _OWN_PEAK = resource.RUSAGE_SELF
 _ROOM = 256_000_000

@@ -14,18 +14,18 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.bulk import Bulk
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.home_token import HomeToken
+from pilotage.server.metrics_cache import JobTotals
 from pilotage.server.prospects import Prospects
+from pilotage.server.submission_gate import Bulk
 from pilotage.server.tokens import Caller, Issuer
-from pilotage.server.totals import JobTotals
-from pilotage.services.exchange import Message, exchange_many
-from pilotage.services.pool import Pool
-from pilotage.services.sharing import UseBook
-from pilotage.store.connection import Connection, Readers
-from pilotage.store.transaction import Handler, Transaction
-from pilotage.store.writer import Writer
+from pilotage.services.pilots.exchange import Message, exchange_many
+from pilotage.services.pool.state import Pool
+from pilotage.services.shares.corrections import UseBook
+from pilotage.store.engine.connection import Connection, Readers
+from pilotage.store.writer.transaction import Handler, Transaction
+from pilotage.store.writer.writer import Writer
 
 Answer = TypeVar("Answer")
 

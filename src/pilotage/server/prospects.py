@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.kinds import Known
-from pilotage.services.offers import known_offers
-from pilotage.services.pool import Pool
-from pilotage.store.writer import Writer
+from pilotage.core.queues.offer_history import Known
+from pilotage.services.matching.known_offers import known_offers
+from pilotage.services.pool.state import Pool
+from pilotage.store.writer.writer import Writer
 
 FRESH = 5.0
 """Seconds for which the offers of one look count: many small submissions ask the writer's thread once."""

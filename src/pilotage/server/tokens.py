@@ -15,7 +15,7 @@ import jwt
 
 from pilotage.core.errors import Forbidden, NotAuthenticated
 from pilotage.core.policy import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING, Policy
-from pilotage.store.selections import Viewer
+from pilotage.store.tables.selections import Viewer
 
 ALGORITHM = "HS256"
 LIFETIME = 43200.0

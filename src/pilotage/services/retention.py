@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pilotage.core.policy import Policy
-from pilotage.store import expiry, history
-from pilotage.store.connection import Connection
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import history, retention
 
 SLICE = 0.002
 """Seconds that a slice should take in the writer's thread: no write takes over 5 ms."""
@@ -59,21 +59,21 @@ def _move(connection: Connection, _: Sequence[Any], before: float, most: int) ->
 
 def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
     """Only of jobs in history, in the order of their end: how far it has come is one instant."""
-    begin = expiry.until(connection, "outputs")
+    begin = retention.until(connection, "outputs")
     outside = history.oldest_end_outside(connection)
     before = before if outside is None else min(before, outside)
     found = history.ended_since(connection, begin, before, most)
     if found:
         jobs = [job for job, _ in found]
         history.delete_results(connection, [job.job for job in jobs])
-        expiry.to_remove(connection, "tries", jobs)
-        expiry.reached(connection, "outputs", math.nextafter(found[-1][1], math.inf))
+        retention.to_remove(connection, "tries", jobs)
+        retention.reached(connection, "outputs", math.nextafter(found[-1][1], math.inf))
     return len(found)
 
 
 def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
     gone = history.forget_taken_out(connection, most) or history.forget(connection, before, most)
-    expiry.to_remove(connection, "jobs", gone)
+    retention.to_remove(connection, "jobs", gone)
     return len(gone)
 
 
@@ -89,35 +89,35 @@ def _month_of_jobs(connection: Connection, before: float) -> int | None:
 
 
 def _attempts(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    return expiry.attempts(connection, before, most)
+    return retention.attempts(connection, before, most)
 
 
 def _events(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    return expiry.events(connection, before, most)
+    return retention.events(connection, before, most)
 
 
 def _reasons(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
-    return expiry.delete_reasons(connection, found[:most])
+    return retention.delete_reasons(connection, found[:most])
 
 
 def _pilots(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
-    stamps = expiry.delete_pilots(connection, found[:most], before)
-    expiry.to_remove(connection, "pilots", stamps)
+    stamps = retention.delete_pilots(connection, found[:most], before)
+    retention.to_remove(connection, "pilots", stamps)
     return len(found[:most])
 
 
 def _find_uploads(connection: Connection, before: float) -> Sequence[Any]:
-    old = expiry.old_uploads(connection, before)
+    old = retention.old_uploads(connection, before)
     if not old:
         return []
-    named = expiry.named_inputs(connection, old)
+    named = retention.named_inputs(connection, old)
     return [(digest, named.last) for digest in sorted(old - named.digests)]
 
 
 def _uploads(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
     part = found[:most]
-    gone = expiry.uploads(connection, [digest for digest, _ in part], before, part[0][1]) if part else []
-    expiry.to_remove(connection, "inputs", gone)
+    gone = retention.uploads(connection, [digest for digest, _ in part], before, part[0][1]) if part else []
+    retention.to_remove(connection, "inputs", gone)
     return len(part)
 
 
@@ -126,9 +126,9 @@ RULES = (
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
     Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
     Rule("attempts", Policy.attempts_kept, _attempts),
-    Rule("events", lambda policy: policy.retention.events, _events, month=expiry.month_of_events),
-    Rule("reasons", lambda policy: policy.retention.reasons, _reasons, expiry.old_reasons),
-    Rule("pilots", Policy.pilots_kept, _pilots, expiry.old_pilots),
+    Rule("events", lambda policy: policy.retention.events, _events, month=retention.month_of_events),
+    Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.old_reasons),
+    Rule("pilots", Policy.pilots_kept, _pilots, retention.old_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
 )
 """In this order in a cycle."""
@@ -141,7 +141,7 @@ def see_to_month(connection: Connection, rule: Rule, before: float, now: float) 
     """
     rows = rule.month(connection, before) if rule.month is not None else None
     if rows:
-        expiry.note(connection, rule.name, now, rows)
+        retention.note(connection, rule.name, now, rows)
     return rows is not None
 
 
@@ -174,7 +174,7 @@ class Slicer:
         size, begin = self.size(rule), self.timer()
         rows = rule.step(connection, found, before, size)
         if rows:
-            expiry.note(connection, rule.name, now, rows)
+            retention.note(connection, rule.name, now, rows)
         seconds = self.timer() - begin
         self._learn(rule, size, rows, seconds)
         return Slice(rows, seconds, rows < size)

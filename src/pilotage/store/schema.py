@@ -92,7 +92,7 @@ changes = sa.Table(
     sa.Index("ix_changes_xid", "xid"),
 )
 
-# Limits that several servers share (core/queues/blocks.py): what no server has of each ...
+# Limits that several servers share (core/queues/limit_leases.py): what no server has of each ...
 limit_states = sa.Table(
     "limit_states",
     metadata,
@@ -276,7 +276,7 @@ jobs = sa.Table(
 )
 
 # Final jobs that ended some time ago: what `jobs` had of them, and beside it what lists show and searches ask for, as
-# of when the job came here. On PostgreSQL a partition for each month of their end (store/partitions.py).
+# of when the job came here. On PostgreSQL a partition for each month of their end (store/tables/partitions.py).
 history = sa.Table(
     "history",
     metadata,

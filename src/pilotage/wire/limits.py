@@ -3,7 +3,7 @@
     owner: Name = ""        # Name is Annotated[str, Limit(longest=255)]
 
 The server applies these limits where it decodes a body or a query: pydantic finds the method below, and
-server/decoding.py makes constraints of msgspec from them. Whoever encodes a message is not checked.
+server/http/decoding.py makes constraints of msgspec from them. Whoever encodes a message is not checked.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from pilotage.cli.choosing import chosen, in_words
-from pilotage.cli.moments import parse_instant
+from pilotage.cli.job_selection import chosen, in_words
+from pilotage.cli.time_format import parse_instant
 from pilotage.client.selections import as_query
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.people import Selection

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fake_server import State, job
 
-from pilotage.cli.choosing import in_options
+from pilotage.cli.job_selection import in_options
 from pilotage.wire.people import Selection
 
 Cli = Callable[..., int]

@@ -14,7 +14,7 @@ from tests.unit.core.hostile_policies import POLICIES
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Policy, parse
 from pilotage.core.policy.bounds import RANGES, ZERO_TOO
-from pilotage.core.policy.places import line_of
+from pilotage.core.policy.key_lines import line_of
 
 HEAD = """\
 [groups.g]

@@ -17,9 +17,9 @@ import pytest
 from pilotage.cli.root import build as command_line
 from pilotage.core.policy.reference import KEYS
 from pilotage.main import SERVER_COMMANDS
-from pilotage.server.app import build as application
 from pilotage.server.context import Context
-from pilotage.server.hot import HANDLERS
+from pilotage.server.http.app import build as application
+from pilotage.server.http.pilot_endpoints import HANDLERS
 
 TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pilotage.core.classads import parse_ad, parse_expression
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.jdl import parse_jdl
-from pilotage.core.jobs.texts import MAX_TEXT, from_json, from_yaml
+from pilotage.core.jobs.parsers import MAX_TEXT, from_json, from_yaml
 
 # As many characters as a description may have; `HALF_MILLION` where each of them is worth a node.
 MOST = MAX_TEXT - 100

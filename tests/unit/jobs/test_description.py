@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from pilotage.cli.moments import parse_span
+from pilotage.cli.time_format import parse_span
 from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.core.jobs.fields import BY_NAME, FIELDS
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parametric import bind, unfilled
+from pilotage.core.jobs.parsers import description_from_text, from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.jobs.reference import reference_markdown
 from pilotage.core.jobs.stored import description_from_json
-from pilotage.core.jobs.texts import description_from_text, from_json, from_yaml, parse_yaml_mapping
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "job-description.md"
 

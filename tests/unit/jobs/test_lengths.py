@@ -12,7 +12,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.jobs.lengths import LENGTHS, LONGEST_VALUE, MOST_TEXT, length_of
-from pilotage.core.jobs.texts import description_from_text, parse_yaml_mapping
+from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
 
 ONE_TEXT = ("text",)
 LISTS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from pilotage.pilot.contact import Contact
-from pilotage.pilot.terms import Terms
+from pilotage.pilot.exchange_timing import Contact
+from pilotage.pilot.pilot_config import Terms
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Node, Take
 
 NODE = Node(hostname="n", processors=1)

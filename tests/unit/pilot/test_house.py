@@ -8,7 +8,7 @@ import pytest
 
 from pilotage.pilot.codec import decode, encode
 from pilotage.pilot.folders import within
-from pilotage.pilot.pace import Pace
+from pilotage.pilot.job_rate import Pace
 from pilotage.wire.pilot import EnrolResponse, ExchangeRequest, ExchangeResponse, Node, Take
 
 SRC = Path(__file__).parents[3] / "src" / "pilotage"

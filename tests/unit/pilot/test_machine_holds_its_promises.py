@@ -22,7 +22,7 @@ from pilotage.pilot.events import (
     Unanswered,
 )
 from pilotage.pilot.machine import Machine
-from pilotage.pilot.terms import Terms
+from pilotage.pilot.pilot_config import Terms
 from pilotage.wire.pilot import ExchangeResponse, Finish, Node, Offer, Payload, Verdict
 
 PROCESSORS, MEMORY = 4, 4000

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from pilotage.pilot.events import Answered, Event, PayloadEnded, Send, Start
 from pilotage.pilot.machine import COALESCE, Machine
-from pilotage.pilot.terms import Terms
+from pilotage.pilot.pilot_config import Terms
 from pilotage.wire.pilot import (
     EnrolResponse,
     ExchangeRequest,

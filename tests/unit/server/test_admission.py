@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pilotage.server.admission import Admission
-from pilotage.server.connection_limits import Capacity
+from pilotage.server.http.admission import Admission
+from pilotage.server.http.connection_limits import Capacity
 
 
 class _Peer:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pilotage.core.errors import Overloaded
-from pilotage.server.bulk import AT_ONCE, Bulk
-from pilotage.services.making import Pace
+from pilotage.server.submission_gate import AT_ONCE, Bulk
+from pilotage.services.submission.job_creation import Pace
 
 
 class Slow:

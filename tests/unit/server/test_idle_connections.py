@@ -10,9 +10,9 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from pilotage.server.admission import Admission
-from pilotage.server.connection_limits import Capacity, ConnectionLimits
-from pilotage.server.connections import HttpConnection
+from pilotage.server.http.admission import Admission
+from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
+from pilotage.server.http.pilot_protocol import HttpConnection
 
 ENOUGH = 20.0
 

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from pilotage.server.decoding import limited
+from pilotage.server.http.decoding import limited
 from pilotage.wire.limits import Limit
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from pilotage.core.errors import Conflict
-from pilotage.server.listening import ACCEPTED, BACKLOG, handles, listen
+from pilotage.server.http.sockets import ACCEPTED, BACKLOG, handles, listen
 
 
 class _Counted(asyncio.Protocol):

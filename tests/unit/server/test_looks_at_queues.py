@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from pilotage.core.ids import QueueId
-from pilotage.server import waiting
 from pilotage.server.context import Context
-from pilotage.server.waiting import ReasonDuty
-from pilotage.services.reasons import Looker
-from pilotage.services.why import Snapshot
-from pilotage.store.connection import Connection
-from pilotage.store.waiting import ReasonRow
+from pilotage.server.duties import wait_reasons
+from pilotage.server.duties.wait_reasons import ReasonDuty
+from pilotage.services.why.answer import Snapshot
+from pilotage.services.why.wait_history import Looker
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables.wait_reasons import ReasonRow
 
 QUEUES = 50
 
@@ -57,7 +57,7 @@ def _context(*, in_loop: bool) -> SimpleNamespace:
 
 
 def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "TURN", 0.0)
+    monkeypatch.setattr(wait_reasons, "TURN", 0.0)
     looker = _Looker()
     rows = asyncio.run(_looked(_context(in_loop=True), looker))
     assert [row.queue for row in rows] == list(range(QUEUES))
@@ -66,7 +66,7 @@ def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_look_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "TURN", 0.0)
+    monkeypatch.setattr(wait_reasons, "TURN", 0.0)
     context = _context(in_loop=True)
     context.stop.set()
     assert len(asyncio.run(_looked(context, _Looker()))) == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.server.pages import page, streamed_list
+from pilotage.server.http.pages import page, streamed_list
 from pilotage.wire.people import MAX_PAGE_BYTES
 
 

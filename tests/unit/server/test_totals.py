@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pilotage.server import totals as module
-from pilotage.server.totals import PART, QUICK, JobTotals
+from pilotage.server import metrics_cache as module
+from pilotage.server.metrics_cache import PART, QUICK, JobTotals
 
 
 class Readers:

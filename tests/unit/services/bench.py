@@ -21,24 +21,24 @@ from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
-from pilotage.services import leases
-from pilotage.services.actions import Outcome, act
-from pilotage.services.enrolment import enrol, secret_hash
-from pilotage.services.exchange import exchange, token_hash
-from pilotage.services.filling import open_pool
-from pilotage.services.making import Making
-from pilotage.services.pool import Pool
-from pilotage.services.submission import Prepared, accept, identity_of
-from pilotage.store import counts as count_rows
-from pilotage.store import events, history, instance, pilots, submissions
-from pilotage.store.address import Address
-from pilotage.store.connection import Readers, WriterConnection
-from pilotage.store.pilots import PilotRow
+from pilotage.services.jobs.actions import Outcome, act
+from pilotage.services.pilots import leases
+from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.exchange import exchange, token_hash
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.services.submission.accept import Prepared, accept, identity_of
+from pilotage.services.submission.job_creation import Making
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.connection import Readers, WriterConnection
+from pilotage.store.engine.sqlite import SqliteReaders, open_writer
+from pilotage.store.postgresql.dsn import Address
 from pilotage.store.schema import metadata
-from pilotage.store.sqlite import SqliteReaders, open_writer
-from pilotage.store.transaction import Transaction
-from pilotage.store.upgrade import sqlite_engine, upgrade
-from pilotage.store.writer import Writer
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.tables import events, history, instance, pilots, submissions
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import (
     EnrolRequest,
     ExchangeRequest,

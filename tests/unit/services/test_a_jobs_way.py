@@ -20,9 +20,10 @@ from bench import (
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated, Superseded
 from pilotage.core.ids import JobId
-from pilotage.services import leases
-from pilotage.services.enrolment import enrol
-from pilotage.store import attempts, duties, servers, submissions
+from pilotage.services.pilots import leases
+from pilotage.services.pilots.enrolment import enrol
+from pilotage.store.cluster import duty_leases, servers
+from pilotage.store.tables import attempts, submissions
 from pilotage.wire.pilot import EnrolRequest, Reference, RefusedOutput, Release
 
 
@@ -493,7 +494,7 @@ def test_a_clock_that_steps_back_moves_what_servers_tell_by_instants(bench: Benc
     bench.sign_of_life()
     alive = {row.name: row.alive_at for row in servers.live(connection)}
     assert (alive["dead"], alive["quick"]) == (now - 3605, now - 3600)
-    until = {name: lock.until for name, lock in duties.holders(connection).items()}
+    until = {name: lock.until for name, lock in duty_leases.holders(connection).items()}
     assert until == {"of-dead": now - 3590, "of-quick": now - 3585}
 
 

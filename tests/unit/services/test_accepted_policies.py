@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput, Overloaded
 from pilotage.core.policy.bounds import RANGES
-from pilotage.services import sharing
-from pilotage.services.governing import apply_policy
-from pilotage.services.sharing import UseBook
-from pilotage.store import use
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.shares import corrections
+from pilotage.services.shares.corrections import UseBook
+from pilotage.store.tables import usage
 
 INTEGERS = (
     "0",
@@ -193,9 +193,9 @@ def _correct(bench: Bench) -> None:
     book = UseBook(bench.pool.policy.accounting.history)
     charged = book.charge(bench.connection)
     for part in book.saving(charged):
-        bench.do(lambda tx, part=part: sharing.save_use(tx, part))
-    last, memory = use.memory(bench.connection)
-    found = sharing.corrections(book, sharing.waiting(bench.pool), last, memory)
-    bench.do(lambda tx: sharing.take_up(bench.pool, tx, found, charged.as_of))
-    while not bench.do(lambda _: sharing.settle_some(bench.pool)):
+        bench.do(lambda tx, part=part: corrections.save_use(tx, part))
+    last, memory = usage.memory(bench.connection)
+    found = corrections.corrections(book, corrections.waiting(bench.pool), last, memory)
+    bench.do(lambda tx: corrections.take_up(bench.pool, tx, found, charged.as_of))
+    while not bench.do(lambda _: corrections.settle_some(bench.pool)):
         pass

@@ -21,24 +21,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pilotage.core.policy import parse
 from pilotage.core.shares.correction import Corrections
-from pilotage.services import filling as filling_module
-from pilotage.services import leases, reasons, sharing
-from pilotage.services.actions import act
-from pilotage.services.enrolment import enrol
-from pilotage.services.filling import fill_some, open_pool
-from pilotage.services.governing import apply_policy
-from pilotage.services.making import Making, encoded
-from pilotage.services.making import Pace as MakingPace
-from pilotage.services.making import Rows as ChunkRows
-from pilotage.services.pool import Pool
-from pilotage.services.provisioning import LocalDirector
-from pilotage.services.streams import accept_chunk, open_submission
-from pilotage.services.submission import accept
-from pilotage.store import jobs as job_rows
-from pilotage.store import pilots as pilot_rows
-from pilotage.store import submissions
-from pilotage.store.transaction import Transaction
-from pilotage.store.waiting import ReasonRow
+from pilotage.services.director.local import LocalDirector
+from pilotage.services.jobs.actions import act
+from pilotage.services.pilots import leases
+from pilotage.services.pilots.enrolment import enrol
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.pool import index_loading as filling_module
+from pilotage.services.pool.index_loading import fill_some, open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.services.shares import corrections
+from pilotage.services.submission.accept import accept
+from pilotage.services.submission.chunked import accept_chunk, open_submission
+from pilotage.services.submission.job_creation import Making, encoded
+from pilotage.services.submission.job_creation import Pace as MakingPace
+from pilotage.services.submission.job_creation import Rows as ChunkRows
+from pilotage.services.why import wait_history
+from pilotage.store.tables import jobs as job_rows
+from pilotage.store.tables import pilots as pilot_rows
+from pilotage.store.tables import submissions
+from pilotage.store.tables.wait_reasons import ReasonRow
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, Offer, Reference, Release
 
 PILOTS = 3
@@ -397,14 +399,14 @@ class Failing(RuleBasedStateMachine):
     @rule(fate=fates, factor=st.sampled_from([0.5, 2.0]))
     def correct_shares(self, fate: str, factor: float) -> None:
         found = Corrections({"physics": factor}, {("alice", "physics"): factor})
-        self.carry_out(fate, lambda tx: sharing.take_up(self.pool, tx, found, self.bench.now))
+        self.carry_out(fate, lambda tx: corrections.take_up(self.pool, tx, found, self.bench.now))
 
     @rule(fate=fates, reason=st.sampled_from(["", "no-pilot"]))
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
         if self.pool.waited is None:
-            self.pool.waited = reasons.last_reasons(self.bench.connection)
+            self.pool.waited = wait_history.last_reasons(self.bench.connection)
         rows = [ReasonRow(queue, self.bench.now, reason, "") for queue in self.pool.index.entries]
-        self.carry_out(fate, lambda tx: reasons.write(self.pool, tx, rows))
+        self.carry_out(fate, lambda tx: wait_history.write(self.pool, tx, rows))
 
     @rule(fate=fates)
     def forget_empty_queues(self, fate: str) -> None:
@@ -423,7 +425,7 @@ class Failing(RuleBasedStateMachine):
         waited = bench.pool.corrections, bench.pool.corrected_at
         try:
             bench.pool = bench.do(lambda tx: self._opened(tx))
-            sharing._put(bench.pool, *waited)
+            corrections._put(bench.pool, *waited)
             self.director = LocalDirector("local", replace(NODE, processors=3))
             for place, fate in enumerate(fates):
                 ids = [self.pick(self.jobs, number + place)] if self.jobs else []

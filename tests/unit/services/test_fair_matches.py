@@ -22,14 +22,14 @@ from tests.unit.core.queues.chance import assert_alike
 from pilotage.core.errors import PilotageError
 from pilotage.core.policy import parse
 from pilotage.core.queues.draws import FIRST, RULES, Rule
-from pilotage.core.queues.entry import Entry, taking_part
 from pilotage.core.queues.fit import fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.services.asking import Rest, offer_of
-from pilotage.services.exchange import exchange_many, token_hash
-from pilotage.services.governing import apply_policy
-from pilotage.services.matching import Match
-from pilotage.services.sharing import settle_some
+from pilotage.core.queues.indexed_queue import Entry, taking_part
+from pilotage.services.matching.match import Match
+from pilotage.services.pilots.exchange import exchange_many, token_hash
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.pool.offer_cache import Rest, offer_of
+from pilotage.services.shares.corrections import settle_some
 from pilotage.wire.pilot import Release
 
 DRAWS = 7000

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from bench import Bench
 
-from pilotage.services import filling as module
-from pilotage.services.filling import fill_some, open_pool
-from pilotage.services.pool import Pool
-from pilotage.store.transaction import Transaction
+from pilotage.services.pool import index_loading as module
+from pilotage.services.pool.index_loading import fill_some, open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.store.writer.transaction import Transaction
 
 
 def started_again(bench: Bench) -> Pool:

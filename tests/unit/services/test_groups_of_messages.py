@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pilotage.core.errors import PilotageError
 from pilotage.core.queues import index as index_module
-from pilotage.services.exchange import Message, exchange_many, token_hash
-from pilotage.store import pilots as pilot_rows
-from pilotage.store.transaction import Item, Transaction
+from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
+from pilotage.store.tables import pilots as pilot_rows
+from pilotage.store.writer.transaction import Item, Transaction
 from pilotage.wire.pilot import Offer, Reference, Release
 
 PILOTS = 3

@@ -12,12 +12,12 @@ from bench import LEASE, NODE, POLICY, Bench
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Seen
-from pilotage.server.row_by_row import RowByRow, each
-from pilotage.services import leases
-from pilotage.services.enrolment import enrol, secret_hash
-from pilotage.services.provisioning import LocalDirector
-from pilotage.store import pilots
-from pilotage.store.pilots import Watched
+from pilotage.server.duties.row_by_row import RowByRow, each
+from pilotage.services.director.local import LocalDirector
+from pilotage.services.pilots import leases
+from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.store.tables import pilots
+from pilotage.store.tables.pilots import Watched
 from pilotage.wire.pilot import EnrolRequest
 
 SHORT = POLICY.replace(f"lease = {LEASE}", "lease = 10.0").replace("heartbeat = 10.0", "heartbeat = 1.0")

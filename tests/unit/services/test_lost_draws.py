@@ -9,12 +9,12 @@ import pytest
 from bench import POLICY, Bench, finished
 
 from pilotage.core.policy import parse
-from pilotage.services.actions import act
-from pilotage.services.exchange import exchange_many, token_hash
-from pilotage.services.filling import open_pool
-from pilotage.services.governing import apply_policy
-from pilotage.services.pool import Pool
-from pilotage.store import jobs as job_rows
+from pilotage.services.jobs.actions import act
+from pilotage.services.pilots.exchange import exchange_many, token_hash
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import jobs as job_rows
 from pilotage.wire.pilot import Offer, Reference, Release
 
 ONE_OF_ALICE = """

@@ -6,10 +6,10 @@ import pytest
 from bench import POLICY, Bench
 
 from pilotage.core import policy as policies
-from pilotage.core.jobs.texts import from_yaml
+from pilotage.core.jobs.parsers import from_yaml
 from pilotage.core.policy import Matching
 from pilotage.core.queues.identity import memory_bucket
-from pilotage.services.governing import apply_policy
+from pilotage.services.policy.apply import apply_policy
 
 DECIMAL = "[matching]\nmemory_buckets = [512, 1000, 2000, 3000, 4000, 16000, 1024000]\n"
 

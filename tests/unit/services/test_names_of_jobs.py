@@ -6,16 +6,16 @@ import pytest
 from bench import Bench
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.texts import parse_yaml_mapping
-from pilotage.store import browse
-from pilotage.store.selections import Selection, Viewer
+from pilotage.core.jobs.parsers import parse_yaml_mapping
+from pilotage.store.tables import listing
+from pilotage.store.tables.selections import Selection, Viewer
 
 EVERYBODY = Viewer("", everything=True)
 
 
 def named(bench: Bench, name: str = "") -> dict[int, str]:
     selection = Selection(name=name) if name else Selection()
-    rows = browse.jobs(bench.connection, selection, EVERYBODY, 0, 100)
+    rows = listing.jobs(bench.connection, selection, EVERYBODY, 0, 100)
     return {row["id"]: row["name"] for row in rows}
 
 

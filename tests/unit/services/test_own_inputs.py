@@ -10,10 +10,10 @@ from bench import Bench
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import InputFile
 from pilotage.core.jobs.own_inputs import OwnFile, file_of, own_columns, value_of
-from pilotage.services.payloads import has_input
-from pilotage.store import browse, expiry
-from pilotage.store import submissions as rows
-from pilotage.store.transaction import Transaction
+from pilotage.services.jobs.payload import has_input
+from pilotage.store.tables import listing, retention
+from pilotage.store.tables import submissions as rows
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Input
 
 FILES = [OwnFile(f"{n:064x}", 10 + n, n == 1) for n in range(3)]
@@ -43,7 +43,7 @@ def test_each_job_is_given_its_own_file(bench: Bench) -> None:
             COMMON,
             Input("in.json", "copy", file.digest, file.size, file.executable),
         ]
-        facts = browse.job_facts(bench.connection, job)
+        facts = listing.job_facts(bench.connection, job)
         assert facts is not None
         assert [other.digest for other in FILES if has_input(facts, other.digest)] == [file.digest]
         assert has_input(facts, COMMON.source)
@@ -53,12 +53,12 @@ def test_a_value_that_looks_like_a_file_opens_none(bench: Bench) -> None:
     """Only the columns of the server's own making name files."""
     uploaded(bench, FILES[0].digest)
     [job] = bench.submit(names=("", "Seed"), rows=[[value_of(FILES[0]), f'"{FILES[0].digest}"']])
-    facts = browse.job_facts(bench.connection, job)
+    facts = listing.job_facts(bench.connection, job)
     assert facts is not None
     assert not has_input(facts, FILES[0].digest)
     named = Input(FILES[0].digest, "copy", "e" * 64, 1)
     [other] = bench.submit(inputs=[named])
-    facts = browse.job_facts(bench.connection, other)
+    facts = listing.job_facts(bench.connection, other)
     assert facts is not None
     assert f'"{FILES[0].digest}"' in facts["inputs"]
     assert not has_input(facts, FILES[0].digest)
@@ -77,12 +77,12 @@ def test_uploads_stay_while_a_chunk_names_them(bench: Bench) -> None:
     jobs = submitted(bench)
     uploaded(bench, "d" * 64)
     later = bench.now + 1000
-    old = expiry.old_uploads(bench.connection, later)
+    old = retention.old_uploads(bench.connection, later)
     assert {"d" * 64, *(file.digest for file in FILES)} <= old
-    named = expiry.named_inputs(bench.connection, old)
+    named = retention.named_inputs(bench.connection, old)
     assert old - named.digests == {"d" * 64}
     digests = [FILES[0].digest, "d" * 64]
-    assert bench.do(lambda tx: expiry.uploads(tx.connection, digests, later, 0)) == ["d" * 64]
+    assert bench.do(lambda tx: retention.uploads(tx.connection, digests, later, 0)) == ["d" * 64]
     for offer in bench.pilot(processors=3).take(3, processors=3):
         assert offer.job in jobs
 

@@ -7,10 +7,10 @@ from bench import POLICY, Bench
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
-from pilotage.services import stranding
-from pilotage.services.governing import apply_policy, need_version, roll_back
-from pilotage.services.stranding import LeftBehind, Stranded, left_behind
-from pilotage.store import instance, pilots
+from pilotage.services.policy import impact
+from pilotage.services.policy.apply import apply_policy, need_version, roll_back
+from pilotage.services.policy.impact import LeftBehind, Stranded, left_behind
+from pilotage.store.tables import instance, pilots
 
 SECOND = POLICY + "# second\n"
 
@@ -136,7 +136,7 @@ def test_whom_a_change_strands(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     without_bob = POLICY.replace('[users.bob]\ngroups = ["physics", "sharing"]\n', "")
     assert left(bench, without_bob).stranded == (Stranded("physics", "bob", waiting["bob"]),)
     # Most jobs first, and a bounded list with the sum of all.
-    monkeypatch.setattr(stranding, "MOST", 1)
+    monkeypatch.setattr(impact, "MOST", 1)
     neither = gone.replace("[groups.sharing]\n", "[groups.other]\n").replace('"sharing"]\n[', '"other"]\n[')
     found = left(bench, neither.replace('["sharing"]', '["other"]'))
     assert found.jobs == sum(waiting.values()) + sharing

@@ -9,13 +9,14 @@ import pytest
 from bench import POLICY, Bench, finished
 
 from pilotage.core.policy import Policy, parse
-from pilotage.services import making as making_module
 from pilotage.services import retention
-from pilotage.services.actions import act
-from pilotage.services.making import Making
+from pilotage.services.jobs.actions import act
 from pilotage.services.retention import FIRST, LEAST, MOST, RULES, SLICE, Rule, Slice, Slicer
-from pilotage.store import attempts, browse, expiry, history, jobs
-from pilotage.store.selections import Selection, Viewer
+from pilotage.services.submission import job_creation as making_module
+from pilotage.services.submission.job_creation import Making
+from pilotage.store.tables import attempts, history, jobs, listing
+from pilotage.store.tables import retention as retention_rows
+from pilotage.store.tables.selections import Selection, Viewer
 from pilotage.wire.pilot import Reference, Release
 
 EVERYBODY = Viewer("", everything=True)
@@ -59,7 +60,7 @@ def everything(bench: Bench, now: float | None = None, policy: Policy | None = N
 
 
 def summary(bench: Bench, job: int) -> dict[str, Any]:
-    [row] = browse.jobs(bench.connection, Selection(ids=[job]), EVERYBODY, 0, 1)
+    [row] = listing.jobs(bench.connection, Selection(ids=[job]), EVERYBODY, 0, 1)
     return row
 
 
@@ -160,7 +161,7 @@ def test_an_old_job_is_deleted_and_not_killed(bench: Bench) -> None:
     assert is_old(bench, offer.job)
     assert is_old(bench, other.job)
     assert sorted(bench.act("delete", offer.job, other.job).done) == [1, 2]
-    assert browse.state_totals(bench.connection) == {"Deleted": 2}
+    assert listing.state_totals(bench.connection) == {"Deleted": 2}
     bench.check()
     bench.now += 2 * DAY
     assert everything(bench) == {"hot": 2}
@@ -214,8 +215,8 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
         if after == 2 * DAY + 1:
             # Where it ran is still known.
             assert summary(bench, offer.job)["site"] == "here"
-            assert browse.attempts(bench.connection, offer.job)[0]["site"] == "here"
-    left = [(one.kind, sorted(one.names)) for one in expiry.removals(bench.connection, 99)]
+            assert listing.attempts(bench.connection, offer.job)[0]["site"] == "here"
+    left = [(one.kind, sorted(one.names)) for one in retention_rows.removals(bench.connection, 99)]
     assert ("tries", [[1, 1], [2, 1], [3, 0]]) in left
     assert ("jobs", [1, 2, 3]) in left
     assert ("pilots", ["secret 0"]) in left
@@ -245,7 +246,7 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
     assert cut().rows == 1
     assert attempts.result_of(bench.connection, offer.job, offer.epoch) is None
     assert cut().rows == 0
-    assert expiry.until(bench.connection, "outputs") > summary(bench, offer.job)["ended"]
+    assert retention_rows.until(bench.connection, "outputs") > summary(bench, offer.job)["ended"]
 
 
 def test_jobs_of_a_submission_in_the_making_may_be_old_already(
@@ -260,7 +261,7 @@ def test_jobs_of_a_submission_in_the_making_may_be_old_already(
     assert bench.do(lambda tx: history.forget(tx.connection, math.inf, 9)) == []
     while not bench.do(lambda tx: making.step(bench.pool, tx)):
         pass
-    assert browse.state_totals(bench.connection) == {"Killed": 1, "Waiting": 2}
+    assert listing.state_totals(bench.connection) == {"Killed": 1, "Waiting": 2}
 
 
 # --- slices
@@ -296,7 +297,7 @@ def test_slices_grow_while_they_are_quick_and_shrink_when_they_are_not(bench: Be
 def test_a_slice_that_is_full_is_not_the_last(bench: Bench) -> None:
     assert sizes(bench, Stopwatch(SLICE), FIRST) == [FIRST, 0]
     assert sizes(bench, Stopwatch(SLICE), 0) == [0]
-    assert expiry.progress(bench.connection)["made up"].total == FIRST
+    assert retention_rows.progress(bench.connection)["made up"].total == FIRST
 
 
 def test_the_writer_is_left_alone_for_most_of_the_time() -> None:

@@ -13,11 +13,11 @@ from bench import POLICY, Bench
 
 from pilotage.cli.shares import _as_csv
 from pilotage.core import policy as policies
-from pilotage.services import accounting, fairness, sharing
-from pilotage.services.governing import apply_policy
-from pilotage.services.share_table import STRANDED, entitlements, share_table
-from pilotage.services.sharing import UseBook
-from pilotage.store import use
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.shares import accounting, corrections, fairness
+from pilotage.services.shares.corrections import UseBook
+from pilotage.services.shares.table import STRANDED, entitlements, share_table
+from pilotage.store.tables import usage
 from pilotage.wire.shares import AccountRow, ShareRow
 
 HOUR, DAY = 3600.0, 86400.0
@@ -44,22 +44,22 @@ class Shares:
         self.bench = bench
         self.book = UseBook(bench.pool.policy.accounting.history)
 
-    def charge(self) -> sharing.Charged:
+    def charge(self) -> corrections.Charged:
         self.bench.sign_of_life()
         charged = self.book.charge(self.bench.connection)
         for part in self.book.saving(charged):
-            self.bench.do(lambda tx, part=part: sharing.save_use(tx, part))
+            self.bench.do(lambda tx, part=part: corrections.save_use(tx, part))
         return charged
 
     def cycle(self) -> None:
         bench, charged = self.bench, self.charge()
-        last, memory = use.memory(bench.connection)
-        found = sharing.corrections(self.book, sharing.waiting(bench.pool), last, memory)
-        bench.do(lambda tx: sharing.take_up(bench.pool, tx, found, charged.as_of))
+        last, memory = usage.memory(bench.connection)
+        found = corrections.corrections(self.book, corrections.waiting(bench.pool), last, memory)
+        bench.do(lambda tx: corrections.take_up(bench.pool, tx, found, charged.as_of))
         self.settle()
 
     def settle(self) -> None:
-        while not self.bench.do(lambda _: sharing.settle_some(self.bench.pool)):
+        while not self.bench.do(lambda _: corrections.settle_some(self.bench.pool)):
             pass
 
     def seconds(self, span: float = HOUR) -> dict[tuple[str, str], float]:
@@ -145,7 +145,7 @@ def test_made_anew_the_buckets_are_the_same(bench: Bench, shares: Shares) -> Non
     shares.charge()
     stored = sorted(bench.connection.execute("SELECT span, start, jobs, cores FROM use_buckets").fetchall())
     assert stored
-    bench.do(lambda tx: use.set_as_of(tx.connection, None))
+    bench.do(lambda tx: usage.set_as_of(tx.connection, None))
     other = Shares(bench)
     other.charge()
     anew = sorted(bench.connection.execute("SELECT span, start, jobs, cores FROM use_buckets").fetchall())
@@ -160,7 +160,7 @@ def test_deleted_jobs_have_been_used_all_the_same(bench: Bench, shares: Shares) 
     pass_time(shares, 100)
     pilot.finish(offer, wall=90.0, cpu=45.0)
     bench.act("delete", job)
-    bench.do(lambda tx: use.set_as_of(tx.connection, None))
+    bench.do(lambda tx: usage.set_as_of(tx.connection, None))
     shares.charge()
     assert shares.seconds() == {("alice", "physics"): 100}
     [row] = accounted(bench, None, None, None)
@@ -177,7 +177,7 @@ def test_a_late_result_is_not_charged_twice(bench: Bench, shares: Shares) -> Non
     pass_time(shares, 10)
     assert pilot.finish(offer) == "accepted"
     shares.charge()
-    bench.do(lambda tx: use.set_as_of(tx.connection, None))
+    bench.do(lambda tx: usage.set_as_of(tx.connection, None))
     anew = Shares(bench)
     anew.charge()
     assert anew.seconds() == shares.seconds()
@@ -252,8 +252,8 @@ def test_killed_in_the_middle_of_saving_it_is_made_anew(bench: Bench, shares: Sh
     parts = list(shares.book.saving(charged))
     assert len(parts) > 2
     for part in parts[:-1]:
-        bench.do(lambda tx, part=part: sharing.save_use(tx, part))
-    assert use.as_of(bench.connection) is None
+        bench.do(lambda tx, part=part: corrections.save_use(tx, part))
+    assert usage.as_of(bench.connection) is None
     again = Shares(bench)
     again.charge()
     assert again.seconds(2 * HOUR) == {("alice", "physics"): 2 * HOUR}
@@ -270,8 +270,8 @@ def test_a_store_that_went_another_way_is_read_again(bench: Bench, shares: Share
     assert part.expected is not None
     bench.now -= HOUR  # between reading and saving the clock steps back
     bench.sign_of_life()
-    with pytest.raises(sharing.Reload):
-        bench.do(lambda tx: sharing.save_use(tx, part))
+    with pytest.raises(corrections.Reload):
+        bench.do(lambda tx: corrections.save_use(tx, part))
     shares.charge()
     assert shares.book.as_of == bench.now
 
@@ -306,16 +306,16 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
     bench.submit(2)
     shares.cycle()
     before = bench.pool.corrections
-    found = sharing.corrections(shares.book, sharing.waiting(bench.pool), None, {})
+    found = corrections.corrections(shares.book, corrections.waiting(bench.pool), None, {})
 
     def fails(tx: object) -> None:
-        sharing.take_up(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
+        corrections.take_up(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
     assert bench.pool.corrections is before
-    assert use.memory(bench.connection)[0] != 1.0
+    assert usage.memory(bench.connection)[0] != 1.0
 
 
 def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) -> None:
@@ -331,11 +331,11 @@ def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) ->
 
 
 def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
-    count = sharing.SETTLED_AT_ONCE * 2 + 7
+    count = corrections.SETTLED_AT_ONCE * 2 + 7
     for number in range(count):
         bench.submit(1, job_type=f"T{number}")
     turns = 1
-    while not bench.do(lambda _: sharing.settle_some(bench.pool)):
+    while not bench.do(lambda _: corrections.settle_some(bench.pool)):
         turns += 1
     assert turns == 3
     priorities = [entry.priority for entry in bench.pool.index.entries.values()]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.store import instance
-from pilotage.store.copies import restore, take
-from pilotage.store.sqlite import CHECKPOINT, PAGE, open_writer
-from pilotage.store.upgrade import sqlite_engine, upgrade
+from pilotage.store.admin.sqlite_backup import restore, take
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.store.engine.sqlite import CHECKPOINT, PAGE, open_writer
+from pilotage.store.tables import instance
 
 
 def made(path: Path, size: int | None = None) -> Path:

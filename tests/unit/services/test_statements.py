@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from bench import Bench, finished
 
-from pilotage.core.queues.entry import HeadsWanted
-from pilotage.services.exchange import exchange_many, token_hash
-from pilotage.services.filling import open_pool
-from pilotage.store import counts as count_rows
-from pilotage.store import jobs, pilots
-from pilotage.store.bulk import Bulk
-from pilotage.store.transaction import Transaction
+from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.services.pilots.exchange import exchange_many, token_hash
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.store.engine.bulk_statements import Bulk
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.tables import jobs, pilots
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, Offer, Reference
 
 HEADS = "state = 'Waiting' AND queue_id = "

@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 from pilotage.client import streaming
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded
 from pilotage.core.jobs.description import InputFile, JobDescription
-from pilotage.services import making as making_module
-from pilotage.services import streams
-from pilotage.services.making import AIM, FEWEST, Making, Pace, Rows, cut, encoded
-from pilotage.services.streams import KEPT_OPEN, accept_chunk, close, close_left_open, open_submission
-from pilotage.services.submission import Accepting, forget_staged
-from pilotage.store import chunks, submissions
+from pilotage.services.submission import chunked
+from pilotage.services.submission import job_creation as making_module
+from pilotage.services.submission.accept import Accepting, forget_staged
+from pilotage.services.submission.chunked import (
+    KEPT_OPEN,
+    accept_chunk,
+    close,
+    close_left_open,
+    open_submission,
+)
+from pilotage.services.submission.job_creation import AIM, FEWEST, Making, Pace, Rows, cut, encoded
+from pilotage.store.tables import chunks, submissions
 from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
 
 
@@ -250,14 +256,14 @@ def test_numbers_have_the_width_of_what_was_announced(bench: Bench) -> None:
 
 
 def test_what_cannot_be_meant_before_all_rows_are_known_is_refused() -> None:
-    streams.check_description(JobDescription("x", arguments=("%n",)), ("",), 10)
-    streams.check_description(JobDescription("x", arguments=("%s", "%(a)s", "100%")), ("", "a"), None)
+    chunked.check_description(JobDescription("x", arguments=("%n",)), ("",), 10)
+    chunked.check_description(JobDescription("x", arguments=("%s", "%(a)s", "100%")), ("", "a"), None)
     with pytest.raises(InvalidInput, match="%n has the width"):
-        streams.check_description(JobDescription("x", arguments=("%n",)), ("",), None)
+        chunked.check_description(JobDescription("x", arguments=("%n",)), ("",), None)
     varying = InputFile("in", "copy", "data/%(a)s")
     with pytest.raises(InvalidInput, match="the input in differs"):
-        streams.check_description(JobDescription("x", input_sandbox=(varying,)), ("a",), 10)
-    streams.check_description(JobDescription("x", input_sandbox=(varying,)), ("a", "@0"), 10)
+        chunked.check_description(JobDescription("x", input_sandbox=(varying,)), ("a",), 10)
+    chunked.check_description(JobDescription("x", input_sandbox=(varying,)), ("a", "@0"), 10)
 
 
 def test_the_limit_of_waiting_jobs_holds_across_chunks(tmp_path: Any) -> None:

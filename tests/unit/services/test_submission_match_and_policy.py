@@ -13,12 +13,12 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded
 from pilotage.core.jobs.description import InputFile
 from pilotage.core.queues.fit import Condition
-from pilotage.services import making as making_module
-from pilotage.services.governing import apply_policy
-from pilotage.services.making import Making
-from pilotage.services.provisioning import LocalDirector
-from pilotage.services.submission import accept
-from pilotage.store import submissions
+from pilotage.services.director.local import LocalDirector
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.submission import job_creation as making_module
+from pilotage.services.submission.accept import accept
+from pilotage.services.submission.job_creation import Making
+from pilotage.store.tables import submissions
 from pilotage.wire.pilot import Input
 
 LIMIT = '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning = 1\n'

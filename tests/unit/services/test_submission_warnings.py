@@ -12,9 +12,9 @@ from bench import NODE, Bench
 
 from pilotage.core.errors import InvalidInput, Mistakes
 from pilotage.core.jobs.description import JobDescription
-from pilotage.services.offers import known_offers
-from pilotage.services.submission import check_places, identity_of
-from pilotage.services.submission_warnings import submission_warnings
+from pilotage.services.matching.known_offers import known_offers
+from pilotage.services.submission.accept import check_places, identity_of
+from pilotage.services.submission.warnings import submission_warnings
 
 POLICY = """\
 [groups.physics]

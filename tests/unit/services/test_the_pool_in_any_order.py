@@ -17,10 +17,10 @@ from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
 from pilotage.core.jobs.states import FINAL
 from pilotage.core.policy import parse
 from pilotage.core.shares.turns import next_owner
-from pilotage.services import making as making_module
-from pilotage.services.governing import apply_policy
-from pilotage.services.making import Making
-from pilotage.store import submissions
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.submission import job_creation as making_module
+from pilotage.services.submission.job_creation import Making
+from pilotage.store.tables import submissions
 from pilotage.wire.pilot import ExchangeRequest, Offer, Reference, Release
 
 PILOTS = 3

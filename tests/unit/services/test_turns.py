@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from bench import NODE, Bench, Paper, finished
 
-from pilotage.core.queues.standing import chance
-from pilotage.services.provisioning import LocalDirector
-from pilotage.services.sharing import settle_some
-from pilotage.store import browse
+from pilotage.core.queues.rank import chance
+from pilotage.services.director.local import LocalDirector
+from pilotage.services.shares.corrections import settle_some
+from pilotage.store.tables import listing
 from pilotage.wire.pilot import Offer, Reference
 
 TEN_MINUTES = 600
@@ -249,7 +249,9 @@ def two_owners(farm: Farm) -> Pilot:
 
 def listed(bench: Bench) -> list[tuple[str, str, str]]:
     readers = bench.readers()
-    rows = [(row["owner"], row["state"], row["reason"]) for row in browse.pilots(readers.connection(), 0, 10)]
+    rows = [
+        (row["owner"], row["state"], row["reason"]) for row in listing.pilots(readers.connection(), 0, 10)
+    ]
     readers.close()
     return rows
 

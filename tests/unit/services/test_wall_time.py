@@ -16,15 +16,15 @@ from test_why import new_policy, queue_of, why_job
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots import wall_time
 from pilotage.core.policy import parse, warnings
-from pilotage.core.queues.waiting import Reason
-from pilotage.pilot.asking import next_take
+from pilotage.core.queues.wait_reason import Reason
+from pilotage.pilot.assignments import Holdings
 from pilotage.pilot.enrol import terms_of
-from pilotage.pilot.held import Holdings
+from pilotage.pilot.job_rate import Pace
 from pilotage.pilot.node import Found
-from pilotage.pilot.pace import Pace
-from pilotage.services.governing import apply_policy
-from pilotage.services.provisioning import LocalDirector, Ordered
-from pilotage.store.transaction import Transaction
+from pilotage.pilot.take_request import next_take
+from pilotage.services.director.local import LocalDirector, Ordered
+from pilotage.services.policy.apply import apply_policy
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolResponse
 
 BUCKETS = (500, 5000, 50000, 300000)

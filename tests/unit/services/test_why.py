@@ -12,13 +12,14 @@ from bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
-from pilotage.core.queues.waiting import Reason
-from pilotage.services import reasons, why
-from pilotage.services.governing import apply_policy
-from pilotage.services.provisioning import LocalDirector
-from pilotage.services.sharing import settle_some
-from pilotage.store import browse, submissions, waiting
-from pilotage.store.selections import Selection, Viewer
+from pilotage.core.queues.wait_reason import Reason
+from pilotage.services.director.local import LocalDirector
+from pilotage.services.policy.apply import apply_policy
+from pilotage.services.shares.corrections import settle_some
+from pilotage.services.why import answer as why_answer
+from pilotage.services.why import wait_history
+from pilotage.store.tables import listing, submissions, wait_reasons
+from pilotage.store.tables.selections import Selection, Viewer
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
 
@@ -60,7 +61,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def summary(bench: Bench, job: int) -> JobSummary:
     readers = bench.readers()
     everybody = Viewer("", everything=True)
-    [row] = browse.jobs(readers.connection(), Selection(ids=[job]), everybody, 0, 1)
+    [row] = listing.jobs(readers.connection(), Selection(ids=[job]), everybody, 0, 1)
     readers.close()
     return JobSummary(**row)
 
@@ -72,16 +73,16 @@ def turn(ask: Callable[[], Any]) -> Any:
 
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
-    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
+    found = bench.do(lambda tx: why_answer.snapshot(bench.pool, tx, bench.now, turn))
     readers = bench.readers()
-    answer = why.why_job(found, readers.connection(), summary(bench, job), bench.now)
+    answer = why_answer.why_job(found, readers.connection(), summary(bench, job), bench.now)
     readers.close()
     return answer
 
 
 def why_queue(bench: Bench, queue: int) -> Why:
-    found = bench.do(lambda tx: why.snapshot(bench.pool, tx, bench.now, turn))
-    return why.why_queue(found, bench.connection, QueueId(queue), bench.now)
+    found = bench.do(lambda tx: why_answer.snapshot(bench.pool, tx, bench.now, turn))
+    return why_answer.why_queue(found, bench.connection, QueueId(queue), bench.now)
 
 
 def queue_of(bench: Bench, job: int) -> QueueId:
@@ -93,15 +94,15 @@ def new_policy(bench: Bench, text: str) -> None:
     bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="a", reason="", now=bench.now))
 
 
-def look(bench: Bench, looker: reasons.Looker | None = None) -> None:
+def look(bench: Bench, looker: wait_history.Looker | None = None) -> None:
     """One cycle of the duty."""
     pool = bench.pool
     if pool.waited is None:
-        pool.waited = reasons.last_reasons(bench.connection)
-    found = bench.do(lambda tx: why.snapshot(pool, tx, bench.now, turn))
-    rows = (looker or reasons.Looker()).look(found, bench.connection, bench.now)
-    for part in reasons.chunks(rows):
-        bench.do(lambda tx, part=part: reasons.write(pool, tx, part))
+        pool.waited = wait_history.last_reasons(bench.connection)
+    found = bench.do(lambda tx: why_answer.snapshot(pool, tx, bench.now, turn))
+    rows = (looker or wait_history.Looker()).look(found, bench.connection, bench.now)
+    for part in wait_history.chunks(rows):
+        bench.do(lambda tx, part=part: wait_history.write(pool, tx, part))
 
 
 def order(bench: Bench, ce: str = "local", **node: Any) -> list[Any]:
@@ -352,12 +353,12 @@ def test_of_a_job_that_does_not_wait_it_says_what_it_does(bench: Bench) -> None:
 
 def test_a_job_that_is_still_being_made(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(3))
-    promised = waiting.job_to_be_made(bench.connection, submission.first_job + 2)
+    promised = wait_reasons.job_to_be_made(bench.connection, submission.first_job + 2)
     assert promised == (submission.id, "alice", "physics")
-    assert waiting.job_to_be_made(bench.connection, submission.first_job + 3) is None
+    assert wait_reasons.job_to_be_made(bench.connection, submission.first_job + 3) is None
     bench.make(submission)
-    assert waiting.job_to_be_made(bench.connection, submission.first_job) is None
-    assert why.still_being_made(2, 1).state == "Submitting"
+    assert wait_reasons.job_to_be_made(bench.connection, submission.first_job) is None
+    assert why_answer.still_being_made(2, 1).state == "Submitting"
 
 
 def test_a_queue_in_which_nothing_waits(bench: Bench) -> None:
@@ -579,7 +580,8 @@ def test_a_failed_transaction_leaves_no_kind_behind(bench: Bench) -> None:
 
 def kept(bench: Bench, queue: int) -> list[tuple[str, str, float]]:
     return [
-        (row.reason, row.detail, row.since) for row in waiting.history(bench.connection, QueueId(queue), 99)
+        (row.reason, row.detail, row.since)
+        for row in wait_reasons.history(bench.connection, QueueId(queue), 99)
     ]
 
 
@@ -724,7 +726,7 @@ def test_a_restart_continues_the_history(bench: Bench) -> None:
     look(bench)
     assert [row[0] for row in kept(bench, queue)] == ["needs", "pilot"]
     bench.crash()
-    assert reasons.last_reasons(bench.connection)[queue].began == begin
+    assert wait_history.last_reasons(bench.connection)[queue].began == begin
 
 
 def test_a_new_wait_begins_anew(bench: Bench) -> None:
@@ -740,7 +742,7 @@ def test_a_new_wait_begins_anew(bench: Bench) -> None:
     assert bench.pool.waited is not None
     assert bench.pool.waited[queue].began == bench.now
     assert [row[0] for row in kept(bench, queue)] == ["no-offer", "", "no-offer"]
-    assert reasons.last_reasons(bench.connection) == bench.pool.waited
+    assert wait_history.last_reasons(bench.connection) == bench.pool.waited
 
 
 def test_the_history_goes_with_its_queue(bench: Bench) -> None:
@@ -766,8 +768,8 @@ def test_a_look_that_takes_long_goes_on_where_it_stopped(
 ) -> None:
     jobs = [bench.submit(memory=memory)[0] for memory in (600, 1024, 2048, 3072, 4096)]
     bench.pilot().take(memory=100)
-    monkeypatch.setattr(reasons, "ASKED", 3)
-    looker = reasons.Looker()
+    monkeypatch.setattr(wait_history, "ASKED", 3)
+    looker = wait_history.Looker()
     done = []
     for _ in range(6):
         look(bench, looker)
@@ -778,7 +780,7 @@ def test_a_look_that_takes_long_goes_on_where_it_stopped(
 
 
 def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "KEPT", 3)
+    monkeypatch.setattr(wait_reasons, "KEPT", 3)
     [job] = bench.submit()
     for round_ in range(8):
         bench.pool.draining = bool(round_ % 2)
@@ -791,10 +793,10 @@ def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
     [job] = bench.submit()
     queue = queue_of(bench, job)
     bench.pool.waited = {}
-    row = waiting.ReasonRow(queue, bench.now, "needs", "memory")
+    row = wait_reasons.ReasonRow(queue, bench.now, "needs", "memory")
 
     def fails(tx: Any) -> None:
-        reasons.write(bench.pool, tx, [row])
+        wait_history.write(bench.pool, tx, [row])
         raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.store.transaction import Transaction
+from pilotage.store.writer.transaction import Transaction
 
 
 class Memory:

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.moments import moment
+from pilotage.cli.console import Column
 from pilotage.cli.policy.files import FileArgument, policy_text
-from pilotage.cli.screen import Column
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import moment
 from pilotage.core.errors import Unreachable
 from pilotage.wire.people import PolicyDocument
 

@@ -17,7 +17,7 @@ from pilotage.core.classads import (
     unparse,
 )
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.building import Entry, build, check_attributes, scalars, unknown
+from pilotage.core.jobs.builder import Entry, build, check_attributes, scalars, unknown
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, FIELDS, Field
 from pilotage.core.jobs.parametric import GLITE_PLACEHOLDER, glite_progression, progression

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pilotage.core.jobs.building import Entry, read_field
+from pilotage.core.jobs.builder import Entry, read_field
 from pilotage.core.jobs.description import Scalar, Submission, checked
 from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.jobs.parametric import checked_parameters, rows

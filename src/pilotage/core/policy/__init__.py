@@ -4,6 +4,7 @@
 in `reference.KEYS`.
 """
 
+from pilotage.core.policy.default_policy import annotated, initial
 from pilotage.core.policy.differences import Change, changes
 from pilotage.core.policy.facts import (
     ADMINISTRATOR,
@@ -26,7 +27,6 @@ from pilotage.core.policy.facts import (
 )
 from pilotage.core.policy.reading import known_properties, parse, warnings
 from pilotage.core.policy.reference import KEYS, reference_markdown
-from pilotage.core.policy.starting import annotated, initial
 
 __all__ = [
     "ADMINISTRATOR",

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.entry import Entity, Entry, Standing, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
-from pilotage.core.queues.offer_kinds import Kind, OfferKinds
-from pilotage.core.queues.race import Field, after
-from pilotage.core.queues.screen import FITS, ORDER, Slots
+from pilotage.core.queues.indexed_queue import Entity, Entry, Standing, taking_part
+from pilotage.core.queues.offer_classes import Kind, OfferKinds
+from pilotage.core.queues.vectorised_matching import FITS, ORDER, Slots
+from pilotage.core.queues.weighted_draw import Field, after
 
 LATE = 16
 """When so many queues have begun to wait since the field of a kind was made, it is made anew."""

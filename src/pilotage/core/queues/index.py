@@ -17,11 +17,19 @@ from typing import NamedTuple
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
-from pilotage.core.queues.entry import Entry, Head, HeadsWanted, JobClass, Standing, refusal, taking_part
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
+from pilotage.core.queues.index_delta import Notes
+from pilotage.core.queues.indexed_queue import (
+    Entry,
+    Head,
+    HeadsWanted,
+    JobClass,
+    Standing,
+    refusal,
+    taking_part,
+)
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.notes import Notes
-from pilotage.core.queues.offer_kinds import Kind
+from pilotage.core.queues.offer_classes import Kind
 from pilotage.core.shares.priorities import Priorities
 
 FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128

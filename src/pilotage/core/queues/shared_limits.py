@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pilotage.core.queues import blocks
-from pilotage.core.queues.blocks import Block, Shared
+from pilotage.core.queues import limit_leases
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.limit_leases import Block, Shared
 from pilotage.core.queues.limits import HoldUp, Limit, Limiter
 
 Key = tuple[str, str, str, str]
@@ -67,19 +67,19 @@ class SharedLimiter(Limiter):
             full = running >= limit.running
         wait = 0.0
         if limit.delay:
-            filled = blocks.filled(limit, shared, having, now)
+            filled = limit_leases.filled(limit, shared, having, now)
             missing = 1 - filled.starts - sum(block.starts for block in having)
             wait = max(0.0, missing * limit.delay)
         return HoldUp(limit, running, full, wait)
 
     def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
         for limit in self._concerned(queue, site, ce):
-            self._change(limit, blocks.started(limit, self.mine.get(limit.key, Block()), now))
+            self._change(limit, limit_leases.started(limit, self.mine.get(limit.key, Block()), now))
             self.used.add(limit.key)
 
     def ended(self, queue: QueueIdentity, site: str, ce: str) -> None:
         for limit in self._concerned(queue, site, ce):
-            self._change(limit, blocks.ended(limit, self.mine.get(limit.key, Block())))
+            self._change(limit, limit_leases.ended(limit, self.mine.get(limit.key, Block())))
 
     def _change(self, limit: Limit, block: Block) -> None:
         if block != self.mine.get(limit.key):
@@ -87,4 +87,4 @@ class SharedLimiter(Limiter):
             self.changed.add(limit.key)
 
     def _open(self, limit: Limit, now: float) -> bool:
-        return blocks.may_start(limit, self.states.get(limit.key), self.mine.get(limit.key, Block()))
+        return limit_leases.may_start(limit, self.states.get(limit.key), self.mine.get(limit.key, Block()))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.standing import chance
+from pilotage.core.queues.rank import chance
 from pilotage.core.shares.history import clamp, slice_correction
 from pilotage.core.shares.settings import HistoryInstance
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from pilotage.store.partitions import belongs_to_the_schema
 from pilotage.store.schema import metadata
+from pilotage.store.tables.partitions import belongs_to_the_schema
 
 context.configure(
     connection=context.config.attributes["connection"],

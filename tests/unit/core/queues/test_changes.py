@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
-from pilotage.core.queues.changes import MOST_VALUES, Buckets, Opening, openings
 from pilotage.core.queues.fit import Offer, beside, fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.kinds import Known, slots
+from pilotage.core.queues.offer_history import Known, slots
+from pilotage.core.queues.what_if import MOST_VALUES, Buckets, Opening, openings
 
 BUCKETS = Buckets(CPU_BUCKETS, MEMORY_BUCKETS)
 NUMBERS = {"cpu_time": CPU_BUCKETS, "memory": (0, *MEMORY_BUCKETS), "processors": range(1, 9)}

@@ -18,10 +18,10 @@ from offers import CPU_BUCKETS, MEMORY_BUCKETS
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.draws import RULES, Rule
-from pilotage.core.queues.entry import Entry, Head, taking_part
 from pilotage.core.queues.fit import Offer, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.indexed_queue import Entry, Head, taking_part
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 

@@ -17,12 +17,12 @@ from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues import index as index_module
-from pilotage.core.queues import offer_kinds as kinds_module
+from pilotage.core.queues import offer_classes as kinds_module
 from pilotage.core.queues.draws import FIRST, RULES, Rule
-from pilotage.core.queues.entry import Entry, Head
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Proposal, QueueIndex
+from pilotage.core.queues.indexed_queue import Entry, Head
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.kinds import KINDS, PILOTS, RECENT, KindBook, Known, refusals
+from pilotage.core.queues.offer_history import KINDS, PILOTS, RECENT, KindBook, Known, refusals
 
 OFFER = Offer("here", "ce1", 5000.0, processors=4, memory=4000)
 QUEUE = QueueIdentity("alice", "physics", cpu_time=5000, memory=8000)

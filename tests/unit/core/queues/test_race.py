@@ -12,10 +12,10 @@ from chance import assert_shares
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.queues import race as module
+from pilotage.core.queues import weighted_draw as module
 from pilotage.core.queues.draws import RULES, Rule
-from pilotage.core.queues.race import Field, after
-from pilotage.core.queues.standing import chance
+from pilotage.core.queues.rank import chance
+from pilotage.core.queues.weighted_draw import Field, after
 
 DRAWS = 40_000
 WEIGHTS = {

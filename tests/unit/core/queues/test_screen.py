@@ -13,7 +13,7 @@ from offers import identities, offers
 from pilotage.core.queues.fit import STATIC, Condition, Offer, static_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
-from pilotage.core.queues.screen import FITS, ORDER, Screen
+from pilotage.core.queues.vectorised_matching import FITS, ORDER, Screen
 
 
 @given(st.lists(identities(), max_size=12), st.lists(offers(), min_size=1, max_size=4), st.integers(0, 12))

@@ -11,9 +11,9 @@ from chance import assert_shares
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import RULES, Rule, draw_class
-from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.standing import RIVALS, chance, standing
+from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.rank import RIVALS, chance, standing
 
 SETS = [
     (1.0,),

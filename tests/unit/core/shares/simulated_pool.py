@@ -12,10 +12,10 @@ import numpy as np
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.indexed_queue import Entry
 from pilotage.core.shares.correction import Corrections, Facts, correct
 from pilotage.core.shares.history import Memory
 from pilotage.core.shares.priorities import Priorities

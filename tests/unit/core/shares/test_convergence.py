@@ -15,9 +15,9 @@ from simulated_pool import ENDLESS, OFFER, Flow, Pool
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.indexed_queue import Entry
 from pilotage.core.shares.fairness import Verdict, bound, expected_use, judge
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.settings import HistoryInstance, Slice, Unit

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues.entry import Entry
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.indexed_queue import Entry
 from pilotage.core.shares.priorities import Priorities
 
 SHARES = {"physics": 1000.0, "production": 3000.0, "nothing": 0.0}

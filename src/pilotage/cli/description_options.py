@@ -1,0 +1,215 @@
+"""From the options of `submit` to a description, with the local files it names."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pilotage.cli.exported import exported
+from pilotage.cli.named_files import NamedFiles, named_files
+from pilotage.cli.submit_options import JobOptions
+from pilotage.cli.time_format import parse_span, size_text
+from pilotage.client.describing import Described, from_mapping
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.overriding import overridden
+from pilotage.wire.people import MAX_JOBS_PER_SUBMISSION
+
+
+@dataclass
+class Command:
+    """A described command, and what its user is told before it is sent."""
+
+    described: Described
+    notes: list[str] = field(default_factory=list)
+
+
+def described(command: Sequence[str], options: JobOptions, *, no_inputs: bool = False) -> Command:
+    """The description of a command, its inputs relative to the working folder.
+
+    Files of the working folder that the command names are inputs too, unless `no_inputs`.
+    """
+    if not command:
+        raise InvalidInput("no command is given", hint="pilotage submit [OPTIONS] -- COMMAND [ARGUMENTS]")
+    said = _said(options)
+    names = {entry["name"] for entry in said.entries}
+    named = NamedFiles(command[0]) if no_inputs else named_files(command, names)
+    for name, path in named.files.items():
+        executable = name in named.programs
+        said.entries.append({"path": name, "mode": "copy", "name": name, "executable": executable})
+        said.local[name] = path
+    mapping: dict[str, Any] = {"job_name": Path(command[0]).name}
+    mapping |= said.fields
+    mapping |= {"executable": named.executable, "arguments": list(command[1:]), "input_sandbox": said.entries}
+    columns = parameters(options)
+    if columns:
+        mapping["parameters"] = columns
+    notes = [*said.notes, *named.notes]
+    if named.files:
+        notes.insert(0, f"sending {_listed(list(named.files))} ({size_text(named.size)})")
+    return Command(from_mapping(mapping, local=said.local), notes)
+
+
+def with_options(found: Described, options: JobOptions) -> Command:
+    """The description of a job file with the options over it."""
+    said = _said(options)
+    fields = dict(said.fields)
+    if said.entries:
+        fields["input_sandbox"] = said.entries
+    columns = parameters(options)
+    sequences = {name: tuple(values) for name, values in columns.items()} if columns else None
+    submission = overridden(found.submission, fields, sequences)
+    return Command(replace(found, submission=submission, local={**found.local, **said.local}), said.notes)
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+@dataclass
+class _Said:
+    """What the options say: fields as YAML has them, inputs, where these lie here, notes."""
+
+    fields: dict[str, Any]
+    entries: list[dict[str, Any]]
+    local: dict[str, Path]
+    notes: list[str]
+
+
+def _said(options: JobOptions) -> _Said:
+    entries, local = _inputs(options.inputs or [])
+    variables, unset = exported(options.export, os.environ)
+    fields: dict[str, Any] = {
+        "environment": variables | _pairs(options.environment or [], "--env", "K=V"),
+        "output_sandbox": _outputs(options.outputs or []),
+        "job_name": options.name,
+        "job_group": options.job_group,
+        "job_type": options.job_type,
+        "sites": _split(options.sites),
+        "banned_sites": _split(options.banned_sites),
+        "platforms": _split(options.platforms),
+        "tags": _split(options.tags),
+        "cpu_time": _seconds(options.cpu_time),
+        "wall_time": _seconds(options.wall_time),
+        "memory": options.memory,
+        "processors": options.processors,
+        "user_priority": options.priority,
+        "setup_lines": options.setup,
+        "container": options.container,
+        "requirements": options.requirements,
+        "retries": options.retries,
+        "on_cutoff": options.on_cutoff,
+    }
+    stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
+    return _Said(stated, entries, local, notes)
+
+
+def _seconds(text: str) -> int | None:
+    return math.ceil(parse_span(text)) if text else None
+
+
+def _split(words: Iterable[str] | None) -> list[str]:
+    return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+
+
+def _pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise InvalidInput(f"{option} {word}: it is written {form}")
+        found[key] = value
+    return found
+
+
+def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]]:
+    """The input_sandbox of --input: `path`, `path=name`, `shared:PATH`, URL; and where the local ones lie."""
+    entries: list[dict[str, Any]] = []
+    local: dict[str, Path] = {}
+    for word in words:
+        text, name = _source_and_name(word)
+        if text.startswith("shared:"):
+            path = text.removeprefix("shared:")
+            if not path.startswith("/"):
+                raise InvalidInput(
+                    f"--input {word}: a shared input has an absolute path, the same on all nodes"
+                )
+            entries.append({"path": path, "mode": "shared", "name": name or Path(path).name})
+        elif "://" in text:
+            tail = text.partition("://")[2].partition("?")[0].rstrip("/")
+            if not name and "/" not in tail:
+                raise InvalidInput(f"--input {word}: give the file a name: --input {word}=NAME")
+            entries.append({"url": text, "name": name or tail.rpartition("/")[2]})
+        else:
+            path_here = Path(text).expanduser()
+            inner = name or path_here.resolve().name
+            entries.append({"path": text, "mode": "copy", "name": inner})
+            if inner in local:
+                raise InvalidInput(f"two inputs have the name {inner}", hint="rename one: --input PATH=NAME")
+            local[inner] = path_here
+    return entries, local
+
+
+def _outputs(words: Sequence[str]) -> list[str]:
+    """Patterns of --output; the syntax of inputs (PATH=NAME) would be a pattern that matches nothing."""
+    for word in words:
+        name, equals, other = word.partition("=")
+        if equals:
+            raise InvalidInput(
+                f"--output {word}: outputs are not renamed; this would be a file whose name has a '=' in it",
+                hint=f"--output {other or name}; for a file with such a name: --output '{word.replace('=', '?')}'",
+            )
+    return list(words)
+
+
+def _source_and_name(word: str) -> tuple[str, str]:
+    if "://" not in word and not word.startswith("shared:") and Path(word).expanduser().exists():
+        return word, ""  # a local file whose name has a "=" in it
+    text, equals, name = word.rpartition("=")
+    if equals and name and ("://" not in word or ("/" not in name and "?" not in text)):
+        return text, name
+    return word, ""
+
+
+def parameters(options: JobOptions) -> dict[str, list[Any]] | None:
+    """Columns of --param (all combinations), --params-from (one value a line) and --count (0 to N-1)."""
+    columns: dict[str, list[Any]] = {}
+    for word in options.params or []:
+        name, equals, values = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise InvalidInput(f"--param {word}: it is written --param name=a,b,c")
+        if name in columns:
+            raise InvalidInput(f"--param {name} is given twice")
+        columns[name] = [value.strip() for value in values.split(",")]
+    if options.count is not None and options.params_from is not None:
+        raise InvalidInput("--count and --params-from both set %s; give one of them")
+    if options.params_from is not None:
+        columns[""] = _lines(options.params_from)
+    if options.count is not None:
+        columns[""] = list(range(min(options.count, MAX_JOBS_PER_SUBMISSION + 1)))
+    if not columns:
+        return None
+    total = math.prod(len(column) for column in columns.values())
+    if total > MAX_JOBS_PER_SUBMISSION:
+        raise InvalidInput(f"that makes more jobs than the {MAX_JOBS_PER_SUBMISSION:,} of a submission")
+    rows = list(itertools.product(*columns.values()))
+    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+
+
+def _lines(path: Path) -> list[Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as trouble:
+        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
+    except UnicodeDecodeError as trouble:
+        raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
+    values = [line.strip() for line in text.splitlines() if line.strip()]
+    if not values:
+        raise InvalidInput(f"{path} has no values", hint="one value a line")
+    return list(values)

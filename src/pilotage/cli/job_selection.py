@@ -1,0 +1,155 @@
+"""Which jobs a command is about: ids and conditions, as options that several commands share."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import time
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.time_format import moment, parse_instant
+from pilotage.client.selections import parse_ids
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.jobs.states import JobState
+from pilotage.wire.people import Selection
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+RANGES_SHOWN = 20
+
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Jobs: 12, 12-40 or 12,15")]
+SubmissionOption = Annotated[
+    int | None, typer.Option("-s", "--submission", metavar="N", help="All jobs of a submission", min=1)
+]
+StateOption = Annotated[
+    list[str] | None, typer.Option("--state", metavar="STATE", help="Jobs in this state; may be repeated")
+]
+OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="USER", help="Jobs of this user")]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Jobs of this group")]
+JobGroupOption = Annotated[
+    str | None, typer.Option("--job-group", metavar="NAME", help="Jobs of this job group")
+]
+SiteOption = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
+
+NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Jobs of this name")]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Jobs that ended since: 2d ago, or 2026-11-05")
+]
+BeforeOption = Annotated[
+    str | None,
+    typer.Option("--before", metavar="WHEN", help="Jobs that ended before: 30d ago, or 2026-11-05"),
+]
+
+
+def chosen(
+    ids: list[str] | None,
+    submission: int | None = None,
+    state: list[str] | None = None,
+    owner: str | None = None,
+    group: str | None = None,
+    job_group: str | None = None,
+    site: str | None = None,
+    name: str | None = None,
+    since: str | None = None,
+    before: str | None = None,
+) -> Selection:
+    """The selection that the words on the command line make; without conditions if there are none.
+
+    A word that is given and empty, as of a variable that is not set, is refused: it must not select everything.
+    """
+    words = {"--owner": owner, "--group": group, "--job-group": job_group, "--site": site, "--name": name}
+    for option, word in {**words, "--since": since, "--before": before}.items():
+        if word is not None and not word.strip():
+            raise InvalidInput(f"{option} is empty", hint="leave it out to select without it")
+    found = parse_ids(ids) if ids else None
+    states = [known_state(name) for word in state for name in word.split(",") if name] if state else None
+    if found == []:
+        raise InvalidInput("no job is named", hint="write ids as 12, 12-40 or 12,15")
+    if states == [] or not all(word.strip() for word in state or ()):
+        raise InvalidInput("--state is empty", hint="leave it out to select without it")
+    return Selection(
+        ids=found,
+        submission=submission,
+        states=states,
+        owner=owner,
+        group=group,
+        job_group=job_group,
+        site=site,
+        name=name,
+        ended_since=parse_instant(since, time.time()) if since is not None else None,
+        ended_before=parse_instant(before, time.time()) if before is not None else None,
+    )
+
+
+def known_state(word: str) -> str:
+    """The state of this name in its own spelling, whatever case it was written in."""
+    names = {str(state).lower(): str(state) for state in JobState}
+    if word.lower() in names:
+        return names[word.lower()]
+    alike = difflib.get_close_matches(word.lower(), list(names), n=1)
+    hint = f"did you mean {names[alike[0]]}?" if alike else "one of " + ", ".join(names.values())
+    raise InvalidInput(f"there is no job state {word!r}", hint=hint)
+
+
+def required(selection: Selection, command: str) -> Selection:
+    """The same selection, or InvalidInput if it names nothing."""
+    if selection == Selection():
+        raise InvalidInput(
+            "which jobs?", hint=f"`pilotage {command} 12-40` or `pilotage {command} -s SUBMISSION`"
+        )
+    return selection
+
+
+def in_words(selection: Selection) -> str:
+    """The selection for a question or a note."""
+    words: list[str] = []
+    if selection.ids:
+        words.append(
+            f"job {selection.ids[0]}" if len(selection.ids) == 1 else f"{len(selection.ids):,} named jobs"
+        )
+    if selection.submission is not None:
+        words.append(f"submission {selection.submission}")
+    if selection.states:
+        words.append("state " + " or ".join(selection.states))
+    for name in ("owner", "group", "job_group", "site", "name"):
+        if value := getattr(selection, name):
+            words.append(f"{name.replace('_', ' ')} {value}")
+    for name in ("ended_since", "ended_before"):
+        if (instant := getattr(selection, name)) is not None:
+            words.append(f"{name.replace('_', ' ')} {moment(instant, instant, exact=True)}")
+    return ", ".join(words) or "all jobs"
+
+
+def in_options(selection: Selection, *more: str) -> str:
+    """The selection as arguments of another command, ready to be copied."""
+    words = _ranges(selection.ids or [])
+    if selection.submission is not None:
+        words.append(f"-s {selection.submission}")
+    for name in ("owner", "group", "job_group", "site", "name"):
+        if value := getattr(selection, name):
+            words.append(f"--{name.replace('_', '-')} {shlex.quote(value)}")
+    return " ".join([*words, *more])
+
+
+def _ranges(ids: Sequence[int]) -> list[str]:
+    """Such as 3 5-9; of very many the first ones."""
+    words: list[str] = []
+    for _, run in groupby(enumerate(sorted(ids)), lambda pair: pair[1] - pair[0]):
+        members = [id_ for _, id_ in run]
+        words.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return words if len(words) <= RANGES_SHOWN else [*words[:RANGES_SHOWN], "..."]
+
+
+def nothing_found(client: Client, selection: Selection) -> NotFound:
+    """The error for a selection without jobs: whether its submission is unknown, or only has no such jobs."""
+    number = selection.submission
+    if number is not None and not client.counts(Selection(submission=number)).total:
+        return NotFound(f"there is no submission {number}", hint="or it is not yours")
+    if selection == Selection(ids=selection.ids) and selection.ids:
+        return NotFound(f"there is no job {in_options(selection)}", hint="or it is not yours")
+    return NotFound("no job of yours fits the selection")

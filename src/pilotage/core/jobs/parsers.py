@@ -1,0 +1,137 @@
+"""Job descriptions in YAML and JSON: text or a mapping already loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.jobs.builder import Entry, build, check_attributes, scalars, unknown
+from pilotage.core.jobs.description import Scalar, Submission
+from pilotage.core.jobs.fields import BY_JDL, BY_NAME
+from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.parametric import progression
+from pilotage.core.jobs.yaml_reading import read_mapping
+from pilotage.core.nesting import check_brackets
+
+MAX_TEXT: Final = 16 * 1024 * 1024
+
+
+def description_from_text(text: str, kind: str) -> Submission:
+    """The submission in a text of kind `jdl`, `yaml` or `json`; `InvalidInput` names the line at fault."""
+    readers = {"jdl": parse_jdl, "yaml": from_yaml, "json": from_json}
+    if kind not in readers:
+        raise InvalidInput(f"{kind!r} is no kind of job description", hint="jdl, yaml or json")
+    return readers[kind](text)
+
+
+def parse_yaml_mapping(
+    mapping: Mapping[str, Any],
+    places: Mapping[str, tuple[int, int]] | None = None,
+    *,
+    names: Sequence[str] = (),
+) -> Submission:
+    """The submission a mapping of snake_case names describes; `places` are lines and columns of its keys.
+
+    `names` are those of parameters whose values come later.
+    """
+    places = places or {}
+    check_attributes(len(mapping))
+    fields = []
+    sequences: dict[str, tuple[Scalar, ...]] = {}
+    mistakes: list[InvalidInput] = []
+    for name, value in mapping.items():
+        entry = Entry(str(name), value, *places.get(str(name), (None, None)))
+        try:
+            if name == "parameters":
+                sequences = _sequences(entry)
+            elif name in BY_NAME:
+                fields.append((BY_NAME[name], entry))
+            else:
+                raise _unknown(entry)
+        except InvalidInput as error:
+            mistakes.append(error)
+    return build(fields, sequences, names, mistakes)
+
+
+def _unknown(entry: Entry) -> InvalidInput:
+    field = BY_JDL.get(entry.name.lower())
+    if field is not None:
+        return entry.refused(f"there is no attribute {entry.name!r}", f"in YAML and JSON it is {field.name}")
+    return unknown(entry, (*BY_NAME, "parameters"))
+
+
+_PROGRESSION: Final = frozenset({"count", "start", "step", "factor"})
+
+
+def _sequences(entry: Entry) -> dict[str, tuple[Scalar, ...]]:
+    """A list, a progression, or a mapping of names to either."""
+    value = entry.value
+    if isinstance(value, Mapping) and not (value and "count" in value and value.keys() <= _PROGRESSION):
+        if not value:
+            raise entry.refused("parameters is empty")
+        return {str(name): _sequence(entry, one, str(name)) for name, one in value.items()}
+    return {"": _sequence(entry, value, "")}
+
+
+def _sequence(entry: Entry, value: Any, name: str) -> tuple[Scalar, ...]:
+    if isinstance(value, list | tuple):
+        return scalars(entry, value)
+    if not name and isinstance(value, int) and not isinstance(value, bool):
+        value = {"count": value}
+    if isinstance(value, Mapping) and "count" in value and value.keys() <= _PROGRESSION:
+        try:
+            return progression(**value, name=name)
+        except InvalidInput as error:
+            raise type(error)(
+                error.message, hint=error.hint, line=entry.line, column=entry.column, field="parameters"
+            ) from error
+    title = f"parameters {name}".rstrip()
+    raise entry.refused(f"{title} must be a list of values, or count with start, step and factor")
+
+
+def from_json(text: str) -> Submission:
+    """The submission in a JSON text: one object, no name twice."""
+    _check_size(text)
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for name, value in found:
+            if name in seen:
+                raise InvalidInput(f"{name!r} is given twice", field=name)
+            seen[name] = value
+        return seen
+
+    def real(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else constant(digits)
+
+    def constant(name: str) -> NoReturn:
+        raise InvalidInput(f"{name} is not a number that can be used here")
+
+    check_brackets(text)
+    try:
+        loaded = json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+    except (RecursionError, ValueError) as error:
+        raise InvalidInput("not JSON that can be read: a number is too long") from error
+    if not isinstance(loaded, dict):
+        raise InvalidInput("a job description is one object of names and values")
+    return parse_yaml_mapping(loaded)
+
+
+def from_yaml(text: str) -> Submission:
+    """The submission in a YAML text: one mapping, no name twice, no anchors, no tags.
+
+    Scalars are read as YAML 1.2 has it: `no`, `010` and `12:30` are texts.
+    """
+    _check_size(text)
+    return parse_yaml_mapping(*read_mapping(text))
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise TooLarge(f"the description is longer than {MAX_TEXT:,} characters")

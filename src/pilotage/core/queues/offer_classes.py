@@ -1,0 +1,203 @@
+"""The kinds of offer that pilots made lately, and which queues fit each of them, whatever waits in these.
+
+Two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count by
+the bucket that they reach, and processors by the largest number that some queue needs and they have. The queues of a
+kind are found once (screen.py); one that comes later is asked when its turn comes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pilotage.core.queues.fit import Offer, with_sizes
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.vectorised_matching import OTHERS, SIZES, Screen, Slots
+from pilotage.core.queues.weighted_draw import Field
+
+KINDS = 1024
+"""So many kinds of offer are remembered; the one unused for longest is forgotten first."""
+
+BOUND_KINDS = 16384
+"""The same for offers that are bound to one owner, whose kinds hold that owner's queues only."""
+
+PLACES = 1024
+"""The same for what kinds have in common that differ in their sizes only."""
+
+_NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
+_NO_WEIGHTS: NDArray[np.float64] = np.zeros(0)
+
+
+@dataclass(slots=True)
+class Place:
+    """The queues that fit some offers but for their sizes."""
+
+    offer: Offer
+    slots: Slots = field(default_factory=lambda: _NO_SLOTS)
+    seen: int = 0
+    """So many queues have been asked, of all or of its owner's."""
+
+
+@dataclass(slots=True)
+class Kind:
+    """One kind of offer under some closed limits."""
+
+    offer: Offer
+    closed: tuple[Limit, ...]
+    place: Place
+    slots: Slots = field(default_factory=lambda: _NO_SLOTS)
+    """The queues that fit, Requirements not yet asked, ascending."""
+    seen: int = 0
+    """So many queues of its place have been asked."""
+    members: Slots = field(default_factory=lambda: _NO_SLOTS)
+    """Of those, the plain ones that waited when the field was made."""
+    weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
+    """Their priorities then."""
+    runners: Field | None = None
+    """They run in it; None: there are none, or they are to be looked up anew."""
+    ahead: tuple[int, float] | None = None
+    """The winner of the next draw in it, by its place, and its time."""
+    cpu_time: int = 0
+    """Under the document's rule: their bucket, the highest there is."""
+    late: list[Entry] = field(default_factory=list)
+    """Plain queues that have begun to wait since then."""
+    special: list[Entry] = field(default_factory=list)
+    """Queues that must be looked at by themselves."""
+    version: int = -1
+    """Of the priorities that the field was made with."""
+    arrived: int = -1
+    """How many queues had begun to wait when the members were last looked up among all that fit."""
+    forgotten: bool = False
+    """It is not kept up to date any more: ask for it anew."""
+    arrivals: int = 0
+
+
+class OfferKinds:
+    """The kinds of one index. Queues are known by their slot."""
+
+    def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
+        self._cpu_buckets = list(cpu_buckets)
+        self._memory_buckets = list(memory_buckets)
+        self._processors: list[int] = []
+        """Those that queues need."""
+        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
+        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
+        """Each in the order of their last use."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all queues and kinds."""
+        self.forget_all()
+        self.screen = Screen()
+        self._of_owner: dict[str, list[int]] = {}
+        self._places: OrderedDict[Offer, Place] = OrderedDict()
+
+    def enter(self, identity: QueueIdentity) -> int:
+        """The slot of a new queue."""
+        self._tell_apart(identity)
+        slot = self.screen.add(identity)
+        self._of_owner.setdefault(identity.owner, []).append(slot)
+        return slot
+
+    def sizes(self, cpu_time: float, processors: int, memory: int) -> tuple[int, int, int]:
+        """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
+        buckets = self._cpu_buckets
+        place = bisect_right(buckets, cpu_time)
+        cpu = buckets[place - 1] if place else 0
+        buckets = self._processors
+        place = bisect_right(buckets, processors)
+        cores = buckets[place - 1] if place else 0
+        if not memory:
+            return cpu, cores, 0
+        buckets = self._memory_buckets
+        place = bisect_right(buckets, memory)
+        # 1 stands for "known, and below every bucket"; 0 for "not known".
+        return cpu, cores, (buckets[place - 1] if place else 0) or 1
+
+    def kind_of(self, offer: Offer) -> Offer:
+        """The offer that stands for all that no queue can tell from this one."""
+        return with_sizes(offer, *self.sizes(offer.cpu_time, offer.processors, offer.memory))
+
+    def _tell_apart(self, identity: QueueIdentity) -> None:
+        """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
+        for buckets, value in (
+            (self._cpu_buckets, identity.cpu_time),
+            (self._processors, identity.processors),
+            (self._memory_buckets, identity.memory),
+        ):
+            place = bisect_left(buckets, value)
+            if value and (place == len(buckets) or buckets[place] != value):
+                buckets.insert(place, value)
+                self.forget_all()
+
+    def forget_all(self) -> None:
+        for kinds in (self._open, self._bound):
+            while kinds:
+                forget(kinds.popitem()[1])
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._bound)
+
+    def of(self, key: Offer, closed: Sequence[Limit] = ()) -> Kind:
+        """The kind of offers like `key`, which `kind_of` gave, while these limits let nothing start."""
+        kinds, most = (self._open, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
+        place = (key, tuple(closed))
+        kind = kinds.get(place)
+        if kind is not None:
+            kinds.move_to_end(place)
+            return kind
+        kind = kinds[place] = Kind(key, place[1], self._place(key))
+        if len(kinds) > most:
+            forget(kinds.popitem(last=False)[1])
+        return kind
+
+    def _place(self, key: Offer) -> Place:
+        whole = replace(key, cpu_time=0.0, memory=0, processors=0)
+        place = self._places.get(whole)
+        if place is None:
+            place = self._places[whole] = Place(whole)
+            if len(self._places) > (PLACES if key.only_owner is None else BOUND_KINDS):
+                self._places.popitem(last=False)
+        else:
+            self._places.move_to_end(whole)
+        return place
+
+    def known(self, key: Offer) -> Kind | None:
+        """The kind of offers like `key`, if it is remembered."""
+        return (self._open if key.only_owner is None else self._bound).get((key, ()))
+
+    def look_on(self, kind: Kind) -> None:
+        """Ask the queues that came since the kind was last looked at."""
+        place = kind.place
+        if place.offer.only_owner is None:
+            count = len(self.screen)
+            if place.seen != count:
+                self._ask(place, np.arange(place.seen, count), count)
+        else:
+            own = self._of_owner.get(place.offer.only_owner, [])
+            if place.seen != len(own):
+                self._ask(place, np.array(own[place.seen :], dtype=np.int64), len(own))
+        if kind.seen != len(place.slots):
+            new = self.screen.passing(kind.offer, place.slots[kind.seen :], SIZES)
+            kind.seen = len(place.slots)
+            if kind.closed:
+                new = new[~self.screen.concerned(kind.closed, new)]
+            kind.slots = np.concatenate([kind.slots, new]) if len(kind.slots) else new
+
+    def _ask(self, place: Place, new: Slots, count: int) -> None:
+        place.seen = count
+        place.slots = np.concatenate([place.slots, self.screen.passing(place.offer, new, OTHERS)])
+
+
+def forget(kind: Kind) -> None:
+    """Whoever still has it must not keep its arrays."""
+    kind.forgotten, kind.runners, kind.ahead, kind.seen, kind.version = True, None, None, 0, -1
+    kind.slots = kind.members = _NO_SLOTS
+    kind.weights = _NO_WEIGHTS

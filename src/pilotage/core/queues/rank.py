@@ -1,0 +1,125 @@
+"""What the draw rules (draws.py) make of priorities: the chance of a queue at one draw, and who is before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.indexed_queue import Entity, Entry
+
+NODES = 64
+"""Points of the numerical integral."""
+
+NEGLIGIBLE = 60.0
+"""Beyond so many mean values the rest of the integral is below e to the minus that."""
+
+RIVALS = 5
+
+_POINTS, _WIDTHS = np.polynomial.legendre.leggauss(NODES)
+
+
+def chance(priority: float, others: Iterable[float], rule: Rule) -> float:
+    """How likely a queue of `priority` wins one draw against queues of priorities `others`.
+
+    document: the smallest `rand()/p` wins, hence ∫ p Π(1 - p_j x) dx from 0 to 1/max(p, p_j). proportional: p/Σp.
+    A priority of 0 loses against every positive one; if all are 0, everyone is equally likely.
+    """
+    counted = Counter(others)
+    if priority <= 0:
+        return 0.0 if any(p > 0 for p in counted) else 1 / (1 + counted.total())
+    total = priority + sum(p * n for p, n in counted.items())
+    if rule == "proportional":
+        return priority / total
+    weights = np.array([p for p in counted if p > 0])
+    numbers = np.array([n for p, n in counted.items() if p > 0], dtype=float)
+    end = min(1 / max(priority, weights.max(initial=0.0)), NEGLIGIBLE / total)
+    x = (_POINTS + 1) / 2 * end
+    logs = np.log1p(-np.outer(x, weights)) @ numbers
+    return float(min(1.0, priority * end * (_WIDTHS @ np.exp(logs)) / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Queues of one higher CPU bucket that are drawn before."""
+
+    cpu_time: int
+    queues: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An entity whose queues take part in the same draw: the sum of their priorities, and how it relates to ours."""
+
+    owner: str
+    group: str
+    priority: float
+    ratio: float
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A queue among those that fit the same offer."""
+
+    buckets: tuple[Bucket, ...]
+    """Not empty: under the document's rule these go first, and the rest tells of the draw after them."""
+    chance: float
+    """At one draw among the queues of its turn."""
+    queues: int
+    """How many take part in that draw, itself included."""
+    ours: float
+    """The sum of the priorities of its entity in that draw."""
+    ahead: int
+    """Entities with a larger one."""
+    rivals: tuple[Rival, ...]
+    """The entities with the largest sums, the largest first."""
+
+
+def standing(entry: Entry, candidates: Sequence[Entry], rule: Rule) -> Standing:
+    """How `entry` stands among `candidates`, the queues that take part with one offer; itself may be among them."""
+    others = [one for one in candidates if one.id != entry.id]
+    own = entry.identity.cpu_time
+    buckets: tuple[Bucket, ...] = ()
+    if rule == "document":
+        buckets = _higher(others, own)
+        others = [one for one in others if one.identity.cpu_time == own]
+    sums: dict[Entity, float] = {entry.entity: entry.priority}
+    waiting: dict[Entity, int] = {}
+    for one in others:
+        sums[one.entity] = sums.get(one.entity, 0.0) + one.priority
+        waiting[one.entity] = waiting.get(one.entity, 0) + one.waiting
+    ours = sums[entry.entity]
+    rivals = _rivals(entry.entity, sums, waiting)
+    likely = chance(entry.priority, (one.priority for one in others), rule)
+    ahead = sum(1 for rival in sums if rival != entry.entity and _greater(sums[rival], ours))
+    return Standing(buckets, likely, len(others) + 1, ours, ahead, rivals)
+
+
+def _greater(one: float, other: float) -> bool:
+    """Beyond what rounding makes of equal shares."""
+    return one > other * (1 + 1e-9)
+
+
+def _higher(others: Sequence[Entry], own: int) -> tuple[Bucket, ...]:
+    found: dict[int, list[Entry]] = {}
+    for one in others:
+        if one.identity.cpu_time > own:
+            found.setdefault(one.identity.cpu_time, []).append(one)
+    return tuple(
+        Bucket(cpu_time, len(queues), sum(one.waiting for one in queues))
+        for cpu_time, queues in sorted(found.items(), reverse=True)
+    )
+
+
+def _rivals(own: Entity, sums: Mapping[Entity, float], waiting: Mapping[Entity, int]) -> tuple[Rival, ...]:
+    ours = sums[own]
+    largest = sorted((entity for entity in sums if entity != own), key=lambda entity: -sums[entity])[:RIVALS]
+    return tuple(
+        Rival(*entity, sums[entity], sums[entity] / ours if ours else 0.0, waiting[entity])
+        for entity in largest
+    )

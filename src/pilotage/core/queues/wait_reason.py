@@ -1,0 +1,238 @@
+"""What a queue waits for: one main reason, from the conditions and draws of the match itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pilotage.core.ids import QueueId
+from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.fit import Condition, Offer, static_failure
+from pilotage.core.queues.indexed_queue import Entry, taking_part
+from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.offer_history import Known
+
+COMPARED = 3
+"""A queue is compared with the others on so many of the offers that it fits: the most used ones."""
+
+STALE = 60.0
+"""When pilots that are bound to others go on asking for so long after the last one that was free, it waits for such."""
+
+NAMED = 3
+"""So many owners are named whom pilots serve instead."""
+
+
+class Reason(StrEnum):
+    """In the order in which they are asked: the first that holds is the main one."""
+
+    MEMBERSHIP = "membership"
+    """The policy no longer knows its group, or its owner in it."""
+    DRAINING = "draining"
+    """The server gives out no new work."""
+    NO_OFFER = "no-offer"
+    """No pilot has asked lately, and no CE of known capacity is there."""
+    NEEDS = "needs"
+    """Every known offer refuses it; the detail names the conditions."""
+    LIMIT = "limit"
+    """What it fits is closed by limits or start delays."""
+    BACKGROUND = "background"
+    """Only UserPriority 0 waits in it, and other queues of its entity fit."""
+    CPU_BUCKET = "cpu-bucket"
+    """Under the document's rule queues of a higher CPU bucket go first."""
+    SHARE = "share"
+    """Nodes that it fits have asked since, and others were drawn."""
+    PILOT = "pilot"
+    """A pilot that it fits was asked for and has not called home yet."""
+    SLOTS = "slots"
+    """It fits, and no node with room for it has asked; the detail names whom those serve that would have fitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    reason: Reason
+    detail: str = ""
+    places: tuple[int, ...] = ()
+    """Which of the known offers made it so: of `needs` the nearest, of `share` and `cpu-bucket` the one to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The queues that take part in one draw."""
+
+    entries: Sequence[Entry]
+    ids: frozenset[QueueId]
+
+    def first_bucket(self) -> int:
+        """The highest CPU bucket, from which the document's rule draws."""
+        return max(one.identity.cpu_time for one in self.entries)
+
+
+def _nothing_remembered(_: Offer) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Survey:
+    """All queues and all known offers of one instant. Made for one thread, used up by it."""
+
+    entries: Sequence[Entry]
+    known: Sequence[Known]
+    """Those that were made first, the most used first; the possible ones after them."""
+    closed: Mapping[tuple[str, str], Sequence[Limit]]
+    """The limits that are closed, by site and CE."""
+    rule: Rule
+    draining: bool = False
+    coming: frozenset[str] = frozenset()
+    """CEs with pilots that were asked for and have not called home."""
+    asked: int = 0
+    """How often the predicate was asked: the cost so far."""
+    remembered: Callable[[Offer], Sequence[Entry] | None] = _nothing_remembered
+    """Asked for the queues that the index knows to fit an offer, their Requirements not asked; None: it does not."""
+    _parts: dict[int, Part] = field(default_factory=dict)
+    _buckets: dict[int, int] = field(default_factory=dict)
+
+    def limits_on(self, entry: Entry, one: Known) -> list[Limit]:
+        """The closed limits that keep `entry` from an offer that it fits."""
+        closed = self.closed.get((one.offer.site, one.offer.ce), ())
+        return [limit for limit in closed if limit.concerns(entry.identity)]
+
+    def fitting(self, entry: Entry) -> list[int]:
+        """Places in `known` of all offers that the queue fits, limits not yet asked."""
+        self.asked += len(self.known)
+        return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
+
+    def part(self, place: int) -> Part:
+        """The queues that take part in a draw for one known offer."""
+        found = self._parts.get(place)
+        if found is None:
+            one = self.known[place]
+            closed = self.closed.get((one.offer.site, one.offer.ce), ())
+            entries = taking_part(self._fitting_but_for_requirements(one), one.holds, closed)
+            found = self._parts[place] = Part(entries, frozenset(entry.id for entry in entries))
+        return found
+
+    def _fitting_but_for_requirements(self, one: Known) -> Sequence[Entry]:
+        remembered = self.remembered(one.offer)
+        if remembered is not None:
+            return remembered
+        self.asked += len(self.entries)
+        return [
+            entry
+            for entry in self.entries
+            if entry.waiting and entry.admitted and static_failure(entry.identity, one.offer) is None
+        ]
+
+    def verdict(self, entry: Entry, since: float) -> Verdict:
+        """What a queue with waiting jobs waits for, which has waited since then."""
+        if not entry.admitted:
+            return Verdict(Reason.MEMBERSHIP)
+        if self.draining:
+            return Verdict(Reason.DRAINING)
+        if not self.known:
+            return Verdict(Reason.NO_OFFER)
+        fitting, limits = self._open(entry, since)
+        if fitting:
+            return self._among_others(entry, fitting, since)
+        if limits:
+            return Verdict(Reason.LIMIT, "; ".join(sorted({in_words(limit) for limit in limits})))
+        return self._nearest(entry)
+
+    def _open(self, entry: Entry, since: float) -> tuple[list[int], list[Limit]]:
+        """Offers that the queue gets part in: as many as are compared, and one that asked since, if there is one."""
+        found: list[int] = []
+        limits: list[Limit] = []
+        asked = False
+        for place, one in enumerate(self.known):
+            self.asked += 1
+            if len(found) >= COMPARED and (asked or one.possible or one.last < since):
+                continue
+            if not one.fits(entry.identity):
+                continue
+            closed = self.limits_on(entry, one)
+            limits += closed
+            if not closed:
+                found.append(place)
+                asked = asked or self._asked_since(one, since)
+        return found, limits
+
+    @staticmethod
+    def _asked_since(one: Known, since: float) -> bool:
+        return not one.possible and one.last >= since
+
+    def _among_others(self, entry: Entry, places: Sequence[int], since: float) -> Verdict:
+        compared = places[:COMPARED]
+        there = [place for place in compared if entry.id in self.part(place).ids]
+        if not there:
+            return Verdict(Reason.BACKGROUND)
+        bucket, lowest = min((self._first_bucket(place, entry), place) for place in there)
+        if bucket > entry.identity.cpu_time:
+            return Verdict(Reason.CPU_BUCKET, f"{bucket} s", (lowest,))
+        rivals = [place for place in there if self._rivals(place, entry)]
+        asked = [self.known[place].last for place in places if self._asked_since(self.known[place], since)]
+        bound = self._bound_to_others(entry, since)
+        only_bound = asked and max((one.last for one in bound), default=0.0) > max(asked) + STALE
+        if rivals and asked and not only_bound:
+            # Those that asked stand first among the known ones, but not each of them since.
+            drawn = next(
+                (place for place in rivals if self._asked_since(self.known[place], since)), rivals[0]
+            )
+            return Verdict(Reason.SHARE, places=(drawn,))
+        coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
+        if coming:
+            return Verdict(Reason.PILOT, ", ".join(coming))
+        return Verdict(Reason.SLOTS, _served(bound))
+
+    def _bound_to_others(self, entry: Entry, since: float) -> list[Known]:
+        """What has been offered since and would fit, were its pilots not bound to other owners."""
+        self.asked += len(self.known)
+        return [
+            one
+            for one in self.known
+            if self._asked_since(one, since)
+            and one.offer.only_owner is not None
+            and one.failures(entry.identity) == (Condition.OWNER,)
+        ]
+
+    def _first_bucket(self, place: int, entry: Entry) -> int:
+        """The CPU bucket that is drawn from first."""
+        if self.rule != "document":
+            return entry.identity.cpu_time
+        if place not in self._buckets:
+            self._buckets[place] = self.part(place).first_bucket()
+        return self._buckets[place]
+
+    def _rivals(self, place: int, entry: Entry) -> bool:
+        own = entry.identity.cpu_time
+        return any(
+            one.id != entry.id and (self.rule != "document" or one.identity.cpu_time >= own)
+            for one in self.part(place).entries
+        )
+
+    def _nearest(self, entry: Entry) -> Verdict:
+        """The conditions of the offers that refuse it at the fewest; of a closed site only if no other is as near."""
+        self.asked += len(self.known)
+        failed = [one.failures(entry.identity) for one in self.known]
+        distances = [(len(conditions), Condition.SITE_CLOSED in conditions) for conditions in failed]
+        nearest = min(distances)
+        places = tuple(place for place, distance in enumerate(distances) if distance == nearest)
+        named = {condition for place in places for condition in failed[place]}
+        return Verdict(
+            Reason.NEEDS, ", ".join(condition for condition in Condition if condition in named), places
+        )
+
+
+def _served(bound: Sequence[Known]) -> str:
+    """Whom these pilots serve."""
+    names = sorted({str(one.offer.only_owner) for one in bound})
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"pilots serve {', '.join(names[:NAMED])}{more}" if names else ""
+
+
+def in_words(limit: Limit) -> str:
+    """Such as "job_type Merge at site cellar: at most 200 running, a start every 5 s"."""
+    place = f" at site {limit.site}" if limit.site else f" at CE {limit.ce}" if limit.ce else ""
+    parts = [] if limit.running is None else [f"at most {limit.running} running"]
+    if limit.delay:
+        parts.append(f"a start every {limit.delay:g} s")
+    return f"{limit.attribute} {limit.value}{place}: {', '.join(parts)}"

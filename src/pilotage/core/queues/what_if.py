@@ -1,0 +1,211 @@
+"""Which single change to a job's needs would open how many slots.
+
+Changes are proposed from the known offers that refuse the queue at one condition only, and each is tried with the
+predicate on the changed identity: what is listed is what would fit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pilotage.core.queues.fit import Condition, Offer
+from pilotage.core.queues.identity import NONE, QueueIdentity
+from pilotage.core.queues.offer_history import Known, slots
+
+MOST_VALUES = 3
+"""So many values of one number are named: the largest that opens anything, and larger openings below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The values that CPU time (seconds) and memory (MB) of a queue may have."""
+
+    cpu_time: Sequence[int]
+    memory: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One attribute of the identity with another value; `text` says so in the words of a job description."""
+
+    attribute: str
+    value: str | int
+    text: str
+    identity: QueueIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a change opens: slots by site, in offers that refuse the queue as it is."""
+
+    change: Change
+    sites: Mapping[str, int]
+    offers: tuple[int, ...]
+    """Places in the list of known offers."""
+
+    @property
+    def slots(self) -> int:
+        return sum(self.sites.values())
+
+
+def openings(queue: QueueIdentity, known: Sequence[Known], buckets: Buckets) -> list[Opening]:
+    """The changes that open slots, most slots first."""
+    near: dict[Condition, list[int]] = {}
+    for place, one in enumerate(known):
+        failed = one.failures(queue)
+        if len(failed) == 1:
+            near.setdefault(failed[0], []).append(place)
+    found: list[Opening] = []
+    for condition, places in near.items():
+        propose = _PROPOSALS.get(condition)
+        if propose is not None:
+            numeric = condition in _NUMBERS
+            opened = list(_evaluated(queue, known, places, propose, buckets, everywhere=numeric))
+            found += _that_matter(opened) if numeric else opened
+    return sorted(found, key=lambda one: (-one.slots, one.change.text))
+
+
+def _evaluated(
+    queue: QueueIdentity,
+    known: Sequence[Known],
+    places: Sequence[int],
+    propose: Proposals,
+    buckets: Buckets,
+    *,
+    everywhere: bool,
+) -> Iterator[Opening]:
+    """The proposals of the offers at `places`, tried on those that made them, or on all of `places`.
+
+    A change to "" drops the condition, so it is tried on all of `places` too.
+    """
+    by_change: dict[Change, list[int]] = {}
+    for place in places:
+        for change in propose(queue, known[place].offer, buckets):
+            by_change.setdefault(change, []).append(place)
+    for change, proposers in by_change.items():
+        tried = places if everywhere or change.value == "" else proposers
+        fitting = tuple(place for place in tried if known[place].fits(change.identity))
+        sites = slots(change.identity, (known[place] for place in fitting))
+        if sites:
+            yield Opening(change, sites, fitting)
+
+
+def _that_matter(opened: list[Opening]) -> list[Opening]:
+    """Of the values of one number: the largest, then those with more slots than all larger ones; the most last."""
+    chain: list[Opening] = []
+    for one in sorted(opened, key=lambda one: -int(one.change.value)):
+        if not chain or one.slots > chain[-1].slots:
+            chain.append(one)
+    return chain if len(chain) <= MOST_VALUES else [*chain[: MOST_VALUES - 1], chain[-1]]
+
+
+# --- what an offer that refuses at one condition proposes
+
+Proposals = Callable[[QueueIdentity, Offer, Buckets], Iterator[Change]]
+
+
+def _floor(buckets: Sequence[int], value: float) -> int:
+    place = bisect_right(buckets, value)
+    return buckets[place - 1] if place else 0
+
+
+def _cpu_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    value = _floor(buckets.cpu_time, offer.cpu_time)
+    if value:
+        yield Change("cpu_time", value, f"CPU time <= {value} s", replace(queue, cpu_time=value))
+
+
+def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    """As much as is offered, and as much as lets jobs on all of its processors."""
+    wide = max(1, offer.processors // max(1, queue.processors))
+    whole, part = _floor(buckets.memory, offer.memory), _floor(buckets.memory, offer.memory // wide)
+    for value in {whole, part or whole}:
+        text = f"memory <= {value} MB" if value else "no memory asked for"
+        yield Change("memory", value, text, replace(queue, memory=value))
+
+
+def _processors(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    value = offer.processors
+    if value > 0:
+        yield Change("processors", value, f"processors <= {value}", replace(queue, processors=value))
+
+
+def _site(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    changed = replace(queue, sites=queue.sites | {offer.site})
+    yield Change("sites", offer.site, f"site {offer.site} allowed too", changed)
+
+
+def _banned_site(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    changed = replace(queue, banned_sites=queue.banned_sites - {offer.site})
+    yield Change("banned_sites", offer.site, f"site {offer.site} not banned by the job", changed)
+
+
+def _grid_ce(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    changed = replace(queue, grid_ces=queue.grid_ces | {offer.ce})
+    yield Change("grid_ces", offer.ce, f"CE {offer.ce} allowed too", changed)
+
+
+def _platform(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    for name in sorted(offer.platforms):
+        changed = replace(queue, platforms=queue.platforms | {name})
+        yield Change("platforms", name, f"platform {name} allowed too", changed)
+    if not offer.platforms:
+        yield Change("platforms", "", "any platform", replace(queue, platforms=NONE))
+
+
+def _tag_dropped(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    missing = queue.tags - offer.tags
+    if len(missing) == 1:
+        [name] = missing
+        yield Change("tags", name, f"without the tag {name}", replace(queue, tags=queue.tags - missing))
+
+
+def _tag_added(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    missing = offer.required_tags - queue.tags
+    if len(missing) == 1:
+        [name] = missing
+        yield Change("tags", name, f"with the tag {name}", replace(queue, tags=queue.tags | missing))
+
+
+def _setup(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    text = f"setup {offer.setup}" if offer.setup else "no setup"
+    yield Change("setup", offer.setup, text, replace(queue, setup=offer.setup))
+
+
+def _job_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    for name in sorted(offer.job_types or ()):
+        yield Change("job_type", name, f"job type {name}", replace(queue, job_type=name))
+
+
+def _pilot_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    if queue.force_generic:
+        yield Change("force_generic", 0, "without ForceGeneric", replace(queue, force_generic=False))
+    else:
+        changed = replace(queue, pilot_types=queue.pilot_types | {offer.pilot_type})
+        yield Change("pilot_types", offer.pilot_type, f"{offer.pilot_type} pilots allowed too", changed)
+
+
+def _requirements(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+    yield Change("requirements", "", "without its Requirements", replace(queue, requirements=""))
+
+
+_NUMBERS = frozenset({Condition.CPU_TIME, Condition.MEMORY, Condition.PROCESSORS})
+
+_PROPOSALS: Mapping[Condition, Proposals] = {
+    Condition.CPU_TIME: _cpu_time,
+    Condition.MEMORY: _memory,
+    Condition.PROCESSORS: _processors,
+    Condition.SITE: _site,
+    Condition.BANNED_SITE: _banned_site,
+    Condition.GRID_CE: _grid_ce,
+    Condition.PLATFORM: _platform,
+    Condition.TAGS: _tag_dropped,
+    Condition.REQUIRED_TAGS: _tag_added,
+    Condition.SETUP: _setup,
+    Condition.JOB_TYPE: _job_type,
+    Condition.PILOT_TYPE: _pilot_type,
+    Condition.REQUIREMENTS: _requirements,
+}
+"""Of the other conditions (membership, a closed site, the pilot's owner) none is the job's own to change."""

@@ -1,0 +1,92 @@
+"""The pilot's side of the conversation: one exchange at a time, when to speak again, and how long the lease is.
+
+Pure: instants come in, nothing is sent from here.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Optional
+
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Take
+
+from .pilot_config import Terms
+
+LEASE_PART = 0.9
+"""The lease is acted upon a tenth early."""
+HEARTBEAT_PART = 0.8
+"""The pilot speaks up so early that an answer takes no part of the server's patience."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_FIRST_POLL, _POLL_GROWTH, _LONGEST_POLL = 0.25, 1.6, 15.0
+
+
+class Contact:
+    def __init__(self, terms: Terms, now: float, rng: random.Random) -> None:
+        self._terms = terms
+        self._rng = rng
+        self.flying: Optional[ExchangeRequest] = None
+        self.take: Optional[Take] = None
+        """The take whose answer is not known; it is sent again, unchanged, until it is."""
+        self.take_number = 1
+        self.take_at = now
+        """No exchange is sent for the sake of a take alone before this."""
+        self.empty_takes = 0
+        """One after another, since the last one that went along with news of jobs."""
+        self.sent_at = -math.inf
+        self.retry_at = now
+        self.due_at = now
+        """The next heartbeat."""
+        self.lease_until = now + LEASE_PART * terms.lease
+        self.away_since: Optional[float] = None
+        self._heartbeat = terms.heartbeat
+        self._failures = 0
+
+    def sent(self, request: ExchangeRequest, now: float) -> None:
+        self.flying, self.sent_at, self.take = request, now, request.take
+
+    def answered(self, response: ExchangeResponse, now: float) -> Optional[ExchangeRequest]:
+        """The request that this answers; None if none was under way."""
+        request, self.flying = self.flying, None
+        if request is None:
+            return None
+        self._failures, self.away_since, self.retry_at = 0, None, now
+        # Counted from before it was sent: the server counts from its commit, which was later.
+        self.lease_until = self.sent_at + LEASE_PART * (response.lease or self._terms.lease)
+        self._heartbeat = response.heartbeat or self._terms.heartbeat
+        self.due_at = now + HEARTBEAT_PART * self._heartbeat
+        if request.take:
+            if request.finishes or request.releases or request.confirms:
+                # The node was at work: its last reports follow each other closely, and are no long time without work.
+                self.empty_takes = 0
+            self._take_answered(request.take, response, now)
+        return request
+
+    def _take_answered(self, take: Take, response: ExchangeResponse, now: float) -> None:
+        self.take = None
+        if response.take_number or response.offers:
+            self.take_number = max(self.take_number, response.take_number) + 1
+        if response.offers:
+            self.empty_takes = 0
+        if response.offers and len(response.offers) >= take.count - take.ahead:
+            self.take_at = now
+            return
+        pause = min(_FIRST_POLL * _POLL_GROWTH ** min(self.empty_takes, 20), _LONGEST_POLL, self._heartbeat)
+        self.take_at = now + pause * self._rng.uniform(0.8, 1.2)
+        self.empty_takes += 1
+
+    def unanswered(self, now: float, retry_after: float) -> bool:
+        """True if the server was there until now."""
+        self.flying = None
+        pause = min(_FIRST_PAUSE * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE, max(self._heartbeat, 1.0))
+        self._failures += 1
+        self.retry_at = now + max(pause * self._rng.uniform(0.5, 1.0), retry_after)
+        first = self.away_since is None
+        if first:
+            self.away_since = now
+        return first
+
+    def ended(self) -> None:
+        """Nothing that was under way will be answered."""
+        self.flying = self.take = None

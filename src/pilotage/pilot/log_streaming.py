@@ -1,0 +1,63 @@
+"""The ends of standard output and error of the jobs that somebody watches, sent as they grow."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Callable, Dict, Optional, Set, Tuple
+
+from .events import Key
+from .payload import RunningPayload
+from .thread_pool import Errands
+from .transport import Line
+
+PERIOD = 1.0
+_MOST = 1 << 16
+"""Bytes in one message."""
+
+
+class Tails:
+    """Belongs to the loop's thread. A message that is lost is sent again with the next: the offset stays."""
+
+    def __init__(self, errands: Errands, clock: Callable[[], float]) -> None:
+        self._errands = errands
+        self._clock = clock
+        self._jobs: Set[int] = set()
+        self._under_way: Set[Tuple[Key, str]] = set()
+        self.next_at = math.inf
+
+    def follow(self, jobs: Tuple[int, ...]) -> None:
+        self._jobs = set(jobs)
+        self.next_at = self._clock() if jobs else math.inf
+
+    def send(self, running: Dict[Key, RunningPayload]) -> None:
+        """Send what is new, if it is time."""
+        if self._clock() < self.next_at:
+            return
+        self.next_at = self._clock() + PERIOD
+        for payload in running.values():
+            if payload.key[0] in self._jobs:
+                for stream in ("stdout", "stderr"):
+                    self._send_stream(payload, stream)
+
+    def _send_stream(self, payload: RunningPayload, stream: str) -> None:
+        number, mark = payload.stream(stream), (payload.key, stream)
+        if number is None or mark in self._under_way:
+            return
+        offset = payload.tail_offsets[stream]
+        data = os.pread(number, _MOST, offset)
+        if not data:
+            return
+        job, epoch = payload.key
+        path = f"/v1/pilot/jobs/{job}/tail?stream={stream}&offset={offset}&epoch={epoch}"
+
+        def post(line: Line) -> None:
+            line.request("POST", path, data, {"Content-Type": "application/octet-stream"})
+
+        def posted(result: object, error: Optional[BaseException]) -> None:
+            self._under_way.discard(mark)
+            if error is None:
+                payload.tail_offsets[stream] = offset + len(data)
+
+        self._under_way.add(mark)
+        self._errands.submit(post, posted)

@@ -1,0 +1,227 @@
+"""One of several servers on one database: it follows the others, lends and borrows, and buries the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+
+from pilotage import __version__
+from pilotage.core.errors import Conflict
+from pilotage.server.context import Context
+from pilotage.server.duties.duty_leases import Posts
+from pilotage.server.duties.loop import finish_submissions, forget_unaccepted
+from pilotage.services.peers import sync
+from pilotage.services.pool import shared_limits
+from pilotage.services.pool.peer_state import Company
+from pilotage.store.cluster import changes, servers
+from pilotage.store.cluster.servers import ServerRow
+from pilotage.store.engine.connection import GivenUp, Readers, instant
+from pilotage.store.tables import instance, pilots
+from pilotage.store.writer.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+FOLLOWS = 0.2
+"""Seconds between two looks at what the others have done, if nothing is heard of them."""
+SOONEST = 0.05
+"""Seconds between two looks at least, and while there is something each time."""
+RECOUNTS = 300.0
+"""Seconds between two full counts."""
+SILENT = 30.0
+"""A server without a sign of life for so long is given up."""
+WATCHES = 5.0
+LIMITS = 1.0
+PRUNES = 60.0
+
+
+HANDED_ON = 60.0
+"""A submission that nobody has touched for so long is not in the hands of its server any more."""
+
+
+def join(
+    tx: Transaction, url: str, policy_version: int, now: float, *, in_common: tuple[str, str]
+) -> Company:
+    """Register a server that begins. `in_common`: marks of its signing key and of its sandboxes.
+
+    `Conflict` if those of the servers that are there are others.
+    """
+    host = socket.gethostname()
+    now = instant(tx.connection, now)
+    name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
+    server = ServerRow(name, host, url, __version__, now, now, policy_version)
+    instance.lock(tx.connection)
+    for predecessor in servers.predecessors(tx.connection, server):
+        bury(tx, predecessor)
+    there = servers.live(tx.connection)
+    others = [one for one in there if now - one.alive_at < SILENT]
+    if not others:
+        for gone in there:
+            bury(tx, gone.name)
+    theirs = instance.in_common(tx.connection)
+    if others and theirs != in_common:
+        _refuse(others[0], key=theirs[0] != in_common[0])
+    instance.have_in_common(tx.connection, *in_common)
+    servers.register(tx.connection, server)
+    return Company(name, position=changes.position(tx.connection), clock=time.monotonic)
+
+
+def _refuse(other: ServerRow, *, key: bool) -> None:
+    at = f"the server at {other.url} of {other.host}"
+    if key:
+        raise Conflict(
+            f"this home signs tokens with another key than {at}, which uses the same database",
+            hint="copy the file secrets/signing.key of its home into this one, and start again",
+        )
+    raise Conflict(
+        f"the sandboxes of this server are not those of {at}, which uses the same database",
+        hint="give both the same shared folder: --sandboxes FOLDER",
+    )
+
+
+class DatabaseClock:
+    """Seconds since 1970 by the clock of the database, which all servers have in common."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._ahead = 0.0
+        self.set()
+
+    def __call__(self) -> float:
+        return time.time() + self._ahead
+
+    def set(self) -> None:
+        """Ask the database what time it is. Any thread."""
+        connection = self._readers.connection()
+        begin = time.time()
+        theirs = instant(connection, begin)
+        self._ahead = theirs - (begin + time.time()) / 2
+
+
+class CompanyDuty:
+    """What a server does because there may be others."""
+
+    def __init__(self, context: Context, company: Company, posts: Posts, clock: DatabaseClock) -> None:
+        self._context = context
+        self._company = company
+        self._posts = posts
+        self._clock = clock
+        self._recounted = self._pruned = self._checked = time.monotonic()
+        self._looked = 0.0
+        self._busy = False
+        self.wake = asyncio.Event()
+        """Set when another server has written."""
+
+    def heard(self, server: str) -> None:
+        """A server has written; "": some may have."""
+        if server != self._company.server:
+            self.wake.set()
+
+    def until_next_look(self) -> float:
+        """Seconds. Where there was something there may be more, of which no hint was given."""
+        return SOONEST if self._busy else FOLLOWS
+
+    async def follow(self) -> None:
+        """Take up what the others have committed. However often it is woken, it looks so often only."""
+        await asyncio.sleep(max(0.0, self._looked + SOONEST - time.monotonic()))
+        self._looked = time.monotonic()
+        self.wake.clear()
+        context, company = self._context, self._company
+        found = await asyncio.to_thread(
+            lambda: changes.read(context.readers.connection(), company.position, company.server)
+        )
+        self._busy = bool(found.changes) or found.more
+        if not found.registered:
+            raise GivenUp("the other servers have given this one up", hint="start it again")
+        if found.changes or found.pruned or company.uncertain:
+            version = context.pool.policy_version
+            await context.writer.acall(lambda tx: sync.follow(context.pool, tx, found))
+            if context.pool.policy_version != version:
+                context.wake_shares.set()
+                context.wake_director.set()
+        else:
+            company.position = found.position
+
+    async def tend_limits(self) -> None:
+        context = self._context
+        if context.pool.limiter.limits:
+            await context.writer.acall(lambda tx: shared_limits.tend(context.pool, tx, context.clock()))
+
+    async def recount(self) -> None:
+        """Check memory against the store, some queues at a time; what differs is set right, and said."""
+        if time.monotonic() - self._recounted < RECOUNTS:
+            return
+        self._recounted = time.monotonic()
+        context = self._context
+        queues = await context.writer.acall(lambda _: sync.all_queues(context.pool))
+        wrong = 0
+        for first in range(0, len(queues), sync.CHUNK):
+            part = queues[first : first + sync.CHUNK]
+            wrong += await context.writer.acall(
+                lambda tx, part=part: sync.recount(context.pool, tx, part)  # type: ignore[misc]
+            )
+        if wrong:
+            log.warning("a recount of %d task queues has set %d right", len(queues), wrong)
+
+    async def set_clock(self) -> None:
+        await asyncio.to_thread(self._clock.set)
+
+    async def watch(self) -> None:
+        """A duty: give up silent servers, forget what everybody has read."""
+        context = self._context
+        gone = await context.writer.acall(self._bury)
+        for name in gone:
+            log.warning("the server %s has given no sign of life for %.0f s: it is given up", name, SILENT)
+        if gone:
+            context.wake_director.set()
+        if time.monotonic() - self._pruned >= PRUNES:
+            self._pruned = time.monotonic()
+            before = context.clock() - sync.KEPT
+            await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
+
+    def _bury(self, tx: Transaction) -> list[str]:
+        now = instant(tx.connection, self._context.clock())
+        silent = servers.silent(tx.connection, now - SILENT, self._company.server)
+        for name in silent:
+            bury(tx, name)
+        if silent:
+            # Offers of theirs that nobody confirms are taken back here.
+            for pilot, at in pilots.last_takes(tx.connection):
+                if pilot not in self._context.pool.unconfirmed:
+                    tx.put(self._context.pool.unconfirmed, pilot, at)
+        return silent
+
+    async def finish_submissions(self) -> None:
+        """A duty: what a server has left behind that is not there any more."""
+        before = self._context.clock() - HANDED_ON
+        await forget_unaccepted(self._context, untouched_since=before)
+        await finish_submissions(self._context, untouched_since=before)
+
+    async def keep_limits(self) -> None:
+        """A duty: the limits of the policy are there, and rightly counted."""
+        context = self._context
+        if not context.pool.limiter.limits:
+            return
+        await context.writer.acall(lambda tx: shared_limits.establish(context.pool, tx, context.clock()))
+        if time.monotonic() - self._checked >= RECOUNTS:
+            self._checked = time.monotonic()
+            wrong = await context.writer.acall(
+                lambda tx: shared_limits.check(context.pool, tx, context.clock())
+            )
+            for limit in wrong:
+                log.warning("the limit %s was reckoned wrong and is set right", limit.key)
+
+
+def bury(tx: Transaction, name: str) -> None:
+    """Give up a server: what it had of limits is nobody's, its duties are free, and it writes no more.
+
+    Its pilots could renew no lease since its last sign of life: they have that time back.
+    """
+    shared_limits.bury(tx, name)
+    away = [one.alive_at for one in servers.live(tx.connection) if one.name == name]
+    now = instant(tx.connection, time.time())
+    for alive_at in away:
+        pilots.extend_leases_of(tx.connection, name, max(0.0, now - alive_at))
+    servers.give_up(tx.connection, name)

@@ -1,0 +1,154 @@
+"""The HTTP application: bare ASGI for the pilot's messages, FastAPI for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from fastapi import FastAPI
+
+from pilotage import __version__
+from pilotage.core.errors import PilotageError, TooLarge
+from pilotage.server import errors
+from pilotage.server.context import Context, identity_of
+from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
+from pilotage.server.http.identity import identify
+from pilotage.server.http.pilot_endpoints import HANDLERS, MOST_BYTES, Receive, Scope, Send, serve
+from pilotage.server.http.routes import (
+    administration,
+    jobs,
+    pilot_files,
+    policies,
+    shares,
+    sites,
+    sources,
+    streams,
+    submissions,
+    uploads,
+    why,
+)
+from pilotage.server.http.routes.pilot_files import MOST_TAIL
+from pilotage.wire.uploads import MAX_BUNDLE_BYTES
+
+STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
+"""Bodies below these addresses go to the disk as they come, and may come without their size."""
+
+SUBMISSION = 8_000_000
+OUTPUT_FILE = "jobs.max_output_file in the policy"
+SHOW_A_TOKEN = "send a token: Authorization: Bearer TOKEN"
+MORE_ROWS = "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads"
+
+
+def build(context: Context) -> Application:
+    """The application that answers for `context`."""
+    api = FastAPI(
+        title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=errors.DECLARED
+    )
+    api.state.context = context
+    errors.install(api)
+    for part in (
+        *(submissions, sources, streams, uploads, jobs, sites, why),
+        *(shares, policies, administration, pilot_files),
+    ):
+        api.include_router(part.router)
+    api.include_router(administration.monitoring)
+    return Application(context, api)
+
+
+class Application:
+    """Sends each request to the handler for its address."""
+
+    def __init__(self, context: Context, api: FastAPI) -> None:
+        self.context = context
+        self.api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            hot = HANDLERS.get(path)
+            if hot is not None:
+                await serve(self.context, hot, scope, receive, send)
+                return
+            try:
+                known = await identify(self.context, scope)
+                most, hint = (
+                    self._limit(path, scope["method"]) if known else (BODY_WITHOUT_TOKEN, SHOW_A_TOKEN)
+                )
+                size = _declared_size(scope)
+                if size is None and not path.startswith(STREAMED):
+                    raise TooLarge("the size of the body is not declared", hint="send Content-Length")
+                if size is not None and size > most:
+                    if not known:
+                        identity_of(scope)
+                    raise TooLarge(f"the body has {size} bytes: at most {most} are taken here", hint=hint)
+            except PilotageError as error:
+                await errors.response_for(error)(scope, receive, send)
+                return
+            if size != 0:
+                bounded = _Bounded(most, hint, scope, receive, send)
+                receive, send = bounded.receive, bounded.send
+            if self.context.space.low:
+                send = _with_notice(self.context.space.low, send)
+        await self.api(scope, receive, send)
+
+    def _limit(self, path: str, method: str) -> tuple[int, str]:
+        """Bytes of a body that a known sender may send to an address, and what to do about it."""
+        jobs = self.context.pool.policy.jobs
+        if path.startswith("/v1/uploads/"):
+            return jobs.max_input_file, "jobs.max_input_file in the policy"
+        if path.startswith("/v1/pilot/jobs/"):
+            return (MOST_TAIL, "") if method == "POST" else (jobs.max_output_file, OUTPUT_FILE)
+        if path in ("/v1/submissions", "/v1/submissions/check"):
+            return SUBMISSION, MORE_ROWS
+        if path == "/v1/uploads":
+            return MAX_BUNDLE_BYTES, "larger files go one at a time to /v1/uploads/SHA256"
+        return MOST_BYTES, "files go to /v1/uploads"
+
+
+class _Bounded:
+    """The body of a request, cut off with an answer of ours when more comes than is taken."""
+
+    def __init__(self, most: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
+        self._left = self._most = most
+        self._hint = hint
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._cut = self._begun = False
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left >= 0 or self._begun:
+            return message
+        self._cut = True
+        error = TooLarge(f"the body has more than {self._most} bytes", hint=self._hint)
+        await errors.response_for(error)(self._scope, self._receive, self._send)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Pass on the application's answer, unless the request has been answered here."""
+        self._begun = True
+        if not self._cut:
+            await self._send(message)
+
+
+def _with_notice(text: str, send: Send) -> Send:
+    """Tell whoever asks for anything what concerns all."""
+    notice = (b"pilotage-notice", text.encode("ascii", "replace"))
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), notice]
+        await send(message)
+
+    return sending
+
+
+def _declared_size(scope: Scope) -> int | None:
+    """Bytes of the body as declared, 0 for none; None where they are not declared at all."""
+    headers = dict(scope["headers"])
+    text = headers.get(b"content-length")
+    if text is None:
+        return None if b"transfer-encoding" in headers else 0
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,53 @@
+"""Who sends a request, known from its header: before any more of its body is taken than a small buffer."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from pilotage.core.errors import NotAuthenticated, PilotageError
+from pilotage.core.ids import PilotId
+from pilotage.server.context import Context
+from pilotage.server.http.pilot_endpoints import bearer
+from pilotage.server.tokens import Caller
+from pilotage.services.pilots.exchange import token_hash
+from pilotage.store.tables import pilots
+
+Scope = MutableMapping[str, Any]
+
+PILOTS = "/v1/pilot/jobs/"
+"""Addresses below it are for pilots, all others for people's programs."""
+
+
+async def identify(context: Context, scope: Scope) -> bool:
+    """Read the token of a request. The identity, or the error about it, is kept for `context.identity_of`.
+
+    Returns whether it is valid. A connection over which a valid token came is trusted from then on.
+    """
+    given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    identity: Caller | PilotId | PilotageError
+    try:
+        identity = await _read(context, scope["path"], bearer(given))
+    except PilotageError as error:
+        identity = error
+    state = scope.setdefault("state", {})
+    state["identity"] = identity
+    if isinstance(identity, PilotageError):
+        return False
+    if "connection" in state:
+        state["connection"].trust()
+    return True
+
+
+async def _read(context: Context, path: str, token: str) -> Caller | PilotId:
+    if not path.startswith(PILOTS):
+        if not token:
+            raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
+        return context.issuer.read(token, context.pool.policy, context.clock())
+    if not token:
+        raise NotAuthenticated("no token was given", hint="enrol first")
+    hashed = token_hash(token)
+    pilot = await context.glance(lambda connection: pilots.by_token(connection, hashed))
+    if pilot is None:
+        raise NotAuthenticated("this pilot's token is not known", hint="it was superseded")
+    return pilot.id

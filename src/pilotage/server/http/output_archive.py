@@ -1,0 +1,145 @@
+"""The outputs of many jobs as one tar stream, with a bounded amount of it in memory.
+
+For each job, by rising id: its files as `<job>/<name>`, then the folder `<job>/`, whose extended header OUTPUTS holds
+the JSON of an ArchivedJob. Who has read the folder has the job; a broken stream goes on after the last one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pilotage.core.errors import PilotageError
+from pilotage.core.ids import JobId
+from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.http.stored_outputs import applied, inline_streams, listed_outputs
+from pilotage.store.engine.connection import Readers
+from pilotage.store.tables import attempts, listing
+from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.wire.people import ARCHIVE_OUTPUTS, ArchivedJob, OutputFile
+
+JOBS_AT_ONCE = 100
+"""Jobs read from the store per page: their streams are in memory."""
+CHUNK = 256 * 1024
+BLOCK = tarfile.BLOCKSIZE
+
+
+@dataclass
+class _Job:
+    id: int
+    facts: dict[str, Any]
+    inline: dict[str, bytes]
+    outputs: list[OutputFile]
+    lost: list[str]
+    """Files that its pilot has stored and that are not there."""
+
+
+@dataclass(frozen=True)
+class OutputArchive:
+    """What `viewer` may see of `selection`, jobs above `after`; without the contents if `names_only`."""
+
+    readers: Readers
+    sandbox: DirectorySandbox
+    viewer: Viewer
+    selection: Selection
+    after: int = 0
+    names_only: bool = False
+
+    def chunks(self) -> Iterator[bytes]:
+        """The stream in pieces of about CHUNK bytes."""
+        waiting = bytearray()
+        for piece in self._pieces():
+            waiting += piece
+            if len(waiting) >= CHUNK:
+                yield bytes(waiting)
+                waiting.clear()
+        yield bytes(waiting + bytes(2 * BLOCK))
+
+    def _pieces(self) -> Iterator[bytes]:
+        after = self.after
+        while ids := self._ids(after):
+            for job in self._load(ids):
+                lost = list(job.lost)
+                if not self.names_only:
+                    for output in job.outputs:
+                        yield from self._file(job, output, lost)
+                yield _folder(job, lost)
+            after = ids[-1]
+
+    def _ids(self, after: int) -> list[int]:
+        connection = self.readers.connection()
+        return listing.job_ids(connection, self.selection, self.viewer, after, JOBS_AT_ONCE)
+
+    def _load(self, ids: list[int]) -> list[_Job]:
+        """These jobs. The connection is asked for anew: another thread may make the next piece."""
+        connection = self.readers.connection()
+        facts = listing.facts_of_jobs(connection, ids)
+        tries = {id_: facts[id_]["finished_epoch"] for id_ in ids if id_ in facts}
+        results = attempts.results_of(connection, {JobId(id_): epoch for id_, epoch in tries.items()})
+        jobs = []
+        for id_ in tries:
+            result = results.get(JobId(id_))
+            inline = inline_streams(facts[id_], id_, result)
+            outputs = listed_outputs(self.sandbox, facts[id_], id_, result)
+            names = {output.name for output in outputs}
+            stored = result.outputs if result is not None and applied(facts[id_]) else []
+            lost = [name for name, _ in stored if name not in names]
+            jobs.append(_Job(id_, facts[id_], inline, outputs, lost))
+        return jobs
+
+    def _file(self, job: _Job, output: OutputFile, lost: list[str]) -> Iterator[bytes]:
+        """One file; of one that cannot be read to its end `lost` is told, and zeros keep the stream in step."""
+        inline = job.inline.get(output.name)
+        if inline is not None:
+            yield _header(job.id, output.name, len(inline)) + inline + _padding(len(inline))
+            return
+        try:
+            path = self.sandbox.open_output(job.id, job.facts["finished_epoch"], output.name)
+            with path.open("rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                yield _header(job.id, output.name, size)
+                yield from _contents(file, size, output.name, lost)
+                yield _padding(size)
+        except (OSError, PilotageError):
+            lost.append(output.name)
+
+
+def _contents(file: io.RawIOBase | io.FileIO, size: int, name: str, lost: list[str]) -> Iterator[bytes]:
+    left = size
+    while left:
+        try:
+            piece = file.read(min(CHUNK, left)) or b""
+        except OSError:
+            piece = b""
+        if not piece:
+            lost.append(name)
+            break
+        left -= len(piece)
+        yield piece
+    while left:
+        yield bytes(min(CHUNK, left))
+        left -= min(CHUNK, left)
+
+
+def _header(job: int, name: str, size: int) -> bytes:
+    entry = tarfile.TarInfo(f"{job}/{name}")
+    entry.size, entry.mode = size, 0o644
+    return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _folder(job: _Job, lost: list[str]) -> bytes:
+    entry = tarfile.TarInfo(f"{job.id}/")
+    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+    told = ArchivedJob(job.id, str(job.facts["state"]), job.outputs, lost)
+    # Only ASCII, so that names that are not UTF-8 pass through.
+    entry.pax_headers = {ARCHIVE_OUTPUTS: json.dumps(asdict(told))}
+    return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % BLOCK)

@@ -1,0 +1,148 @@
+"""Tokens, stopping, and the signs of life for monitors."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Response
+
+from pilotage import __version__
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute, bytes_of
+from pilotage.server.tokens import Caller
+from pilotage.store.tables import history, retention
+from pilotage.store.tables.events import record
+from pilotage.wire import people
+
+router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
+
+
+@router.get("/whoami")
+def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> people.Identity:
+    return people.Identity(
+        caller.user, caller.group, sorted(caller.properties), caller.expires, __version__, context.instance
+    )
+
+
+@router.post("/tokens")
+async def create_token(
+    body: people.TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.TokenResponse:
+    """A token for any user of the policy. Administrators only; it stands in the event log, the token does not."""
+    caller.need_administrator()
+    user = context.pool.policy.users.get(body.user)
+    if user is None:
+        raise NotFound(f"the policy has no user {body.user}", hint="add [users.NAME] and apply the policy")
+    group = body.group or user.groups[0]
+    if group not in user.groups:
+        raise InvalidInput(f"{body.user} is not in group {group}", hint=f"groups: {', '.join(user.groups)}")
+    now = context.clock()
+    token, expires = context.issuer.issue(body.user, group, now, body.lifetime)
+    detail = f"for {body.user} ({group}), {expires - now:.0f} s"
+    await context.writer.acall(
+        lambda tx: record(
+            tx.connection,
+            context.pool.events,
+            at=now,
+            kind="token",
+            actor=f"user:{caller.user}",
+            detail=detail,
+        )
+    )
+    return people.TokenResponse(token, expires, body.user, group)
+
+
+@router.post("/tokens/refresh")
+def refresh_token(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.TokenResponse:
+    """A new token for whom the current one is."""
+    token, expires = context.issuer.issue(
+        caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home
+    )
+    return people.TokenResponse(token, expires, caller.user, caller.group)
+
+
+@router.post("/tokens/home", status_code=204)
+def renew_home_token(context: Context = Depends(context_of)) -> Response:
+    """See to it that the token file of the server's home holds a good token. Asks for no token and tells none.
+
+    Who can read that file, which is private to the home's owner, has the token.
+    """
+    context.home_token.ensure()
+    return Response(status_code=204)
+
+
+@router.post("/shutdown", status_code=202)
+async def shutdown(
+    body: people.Shutdown, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.Shutdown:
+    """End the server. Answered at once; it has ended when its address no longer answers."""
+    caller.need_administrator()
+    if body.pilots not in ("drain", "keep", "cancel"):
+        raise InvalidInput(f"pilots: {body.pilots!r} is none of drain, keep, cancel")
+    context.stopping = body.pilots
+    context.stop.set()
+    return body
+
+
+@monitoring.get("/live")
+def live() -> dict[str, str]:
+    return {"status": "live", "version": __version__}
+
+
+@monitoring.get("/ready")
+def ready(response: Response, context: Context = Depends(context_of)) -> dict[str, str]:
+    """Answers once requests are served; "disk-full" (503) means that no new work is, others that it stops."""
+    told = {"status": context.stopping or "ready", "instance": context.instance}
+    if context.space.low:
+        response.status_code = 503
+        told |= {"status": "disk-full", "reason": context.space.low}
+    return told
+
+
+@monitoring.get("/metrics", response_class=Response, responses=bytes_of("text/plain; version=0.0.4"))
+def metrics(context: Context = Depends(context_of)) -> Response:
+    """Counts for Prometheus, without names of people."""
+    pool, writer = context.pool, context.writer
+    lines = ["# TYPE pilotage_jobs gauge"]
+    connection = context.readers.connection()
+    totals = context.totals.by_state()
+    lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
+    entries = list(pool.index.entries.values())
+    gauges = {
+        "pilotage_queues": sum(1 for entry in entries if entry.waiting),
+        "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
+        "pilotage_pilots_stalled": len(pool.stalled),
+        "pilotage_failing_rows": sum(len(rows) for rows in context.failing_rows.values()),
+        "pilotage_history_jobs": sum(history.totals(connection).values()),
+        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran or 0,
+        "pilotage_longest_transaction_seconds": writer.times.longest,
+        "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
+    }
+    counters = {
+        "pilotage_commits_total": writer.groups,
+        "pilotage_requests_total": writer.requests,
+        "pilotage_replayed_groups_total": writer.replays,
+        "pilotage_slow_transactions_total": writer.times.slow,
+        "pilotage_busy_transactions_total": writer.times.busy,
+        "pilotage_transactions_work_seconds_total": round(writer.times.work, 6),
+        "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
+    }
+    if pool.company is not None:
+        counters["pilotage_lost_draws_total"] = pool.company.races_lost
+        counters["pilotage_recount_differences_total"] = pool.company.differences
+    for kind, numbers in (("gauge", gauges), ("counter", counters)):
+        for name, value in numbers.items():
+            lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
+    lines += ["# TYPE pilotage_disk_full gauge", f"pilotage_disk_full {int(bool(context.space.low))}"]
+    lines.append("# TYPE pilotage_disk_free_bytes gauge")
+    lines += [
+        f'pilotage_disk_free_bytes{{disk="{name}"}} {free}' for name, free in context.space.free().items()
+    ]
+    lines.append("# TYPE pilotage_retention_rows_total counter")
+    lines += [
+        f'pilotage_retention_rows_total{{table="{name}"}} {one.total}'
+        for name, one in sorted(retention.progress(connection).items())
+    ]
+    return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")

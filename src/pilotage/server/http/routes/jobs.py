@@ -1,0 +1,273 @@
+"""Looking at jobs and acting on them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import FileResponse, StreamingResponse
+
+from pilotage.core.errors import NotFound
+from pilotage.core.ids import JobId
+from pilotage.core.jobs.stored import description_to_json, hide_values
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import BINARY, CheckedRoute, bytes_of
+from pilotage.server.http.output_archive import OutputArchive
+from pilotage.server.http.pages import page
+from pilotage.server.http.stored_outputs import (
+    STREAMS,
+    applied,
+    inline_streams,
+    listed_outputs,
+    stored_files,
+    stream_names,
+)
+from pilotage.server.tokens import Caller
+from pilotage.services.jobs.actions import CHUNK, Outcome, act, check_verb
+from pilotage.services.jobs.payload import parameter_values, stored_description
+from pilotage.store.tables import attempts, events, listing
+from pilotage.store.tables.selections import Selection
+from pilotage.wire import limits, people
+
+router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
+
+FOLLOWED_FOR = 30.0
+"""Seconds for which tails are asked of a pilot after somebody has looked."""
+MOST_LOG_BYTES = 1_000_000
+REFUSALS_SHOWN = 100
+
+
+def selection_of(
+    ids: Annotated[people.JobIds | None, Query()] = None,
+    submission: limits.Id | None = None,
+    states: Annotated[people.States | None, Query()] = None,
+    owner: limits.GivenName | None = None,
+    group: limits.GivenName | None = None,
+    job_group: limits.GivenName | None = None,
+    site: limits.GivenName | None = None,
+    name: limits.GivenName | None = None,
+    ended_since: limits.Instant | None = None,
+    ended_before: limits.Instant | None = None,
+    outputs_incomplete: bool | None = None,
+) -> Selection:
+    """The conditions of a query. One that is given and empty is refused, as in a body."""
+    return Selection(
+        ids,
+        submission,
+        states,
+        owner,
+        group,
+        job_group,
+        site,
+        name,
+        ended_since,
+        ended_before,
+        outputs_incomplete,
+    )
+
+
+@router.get("/jobs", response_model=people.JobsPage)
+def jobs(
+    selection: Selection = Depends(selection_of),
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    newest: bool = False,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Jobs by rising id above `after`, with `newest` by falling id below it; a page may have fewer than `limit`."""
+    connection = context.readers.connection()
+    rows = listing.job_rows(connection, selection, caller.viewer(), after, limit, newest=newest)
+    return page("jobs", ((row["id"], people.JobSummary(**row)) for row in rows), limit)
+
+
+@router.get("/counts")
+def counts(
+    selection: Selection = Depends(selection_of),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.Counts:
+    states = listing.counts(context.readers.connection(), selection, caller.viewer())
+    return people.Counts(states, sum(states.values()), listing.final(states))
+
+
+@router.get("/jobs/{job}")
+def job(
+    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.JobDetail:
+    connection = context.readers.connection()
+    summary, facts = _visible(context, caller, job)
+    tries = [people.Attempt(**row) for row in listing.attempts(connection, job)]
+    result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
+    refused = result.refused if result else []
+    description = description_to_json(stored_description(facts, job))
+    return people.JobDetail(
+        job=summary,
+        description=description if summary.owner == caller.user else hide_values(description),
+        attempts=tries,
+        outputs=listed_outputs(context.sandbox, facts, job, result),
+        missing_outputs=result.missing if result else [],
+        refused_outputs=[people.RefusedOutputFile(name, reason) for name, reason in refused],
+        parameters=parameter_values(facts),
+    )
+
+
+@router.get("/jobs/{job}/events")
+def job_events(
+    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[people.JobEvent]:
+    _, facts = _visible(context, caller, job)
+    found = events.history(context.readers.connection(), JobId(job), facts["last_event"])
+    return [people.JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in found]
+
+
+@router.get("/jobs/{job}/outputs")
+def outputs(
+    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[people.OutputFile]:
+    _, facts = _visible(context, caller, job)
+    result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
+    return listed_outputs(context.sandbox, facts, job, result)
+
+
+@router.get("/jobs/{job}/outputs/{name:path}", response_class=Response, responses=BINARY)
+def output(
+    job: limits.Id,
+    name: limits.FileName,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    _, facts = _visible(context, caller, job)
+    epoch = facts["finished_epoch"]
+    result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
+    inline = inline_streams(facts, job, result).get(name)
+    if inline is not None:
+        return Response(inline, media_type="application/octet-stream")
+    if not (result is not None and applied(facts)) and name not in stored_files(
+        context.sandbox, facts, job, result
+    ):
+        raise NotFound(f"job {job} has no output {name}")
+    return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
+
+
+@router.post("/outputs", response_class=Response, responses=bytes_of("application/x-tar"))
+def outputs_of_many(
+    body: people.ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> StreamingResponse:
+    """The outputs of all jobs of a selection that the caller may see, as one tar stream."""
+    archive = OutputArchive(
+        context.readers,
+        context.sandbox,
+        caller.viewer(),
+        Selection(**vars(body.selection)),
+        body.after,
+        body.names_only,
+    )
+    return StreamingResponse(archive.chunks(), media_type="application/x-tar")
+
+
+def _follow(context: Context, job: JobId) -> None:
+    """Have the pilot of a job send its output, whichever server it speaks to."""
+    pool, until = context.pool, context.clock() + FOLLOWED_FOR
+    # A plain dictionary: the writer's thread reads it, nothing is lost if it reads it late.
+    pool.followed[job] = until
+    company = pool.company
+    if company is not None and until - company.followed.get(job, 0.0) > FOLLOWED_FOR / 2:
+        company.followed[job] = until
+        context.writer.submit(lambda tx: pool.tell(tx, followed={job: until}), lambda result, error: None)
+
+
+@router.get("/jobs/{job}/logs/{stream}", response_class=Response, responses=BINARY)
+def logs(
+    job: limits.Id,
+    stream: limits.Name,
+    offset: limits.Offset = 0,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Standard output or error from `offset`: of a running job what its pilot has sent, of an ended one all."""
+    if stream not in STREAMS:
+        raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
+    summary, facts = _visible(context, caller, job)
+    if len(set(stream_names(facts, job))) == 1:
+        stream = "stdout"  # both go to one file, which its pilot sends under this name
+    if facts["pilot_id"] is not None:
+        _follow(context, JobId(job))
+        data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
+    else:
+        data = _kept_stream(context, facts, job, stream, offset)
+    headers = {"X-Pilotage-State": summary.state, "X-Pilotage-Offset": str(offset)}
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+@router.post("/jobs/{verb}")
+async def action(
+    verb: limits.Name,
+    body: people.ActionRequest,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.ActionResponse:
+    """Kill, reschedule or delete the jobs of a selection that the caller may see."""
+    check_verb(verb)
+    selection = Selection(**vars(body.selection))
+    pool, clock = context.pool, context.clock
+    answer, after = people.ActionResponse(0, 0), 0
+    while True:
+        ids = await asyncio.to_thread(_ids, context, selection, caller, after)
+        if not ids:
+            break
+        outcome: Outcome = await context.writer.acall(
+            lambda tx, ids=ids: act(  # type: ignore[misc]
+                pool,
+                tx,
+                verb,
+                ids,
+                actor=f"user:{caller.user}",
+                reason=body.reason,
+                now=clock(),
+                dry_run=body.dry_run,
+            )
+        )
+        answer.matched += len(ids)
+        answer.done += len(outcome.done)
+        room = REFUSALS_SHOWN - len(answer.refused)
+        answer.refused += [people.Refusal(id_, why) for id_, why in outcome.refused[: max(0, room)]]
+        if verb == "delete" and not body.dry_run:
+            await asyncio.to_thread(_delete_files, context, outcome.done)
+        after = ids[-1]
+    context.wake_director.set()
+    return answer
+
+
+def _ids(context: Context, selection: Selection, caller: Caller, after: int) -> list[int]:
+    return listing.job_ids(context.readers.connection(), selection, caller.viewer(), after, CHUNK)
+
+
+def _delete_files(context: Context, jobs: list[int]) -> None:
+    for id_ in jobs:
+        context.sandbox.delete_outputs(id_)
+        context.sandbox.delete_tails(id_)
+
+
+def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSummary, dict[str, Any]]:
+    """A job that the caller may see. One that is not theirs is told like one that does not exist."""
+    connection = context.readers.connection()
+    rows = listing.jobs(connection, Selection(ids=[job]), caller.viewer(), 0, 1)
+    facts = listing.job_facts(connection, job) if rows else None
+    if not rows or facts is None:
+        raise NotFound(f"there is no job {job}", hint="or it is not yours")
+    return people.JobSummary(**rows[0]), facts
+
+
+def _kept_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
+    """A piece of the standard output or error of a job that no pilot has now."""
+    result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
+    name = stream_names(facts, job)[STREAMS.index(stream)]
+    inline = inline_streams(facts, job, result).get(name)
+    if inline is not None:
+        return inline[offset : offset + MOST_LOG_BYTES]
+    if name in stored_files(context.sandbox, facts, job, result):
+        path = context.sandbox.output_path(job, facts["finished_epoch"], name)
+        return context.sandbox.read_piece(path, offset, MOST_LOG_BYTES)
+    return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)

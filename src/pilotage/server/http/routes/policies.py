@@ -1,0 +1,148 @@
+"""The policy and its versions. Administrators only."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.pages import page
+from pilotage.server.tokens import Caller
+from pilotage.services.policy.apply import apply_policy, need_version, roll_back
+from pilotage.services.policy.impact import left_behind
+from pilotage.store.tables import instance, pilots
+from pilotage.wire import governing, limits, people
+
+router = APIRouter(prefix="/v1/policy", tags=["policy"], route_class=CheckedRoute)
+
+
+@router.get("")
+def policy(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.PolicyDocument:
+    """The one in force, and what it leaves without work."""
+    caller.need_administrator()
+    return _change(context, caller, context.pool.policy, _current(context))
+
+
+@router.put("")
+async def change_policy(
+    body: people.PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.PolicyDocument:
+    """Apply a whole policy, or say why it is refused; the old one stays then."""
+    caller.need_administrator()
+    new: Policy = await asyncio.to_thread(parse, body.text)
+    if body.dry_run:
+        current = await asyncio.to_thread(_current, context)
+        need_version(current.version, body.expect)
+        document = await asyncio.to_thread(_change, context, caller, new, current)
+        document.text = body.text
+        return document
+    pool, now = context.pool, context.clock()
+    version = await context.writer.acall(
+        lambda tx: apply_policy(
+            pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now, expect=body.expect
+        )
+    )
+    context.wake_director.set()
+    context.wake_shares.set()
+    return await asyncio.to_thread(lambda: _change(context, caller, new, _version(context, version)))
+
+
+@router.get("/versions", response_model=governing.PolicyVersionsPage)
+def versions(
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Who applied which version when and why, newest first."""
+    caller.need_administrator()
+    found = instance.policy_versions(context.readers.connection(), after, limit)
+    rows = (
+        (one.version, governing.PolicyVersion(one.version, one.applied_at, one.applied_by, one.reason))
+        for one in found
+    )
+    return page("versions", rows, limit)
+
+
+@router.get("/versions/{version}")
+def one_version(
+    version: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> people.PolicyDocument:
+    """The text of one version, as it was applied."""
+    caller.need_administrator()
+    return _document(_version(context, version))
+
+
+@router.post("/rollback")
+async def rollback(
+    body: governing.PolicyRollback,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.PolicyDocument:
+    """Apply the text of an earlier version as a new one, if it is still valid."""
+    caller.need_administrator()
+    earlier = await asyncio.to_thread(_version, context, body.version)
+    try:
+        old: Policy = await asyncio.to_thread(parse, earlier.text)
+    except InvalidInput as error:
+        message = f"version {body.version} is not valid any more: {error.message}"
+        hint = error.hint or "see its text with `pilotage policy show --version`, and apply a corrected one"
+        raise InvalidInput(message, hint=hint, line=error.line, column=error.column) from None
+    pool, now = context.pool, context.clock()
+    version = await context.writer.acall(
+        lambda tx: roll_back(
+            pool, tx, old, earlier, by=caller.user, reason=body.reason, now=now, expect=body.expect
+        )
+    )
+    context.wake_director.set()
+    context.wake_shares.set()
+    return await asyncio.to_thread(lambda: _change(context, caller, old, _version(context, version)))
+
+
+def _current(context: Context) -> instance.PolicyVersion:
+    found = instance.current_policy(context.readers.connection())
+    assert found is not None
+    return found
+
+
+def _version(context: Context, version: int) -> instance.PolicyVersion:
+    found = instance.policy_version(context.readers.connection(), version)
+    if found is None:
+        raise NotFound(f"there is no version {version} of the policy", hint="see `pilotage policy history`")
+    return found
+
+
+def _document(found: instance.PolicyVersion) -> people.PolicyDocument:
+    return people.PolicyDocument(
+        found.version, found.text, found.applied_at, found.applied_by, reason=found.reason
+    )
+
+
+def _change(
+    context: Context, caller: Caller, new: Policy, found: instance.PolicyVersion
+) -> people.PolicyDocument:
+    """`found` with what is to be known of `new`."""
+    entries = list(context.pool.index.entries.values())
+    left = left_behind(new, entries, pilots.live_counts(context.readers.connection()))
+    document = _document(found)
+    document.warnings = [*_locked_out(caller, new), *warnings(new)]
+    document.properties = known_properties(new)
+    document.stranded_jobs = left.jobs
+    document.stranded = [governing.Stranded(one.group, one.owner, one.waiting) for one in left.stranded]
+    document.pilots_left = [governing.PilotsLeft(*one) for one in left.pilots]
+    return document
+
+
+def _locked_out(caller: Caller, new: Policy) -> list[str]:
+    if caller.home or ADMINISTRATOR in new.properties(caller.user, caller.group):
+        return []
+    return [
+        f"{caller.user} in group {caller.group} has not {ADMINISTRATOR} in it: once it is in force, your token can"
+        " change nothing any more. The owner of the home always can."
+    ]

@@ -1,0 +1,61 @@
+"""Shares and use."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from pilotage.core.errors import InvalidInput
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.pages import streamed_list
+from pilotage.server.tokens import Caller
+from pilotage.services.shares.accounting import accounts
+from pilotage.services.shares.fairness import fairness_report, period
+from pilotage.services.shares.table import entitlements, share_table
+from pilotage.wire import limits, shares
+
+router = APIRouter(prefix="/v1", tags=["shares"], route_class=CheckedRoute)
+
+
+@router.get("/shares")
+async def share_list(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> shares.ShareTable:
+    """Entitled, used and corrected, of every group and owner; the same for all who ask."""
+    found = await context.writer.acall(lambda _: entitlements(context.pool))
+    return await asyncio.to_thread(share_table, found, context.book.as_of)
+
+
+@router.get("/fairness")
+async def fairness(
+    since: float = Query(604800.0, ge=60, le=limits.LATEST, description="seconds to look back upon"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> shares.FairnessReport:
+    """Entitled, expected under the rule in force, and used, of every group and owner over a period."""
+    pool, book = context.pool, context.book
+    if since > pool.policy.accounting.history:
+        hint = f"accounting.history of the policy is {pool.policy.accounting.history:g} s"
+        raise InvalidInput("use is not kept for so long", hint=hint, field="since")
+    entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
+    end = book.as_of or context.clock()
+    found = await asyncio.to_thread(
+        lambda: period(context.readers.connection(), book, pool.policy, end - since, end)
+    )
+    return await asyncio.to_thread(lambda: fairness_report(pool.policy, entitled, found))
+
+
+@router.get("/accounting", response_model=list[shares.AccountRow])
+def accounting(
+    begin: limits.Instant | None = Query(
+        None, description="instant; of the first attempt that ended if absent"
+    ),
+    end: limits.Instant | None = Query(None, description="instant; of the last one if absent"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Use by month, site, group and owner: everybody's for administrators, one's own for others."""
+    owner = None if caller.viewer().everything else caller.user
+    return streamed_list(accounts(context.readers.connection, begin, end, owner))

@@ -1,0 +1,108 @@
+"""Task queues, pilots and sites."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from pilotage.core.queues.fit import site_allowed
+from pilotage.core.queues.indexed_queue import Entry
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.pages import page
+from pilotage.server.tokens import Caller
+from pilotage.services.shares.table import STRANDED
+from pilotage.store.tables import listing
+from pilotage.wire import limits, people
+
+router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
+
+
+def _may_see(caller: Caller, entry: Entry) -> bool:
+    viewer = caller.viewer()
+    identity = entry.identity
+    return (
+        viewer.everything or identity.owner == viewer.owner or identity.group == (viewer.shared_group or None)
+    )
+
+
+@router.get("/queues", response_model=people.QueuesPage)
+def queues(
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """The task queues with waiting jobs that the caller may see, by id."""
+    entries = [
+        entry for entry in list(context.pool.index.entries.values()) if entry.id > after and entry.waiting
+    ]
+    visible = sorted((entry for entry in entries if _may_see(caller, entry)), key=lambda entry: entry.id)
+    return page("queues", ((entry.id, _summary(entry)) for entry in visible[:limit]), limit)
+
+
+def _summary(entry: Entry) -> people.QueueSummary:
+    q = entry.identity
+    return people.QueueSummary(
+        id=entry.id,
+        owner=q.owner,
+        group=q.group,
+        setup=q.setup,
+        cpu_time=q.cpu_time,
+        memory=q.memory,
+        processors=q.processors,
+        job_type=q.job_type,
+        sites=sorted(q.sites),
+        banned_sites=sorted(q.banned_sites),
+        grid_ces=sorted(q.grid_ces),
+        platforms=sorted(q.platforms),
+        tags=sorted(q.tags),
+        pilot_types=sorted(q.pilot_types),
+        requirements=q.requirements,
+        waiting=entry.waiting,
+        priority=entry.priority,
+        note="" if entry.admitted else STRANDED,
+    )
+
+
+@router.get("/pilots", response_model=people.PilotsPage)
+def pilots(
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Pilots, newest first. Whom a pilot serves, and its last words, are shown to that person and to administrators."""
+    rows = listing.pilots(context.readers.connection(), after, limit)
+    return page("pilots", ((int(str(row["id"])), _pilot(context, caller, row)) for row in rows), limit)
+
+
+def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> people.PilotSummary:
+    id_ = row["id"]
+    if not caller.viewer().everything and row["owner"] != caller.user:
+        row["owner"] = ""
+        # What stands behind the colon is the end of the pilot's log, which names jobs, owners and groups.
+        row["reason"] = str(row["reason"]).partition(":")[0]
+    seen = context.pool.seen.get(id_)  # type: ignore[call-overload]
+    row["finished"] = int(str(row["finished"])) + context.pool.finished.get(id_, 0)  # type: ignore[call-overload]
+    return people.PilotSummary(**row, stalled=id_ in context.pool.stalled, last_seen=seen)  # type: ignore[arg-type]
+
+
+@router.get("/sites")
+def sites(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[people.SiteSummary]:
+    """Every site of the policy, with what runs and what could run there."""
+    policy, connection = context.pool.policy, context.readers.connection()
+    pilots_there = listing.pilots_by_site(connection)
+    running = listing.running_by_site(connection)
+    entries = [entry for entry in list(context.pool.index.entries.values()) if _may_see(caller, entry)]
+    return [
+        people.SiteSummary(
+            name=name,
+            ces=sorted(ce for ce, facts in policy.ces.items() if facts.site == name),
+            pilots=pilots_there.get(name, {}),
+            running=running.get(name, 0),
+            waiting=sum(entry.waiting for entry in entries if site_allowed(entry.identity, name)),
+        )
+        for name in sorted(policy.sites)
+    ]

@@ -1,0 +1,50 @@
+"""What a submission was made of, for its owner to submit it again."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from pilotage.core.ids import SubmissionId
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.routes.jobs import selection_of
+from pilotage.server.tokens import Caller
+from pilotage.services.submission.chunked import of_owner
+from pilotage.store.tables import listing
+from pilotage.store.tables import submissions as rows
+from pilotage.store.tables.selections import Selection
+from pilotage.wire import limits, people
+
+router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
+
+
+@router.get("/{submission_id}/source")
+def source(
+    submission_id: Annotated[limits.Id, Path()],
+    selection: Selection = Depends(selection_of),
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> people.SubmissionSource:
+    """The description as it was submitted, and a page of its jobs in the selection with their values. Owners only."""
+    connection = context.readers.connection()
+    known = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
+    chosen = listing.of_submission(selection, submission_id)
+    ids = listing.job_ids(connection, chosen, caller.viewer(), after, limit)
+    values = listing.parameters_of(connection, ids)
+    copies = [one for one in json.loads(known.inputs) if one["mode"] == "copy"]
+    return people.SubmissionSource(
+        submission=submission_id,
+        group=known.group,
+        description=json.loads(known.description),
+        names=list(known.names),
+        inputs=[
+            people.UploadedInput(one["name"], one["source"], one["size"], one["executable"]) for one in copies
+        ],
+        jobs=[people.JobValues(id_, values[id_]) for id_ in ids if id_ in values],
+        next=ids[-1] if len(ids) == limit else None,
+    )

@@ -1,0 +1,221 @@
+"""Submissions whose rows of parameters come in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request
+
+from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.ids import SubmissionId
+from pilotage.core.jobs.description import Scalar
+from pilotage.core.jobs.own_inputs import own_columns
+from pilotage.core.jobs.parametric import check_rows
+from pilotage.core.jobs.parsers import parse_yaml_mapping
+from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.queues.offer_history import Known
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.routes.submissions import Given, checked, prepared_of
+from pilotage.server.tokens import Caller
+from pilotage.services.submission.accept import Prepared, check_own_files, response
+from pilotage.services.submission.chunked import (
+    accept_chunk,
+    check_description,
+    close,
+    of_owner,
+    open_submission,
+)
+from pilotage.services.submission.job_creation import Making, Rows, encoded, files_named
+from pilotage.store.tables import chunks as chunk_rows
+from pilotage.store.tables import submissions as rows
+from pilotage.wire.limits import LARGEST_INTEGER, Id, Small
+from pilotage.wire.people import (
+    MAX_CHUNK_BYTES,
+    MAX_CHUNK_ROWS,
+    MAX_PAGE,
+    ChunkResponse,
+    ChunksPage,
+    ChunkSummary,
+    CloseRequest,
+    OpenRequest,
+    OpenSubmission,
+    SubmissionCheck,
+    SubmitResponse,
+    rows_of_a_chunk,
+)
+
+router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
+
+_decoder = msgspec.json.Decoder(list[list[Scalar]])
+_PLACE = re.compile(r"`\$\[(\d+|\.\.\.)\]")
+
+
+@router.post("/open")
+async def open_(
+    body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> OpenSubmission:
+    """Begin a submission whose rows come in chunks, or find it by its key to go on with it."""
+    context.space.check()
+    known = await context.prospects.known()
+    prepared = await asyncio.to_thread(_prepare, context, caller, body, known)
+    pool, clock = context.pool, context.clock
+    submission = await context.writer.acall(lambda tx: open_submission(pool, tx, prepared, clock()))
+    return await asyncio.to_thread(_state, context, submission)
+
+
+@router.post("/open/check")
+async def check(
+    body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmissionCheck:
+    """The errors and warnings of a submission before its rows come; nothing is stored."""
+    known = await context.prospects.known()
+    prepared = await asyncio.to_thread(_prepare, context, caller, body, known, trial=True)
+    return await checked(context, prepared)
+
+
+def _prepare(
+    context: Context, caller: Caller, body: OpenRequest, known: Sequence[Known], *, trial: bool = False
+) -> Prepared:
+    if not body.key:
+        raise InvalidInput("rows in chunks need a key, to go on after an interruption", field="key")
+    if not body.names or len(set(body.names)) != len(body.names):
+        raise InvalidInput("names must name the values of a row, each once", field="names")
+    submission = parse_yaml_mapping(body.description, names=body.names)
+    check_description(submission.description, body.names, body.expected)
+    given = Given(submission, body.group, body.key, body.inputs, body.expected)
+    return prepared_of(context, caller, given, known, trial=trial)
+
+
+def _state(context: Context, submission: rows.Submission) -> OpenSubmission:
+    last = chunk_rows.last(context.readers.connection(), submission.id)
+    return OpenSubmission(
+        submission.id,
+        submission.queue,
+        submission.state == rows.OPEN,
+        list(submission.names),
+        0 if last is None else last.number + 1,
+        submission.count,
+        submission.expected,
+        list(submission.warnings),
+    )
+
+
+def _found(context: Context, caller: Caller, id_: int) -> rows.Submission:
+    found = rows.by_id(context.readers.connection(), SubmissionId(id_))
+    return of_owner(found, id_, caller.user)
+
+
+@router.get("/{id_}")
+def state(
+    id_: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> OpenSubmission:
+    """How far it is."""
+    return _state(context, _found(context, caller, id_))
+
+
+@router.get("/{id_}/chunks")
+def chunks(
+    id_: Id,
+    after: int = Query(-1, ge=-1, le=LARGEST_INTEGER - 1),
+    limit: int = Query(MAX_PAGE, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> ChunksPage:
+    """What was accepted, in the order of the numbers."""
+    submission = _found(context, caller, id_)
+    found = chunk_rows.listed(context.readers.connection(), submission.id, after + 1, limit)
+    return ChunksPage(
+        [ChunkSummary(chunk.number, chunk.count, chunk.digest) for chunk in found],
+        found[-1].number if len(found) == limit else None,
+    )
+
+
+@router.put("/{id_}/chunks/{number}")
+async def chunk(
+    id_: Id,
+    number: Small,
+    request: Request,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> ChunkResponse:
+    """Accept rows. Answered when their jobs wait in the task queue."""
+    context.space.check()
+    size = int(request.headers.get("content-length", 0))
+    if size > MAX_CHUNK_BYTES:
+        raise TooLarge(
+            f"the chunk has {size:,} bytes: at most {MAX_CHUNK_BYTES:,} are taken",
+            hint="send fewer rows at a time",
+        )
+    pool, clock, bulk = context.pool, context.clock, context.bulk
+    with bulk.place():
+        body = await request.body()
+        given = await asyncio.to_thread(_rows, context, caller, id_, number, body)
+        found = await bulk.write(
+            lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock(), bulk.pace)
+        )
+        if found.made < found.count:
+            await bulk.make(pool, Making(found.submission, number, rows=given))
+    context.wake_director.set()
+    return ChunkResponse(number, found.first_job, found.count)
+
+
+def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> Rows:
+    """The rows of a body, read and checked."""
+    submission = _found(context, caller, id_)
+    try:
+        given = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = _PLACE.search(str(error))
+        place = f"row {found[1]} of chunk {number}" if found and found[1].isdigit() else f"chunk {number}"
+        raise InvalidInput(
+            f"{place}: {error}",
+            hint="a chunk is a list of rows, a row a list of texts, numbers, truth values",
+        ) from None
+    _check(submission, number, given, b"\\u0000" in body)
+    description = description_from_json(msgspec.json.decode(submission.description))
+    check_rows(
+        description, submission.names, given, submission.count, submission.expected or submission.count
+    )
+    own = tuple(own_columns(description, submission.names).values())
+    if len(given) > rows_of_a_chunk(len(own)):
+        raise TooLarge(
+            f"chunk {number} has {len(given):,} rows with input files: at most {rows_of_a_chunk(len(own)):,} are taken",
+            hint="send fewer rows at a time",
+        )
+    common = sum(item["size"] for item in msgspec.json.decode(submission.inputs))
+    sizes_of = partial(rows.upload_sizes, context.readers.connection(), caller.user)
+    check_own_files(description, submission.names, given, common, sizes_of, context.pool.policy)
+    return Rows(tuple(encoded(given)), len(given), files_named(given, own))
+
+
+def _check(submission: rows.Submission, number: int, given: list[list[Any]], escaped: bool) -> None:
+    if not given:
+        raise InvalidInput(f"chunk {number} has no rows")
+    if len(given) > MAX_CHUNK_ROWS:
+        raise TooLarge(
+            f"chunk {number} has {len(given):,} rows: at most {MAX_CHUNK_ROWS:,} are taken",
+            hint="send fewer rows at a time",
+        )
+    width = len(submission.names)
+    for place, row in enumerate(given):
+        if len(row) != width:
+            raise InvalidInput(f"row {place} of chunk {number} has {len(row)} values for {width} names")
+        if escaped and any(isinstance(value, str) and "\0" in value for value in row):
+            raise InvalidInput(f"row {place} of chunk {number}: a value contains a NUL character")
+
+
+@router.post("/{id_}/close")
+async def close_(
+    id_: Id, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmitResponse:
+    """No more rows come. Answered when all jobs wait in the task queue."""
+    clock, bulk = context.clock, context.bulk
+    submission, last = await context.writer.acall(lambda tx: close(tx, caller.user, id_, body.count, clock()))
+    await bulk.make(context.pool, Making(submission.id))
+    return response(submission, last)

@@ -1,0 +1,179 @@
+"""Submitting jobs and the files that they need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Depends
+
+from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.core.jobs.description import Submission
+from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.parsers import from_yaml, parse_yaml_mapping
+from pilotage.core.policy import Policy
+from pilotage.core.queues.offer_history import Known
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.duties.loop import forget_staged
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.services.submission.accept import (
+    Accepting,
+    Prepared,
+    check_acceptable,
+    check_own_files,
+    check_places,
+    identity_of,
+    resolve_inputs,
+    response,
+)
+from pilotage.services.submission.job_creation import Making
+from pilotage.services.submission.warnings import submission_warnings
+from pilotage.store.tables import submissions as rows
+from pilotage.wire.people import Parameters, SubmissionCheck, SubmitRequest, SubmitResponse, UploadedInput
+
+router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
+
+
+@router.post("/submissions")
+async def submit(
+    body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmitResponse:
+    """Accept jobs. Answered when all of them wait in their task queue."""
+    context.space.check()
+    with context.bulk.place():
+        known = await context.prospects.known()
+        accepting = Accepting.of(await asyncio.to_thread(prepare, context, caller, body, known))
+        submission = await _accept(context, accepting)
+        await context.bulk.make(context.pool, Making(submission.id))
+    context.wake_director.set()
+    return response(submission)
+
+
+async def _accept(context: Context, accepting: Accepting) -> rows.Submission:
+    """Store all of it. What was stored of one that then cannot be is taken back."""
+    pool, clock = context.pool, context.clock
+    try:
+        while True:
+            submission = await context.bulk.write(lambda tx: accepting.step(pool, tx, clock()))
+            if submission is not None:
+                return submission
+    except BaseException:
+        if accepting.submission is not None:
+            await asyncio.shield(forget_staged(context, accepting.submission.id))
+        raise
+
+
+@router.post("/submissions/check")
+async def check(
+    body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SubmissionCheck:
+    """The errors and warnings of a submission; nothing is stored. Its files need not be uploaded."""
+    known = await context.prospects.known()
+    prepared = await asyncio.to_thread(prepare, context, caller, body, known, trial=True)
+    return await checked(context, prepared)
+
+
+async def checked(context: Context, prepared: Prepared) -> SubmissionCheck:
+    """What the store would say to it besides."""
+    pool, clock = context.pool, context.clock
+    context.space.check()
+    await context.writer.acall(lambda tx: check_acceptable(pool, tx, prepared, clock()))
+    return SubmissionCheck(prepared.expected or prepared.count, list(prepared.warnings))
+
+
+def prepare(
+    context: Context, caller: Caller, body: SubmitRequest, known: Sequence[Known], *, trial: bool = False
+) -> Prepared:
+    """Read and check a submission; nothing is stored."""
+    given = Given(_read(body), body.group, body.key, body.inputs)
+    return prepared_of(context, caller, given, known, trial=trial)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A submission that was read, and what came with it."""
+
+    submission: Submission
+    group: str
+    key: str
+    uploaded: Sequence[UploadedInput]
+    expected: int | None = None
+    """Of one whose rows come later: how many at most, if that was said."""
+
+
+def prepared_of(
+    context: Context, caller: Caller, given: Given, known: Sequence[Known], *, trial: bool = False
+) -> Prepared:
+    """Check what was read against the policy and the files that this caller has uploaded.
+
+    Of a `trial` the files may be missing: they count with the sizes that were given.
+    """
+    policy = context.pool.policy
+    group = _group(policy, caller, given.group)
+    submission, description = given.submission, given.submission.description
+    check_places(description, policy)
+    connection = context.readers.connection()
+    announced = {item.digest: item.size for item in given.uploaded} if trial else {}
+
+    def size_of(digest: str) -> int | None:
+        size = rows.upload_size(connection, caller.user, digest)
+        return announced.get(digest) if size is None else size
+
+    inputs = resolve_inputs(description, submission.names, given.uploaded, size_of, policy)
+    if not trial:
+        common = sum(item.size for item in inputs)
+        sizes_of = partial(rows.upload_sizes, connection, caller.user)
+        check_own_files(description, submission.names, submission.parameters, common, sizes_of, policy)
+    identity = identity_of(description, caller.user, group, policy)
+    return Prepared(
+        owner=caller.user,
+        group=group,
+        key=given.key,
+        description=description,
+        names=submission.names,
+        rows=submission.parameters,
+        inputs=inputs,
+        identity=identity,
+        warnings=tuple(submission_warnings(description, submission.names, identity, policy, known)),
+        expected=given.expected,
+    )
+
+
+def _group(policy: Policy, caller: Caller, wanted: str) -> str:
+    """The group to submit as. Raises Forbidden if the caller is not in it."""
+    group = wanted or caller.group
+    user = policy.users.get(caller.user)
+    if user is None:
+        raise Forbidden(f"the policy has no user {caller.user}", hint="add [users.NAME] and apply the policy")
+    if group not in user.groups:
+        raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
+    return group
+
+
+def _read(body: SubmitRequest) -> Submission:
+    given = [kind for kind in ("description", "jdl", "yaml") if getattr(body, kind) is not None]
+    if len(given) != 1:
+        raise InvalidInput("give exactly one of description, jdl and yaml")
+    if body.parameters is not None and body.description is None:
+        raise InvalidInput("parameters go with description; JDL and YAML carry their own")
+    if body.jdl is not None:
+        return parse_jdl(body.jdl)
+    if body.yaml is not None:
+        return from_yaml(body.yaml)
+    assert body.description is not None
+    mapping = dict(body.description)
+    if body.parameters is not None and body.parameters.names:
+        mapping["parameters"] = _columns(body.parameters)
+    return parse_yaml_mapping(mapping)
+
+
+def _columns(parameters: Parameters) -> dict[str, list[Any]]:
+    width = len(parameters.names)
+    for place, row in enumerate(parameters.rows):
+        if len(row) != width:
+            raise InvalidInput(f"row {place} of the parameters has {len(row)} values for {width} names")
+    return {name: [row[k] for row in parameters.rows] for k, name in enumerate(parameters.names)}

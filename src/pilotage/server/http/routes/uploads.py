@@ -1,0 +1,110 @@
+"""Input files, before the submission that names them: one at a time, or many small ones in one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+
+from pilotage.core.errors import InvalidInput, Overloaded, TooLarge
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.store.tables import submissions as rows
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.limits import Digest
+from pilotage.wire.uploads import (
+    MAX_BUNDLE_BYTES,
+    MAX_BUNDLE_FILES,
+    MissingUploads,
+    UploadsQuestion,
+    unbundled,
+)
+
+router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
+
+
+@router.post("/uploads")
+def missing(
+    body: UploadsQuestion, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> MissingUploads:
+    """Which of these files this owner has not uploaded before."""
+    sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
+    there = {digest for digest in sizes if context.sandbox.input_path(digest).exists()}
+    return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in there])
+
+
+@router.put("/uploads", status_code=201)
+async def upload_many(
+    request: Request, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Response:
+    """Store many small input files: for each its SHA-256, a space, its size, a line feed, and its bytes."""
+    context.space.check()
+    body = await request.body()
+    if len(body) > MAX_BUNDLE_BYTES:
+        raise TooLarge(f"the files have {len(body):,} bytes: at most {MAX_BUNDLE_BYTES:,} are taken together")
+    files = _files(body, context.pool.policy.jobs.max_input_file)
+    await asyncio.to_thread(context.sandbox.put_inputs, files)
+    await _note(context, caller, [(digest, len(data)) for digest, data in files])
+    return Response(msgspec.json.encode({"files": len(files)}), 201, media_type="application/json")
+
+
+def _files(body: bytes, most: int) -> list[tuple[str, bytes]]:
+    try:
+        files = unbundled(body)
+    except ValueError as error:
+        raise InvalidInput(f"the body is not a row of files: {error}") from None
+    if len(files) > MAX_BUNDLE_FILES:
+        raise TooLarge(f"{len(files):,} files: at most {MAX_BUNDLE_FILES:,} are taken together")
+    for digest, data in files:
+        if len(data) > most:
+            raise TooLarge(
+                f"the file {digest} has more than {most} bytes", hint="jobs.max_input_file in the policy"
+            )
+    return files
+
+
+@router.head(
+    "/uploads/{digest}",
+    status_code=204,
+    response_class=Response,
+    responses={404: {"description": "this owner has not"}},
+)
+def known(
+    digest: Digest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Response:
+    """204 if this owner has uploaded the file before."""
+    size = rows.upload_size(context.readers.connection(), caller.user, digest)
+    there = size is not None and context.sandbox.input_path(digest).exists()
+    return Response(status_code=204 if there else 404)
+
+
+@router.put("/uploads/{digest}", status_code=201)
+async def upload(
+    digest: Digest,
+    request: Request,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Store one input file under its SHA-256."""
+    context.space.check()
+    most = context.pool.policy.jobs.max_input_file
+    size = await context.sandbox.put_input(digest, request.stream(), most)
+    await _note(context, caller, [(digest, size)])
+    body = msgspec.json.encode({"digest": digest, "size": size})
+    return Response(body, 201, media_type="application/json")
+
+
+async def _note(context: Context, caller: Caller, files: Sequence[tuple[str, int]]) -> None:
+    now = context.clock()
+
+    def note(tx: Transaction) -> None:
+        for digest, size in files:
+            # An upload of before of the same bytes may have been removed as too old just now, file and all.
+            if not context.sandbox.input_path(digest).exists():
+                raise Overloaded("the file could not be kept", hint="send it again", retry_after=1.0)
+            rows.note_upload(tx.connection, caller.user, digest, size, now)
+
+    await context.writer.acall(note)

@@ -1,0 +1,68 @@
+"""Why a job, or what is in a queue, waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Depends
+
+from pilotage.core.errors import NotFound
+from pilotage.core.ids import QueueId
+from pilotage.core.jobs.states import JobState
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.duties.wait_reasons import snapshot
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.services.why import answer as services
+from pilotage.store.tables import listing, submissions, wait_reasons
+from pilotage.store.tables.selections import Selection
+from pilotage.wire.limits import Id
+from pilotage.wire.people import JobSummary
+from pilotage.wire.waiting import Why
+
+router = APIRouter(prefix="/v1", tags=["why"], route_class=CheckedRoute)
+
+
+@router.get("/jobs/{job}/why")
+async def why_job(
+    job: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Why:
+    """What a job waits for, who is before it, and what would help."""
+    found = await asyncio.to_thread(_job, context, caller, job)
+    if isinstance(found, Why):
+        return found
+    now = context.clock()
+    taken = await snapshot(context, now) if found.state == JobState.WAITING else None
+    return await asyncio.to_thread(lambda: services.why_job(taken, context.readers.connection(), found, now))
+
+
+@router.get("/queues/{queue}/why")
+async def why_queue(
+    queue: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Why:
+    """What the jobs of a queue wait for, and what they waited for before."""
+    await asyncio.to_thread(_check_queue, context, caller, queue)
+    now = context.clock()
+    taken = await snapshot(context, now)
+    return await asyncio.to_thread(
+        lambda: services.why_queue(taken, context.readers.connection(), QueueId(queue), now)
+    )
+
+
+def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
+    """A job that the caller may see, or the answer for one that is not made yet. Others' are as if there were none."""
+    connection, viewer = context.readers.connection(), caller.viewer()
+    rows = listing.jobs(connection, Selection(ids=[job]), viewer, 0, 1)
+    if rows:
+        return JobSummary(**rows[0])
+    promised = wait_reasons.job_to_be_made(connection, job)
+    if promised is not None and viewer.may_see(promised.owner, promised.group):
+        return services.still_being_made(job, promised.submission)
+    raise NotFound(f"there is no job {job}", hint="or it is not yours")
+
+
+def _check_queue(context: Context, caller: Caller, queue: int) -> None:
+    """As for a job: a queue of others is told like one that does not exist."""
+    identity = submissions.queue_identity(context.readers.connection(), QueueId(queue))
+    if identity is None or not caller.viewer().may_see(identity.owner, identity.group):
+        raise NotFound(f"there is no queue {queue}", hint="or it is not yours; `pilotage queue list`")

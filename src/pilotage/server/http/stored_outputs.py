@@ -1,0 +1,62 @@
+"""What is kept of a job's outputs: streams in the store, files in the sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.services.jobs.payload import stored_description
+from pilotage.store.tables import attempts
+from pilotage.wire import people
+
+
+def applied(facts: dict[str, Any]) -> bool:
+    """Whether the outputs of the job's last try are those of the job; `facts` as `browse.job_facts` reads them."""
+    return facts["state"] in FINAL and facts["state"] not in (JobState.KILLED, JobState.DELETED)
+
+
+STREAMS = ("stdout", "stderr")
+
+
+def stream_names(facts: dict[str, Any], job: int) -> tuple[str, str]:
+    """The names of a job's files of standard output and error; the same one twice if both go to one file."""
+    description = stored_description(facts, job)
+    return description.std_output, description.std_error
+
+
+def _killed(facts: dict[str, Any]) -> bool:
+    """Of a killed job standard output and error are kept, as far as they came, and nothing else."""
+    return bool(facts["state"] == JobState.KILLED)
+
+
+def inline_streams(facts: dict[str, Any], job: int, result: attempts.Result | None) -> dict[str, bytes]:
+    """The streams that are kept in the store, by the names that the job gave them."""
+    if result is None or not (applied(facts) or _killed(facts)):
+        return {}
+    output, error = stream_names(facts, job)
+    # Where both go to one file, the pilot sends it as standard output.
+    pairs = ((error, result.stderr), (output, result.stdout))
+    return {name: data for name, data in pairs if data is not None and (data or error != output)}
+
+
+def stored_files(
+    sandbox: DirectorySandbox, facts: dict[str, Any], job: int, result: attempts.Result | None
+) -> dict[str, int]:
+    """Bytes by name of the job's files in the sandbox."""
+    if _killed(facts):
+        named = set(stream_names(facts, job))
+    elif not applied(facts) or result is None or not result.outputs:
+        return {}
+    else:
+        named = {name for name, _ in result.outputs}
+    return {name: size for name, size in sandbox.outputs(job, facts["finished_epoch"]) if name in named}
+
+
+def listed_outputs(
+    sandbox: DirectorySandbox, facts: dict[str, Any], job: int, result: attempts.Result | None
+) -> list[people.OutputFile]:
+    """All outputs of a job by name."""
+    inline = {name: len(data) for name, data in inline_streams(facts, job, result).items()}
+    stored = stored_files(sandbox, facts, job, result)
+    return [people.OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]

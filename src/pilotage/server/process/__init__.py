@@ -1,0 +1,1 @@
+"""Start and end of the server process, and its home folder."""

@@ -1,0 +1,236 @@
+"""The home folder of an instance: who owns it, where things lie, what kind of disk it is on.
+
+lock            held by the one server of this home; names host and process
+instance.json   which database belongs to this home
+server.json     where the server is: address, process, host
+token           the home owner's token (mode 600)
+pilotage.db     the database (local disk only), unless it is one of PostgreSQL
+secrets/        the key that signs tokens (mode 600)
+sandboxes/      inputs, outputs, tails
+pilots/         the log of each local pilot
+backups/        the database before each upgrade
+server.log      the log of a detached server
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.server.tokens import write_private
+from pilotage.store.admin.database import Database, database_at
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "9p",
+        "panfs",
+        "orangefs",
+        "pvfs2",
+        "fhgfs",
+        "wekafs",
+        "virtiofs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph",
+    }
+)
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """server.json: what clients need to find the server."""
+
+    url: str
+    pid: int
+    host: str
+    fingerprint: str | None = None
+
+
+class InstanceFacts(msgspec.Struct, frozen=True):
+    """instance.json: which database belongs to the home."""
+
+    uuid: str
+    database: str
+
+
+def _known_instance(folder: Path) -> InstanceFacts | None:
+    try:
+        return msgspec.json.decode((folder / "instance.json").read_bytes(), type=InstanceFacts)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise InvalidInput(f"the home {folder} is no folder", hint="choose another with --home") from None
+    except OSError as error:
+        raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{folder / 'instance.json'} cannot be read: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The paths of one instance. The database may lie elsewhere: on a local disk, or on a server of PostgreSQL."""
+
+    folder: Path
+    database: Database
+
+    @classmethod
+    def at(cls, folder: Path, database: str = "", programs: Path | None = None) -> Home:
+        """The home `folder` with the database given (path or address), else that of its last start, else one inside.
+
+        `programs`: where PostgreSQL's own programs are.
+        """
+        folder = folder.expanduser().absolute()
+        if not database:
+            known = _known_instance(folder)
+            database = known.database if known else str(folder / "pilotage.db")
+        return cls(folder, database_at(database, programs))
+
+    def check_database(self) -> None:
+        """Refuse to begin a second, empty database in a home that has one: it would give its ids again."""
+        file = self.database.file
+        if file is not None and not file.exists():
+            self.check_new()
+
+    def check_new(self) -> None:
+        """Refuse to begin an instance in a home that has one."""
+        known = _known_instance(self.folder)
+        if known is not None:
+            raise Conflict(
+                f"the database {self.database.shown} is not there or empty, and the home {self.folder} has jobs in one",
+                hint=f"the home's own was {known.database}: give its place with --database or --database-url,"
+                " or restore a backup",
+            )
+
+    def bind(self, uuid: str) -> None:
+        """Remember which database belongs to this home, or refuse one of another instance.
+
+        The sandboxes of the home are those of its jobs: another database would give the same ids to other jobs.
+        """
+        known = _known_instance(self.folder)
+        if known is not None and known.uuid != uuid:
+            raise Conflict(
+                f"the database {self.database.shown} is of another instance than the home {self.folder}",
+                hint=f"the home's own is {known.database}; for a new instance choose another --home",
+            )
+        facts = InstanceFacts(uuid, self.database.shown)
+        if facts != known:
+            write_private(self.folder / "instance.json", msgspec.json.encode(facts).decode())
+
+    @property
+    def facts(self) -> Path:
+        return self.folder / "server.json"
+
+    @property
+    def token(self) -> Path:
+        return self.folder / "token"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    def make(self) -> None:
+        """Make the folder, for its owner only."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.database.file is not None:
+                self.database.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name in ("secrets", "sandboxes", "pilots", "backups"):
+                (self.folder / name).mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(f"the home {self.folder} cannot be made: {error.strerror}") from None
+        if self.folder.stat().st_uid != os.getuid():
+            raise InvalidInput(
+                f"the home {self.folder} belongs to another user", hint="choose another with --home"
+            )
+
+    def check_disk(self, mounts: str = "/proc/self/mounts") -> None:
+        """Refuse a database on a network file system: SQLite's locks and flushes cannot be relied on there."""
+        if self.database.file is None:
+            return
+        folder = self.database.file.parent
+        kind = file_system_of(folder, Path(mounts).read_text())
+        if kind in NETWORK_FILE_SYSTEMS:
+            proposed = f"/var/tmp/pilotage-{os.getuid()}/pilotage.db"  # noqa: S108 (a proposal, made private)
+            raise InvalidInput(
+                f"{folder} is on a network file system ({kind}), where a database can be corrupted",
+                hint=f"keep the home there and the database on a local disk: --database {proposed}",
+            )
+
+    def known_facts(self) -> ServerFacts | None:
+        """Where the last server of this home was, or is."""
+        try:
+            return msgspec.json.decode(self.facts.read_bytes(), type=ServerFacts)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def write_facts(self, url: str) -> None:
+        facts = ServerFacts(url, os.getpid(), socket.gethostname())
+        write_private(self.facts, msgspec.json.encode(facts).decode())
+
+
+class HomeLock:
+    """Held while a server owns the home; ends with its process, however that ends."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.folder / "lock"
+        self._paths = {self._path}
+        file = home.database.file
+        if file is not None:
+            # Beside the database too: two homes must not share one.
+            self._paths.add(file.with_name(file.name + ".lock"))
+        self._handles: list[int] = []
+
+    def acquire(self) -> None:
+        """Take the lock, or say who has it."""
+        for path in sorted(self._paths):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handles.append(handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(handle, 1000).decode(errors="replace").strip()
+                self.release()
+                raise Conflict(
+                    f"another server runs on this home: {holder or path}",
+                    hint="use it (`pilotage status`), end it (`pilotage down`), or choose another --home",
+                ) from None
+            text = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, text.encode(), 0)
+
+    def release(self) -> None:
+        for handle in self._handles:
+            os.close(handle)
+        self._handles.clear()
+
+
+def file_system_of(folder: Path, mounts: str) -> str:
+    """The type of the file system that `folder` lies on, by the text of /proc/self/mounts."""
+    place = str(folder.resolve())
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = fields[1].encode().decode("unicode_escape")
+        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind

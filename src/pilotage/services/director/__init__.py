@@ -1,0 +1,1 @@
+"""How many pilots to start at a CE."""

@@ -1,0 +1,1 @@
+"""Changes of a job's state: transitions, results, kill and reschedule."""

@@ -1,0 +1,140 @@
+"""What people do to jobs: kill, reschedule, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.handover import Effect, Message, Relation, decide
+from pilotage.core.ids import JobId, QueueId
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState, phase_of
+from pilotage.services.jobs.transitions import Moves
+from pilotage.services.pool.state import Pool
+from pilotage.services.submission.accept import identity_of
+from pilotage.store.tables import attempts, history, jobs, pilots, submissions
+from pilotage.store.tables.jobs import JobRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+
+CHUNK = 500
+"""So many jobs are changed in one transaction: no write takes over 5 ms."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    done: list[int]
+    refused: list[tuple[int, str]]
+
+
+Verb = Callable[[Moves, JobRow, str, PilotRow | None], None]
+
+
+def act(
+    pool: Pool,
+    tx: Transaction,
+    verb: str,
+    ids: Iterable[int],
+    *,
+    actor: str,
+    reason: str,
+    now: float,
+    dry_run: bool,
+) -> Outcome:
+    """Do `verb` to jobs that the caller may change; at most CHUNK of them."""
+    moves = Moves(pool, tx, now, pool.batch(now, actor))
+    rows = _rows(tx, verb, list(ids), dry_run=dry_run)
+    places: dict[int, PilotRow | None] = {}
+    outcome = Outcome([], [])
+    for job in rows.values():
+        refusal = REFUSALS[verb](job)
+        if refusal:
+            outcome.refused.append((job.id, refusal))
+        else:
+            outcome.done.append(job.id)
+    changing = [] if dry_run else [rows[id_] for id_ in outcome.done]
+    for job in changing:
+        place = None
+        if job.pilot is not None:
+            if job.pilot not in places:
+                places[job.pilot] = pilots.by_id(tx.connection, job.pilot)
+            place = places[job.pilot]
+        VERBS[verb](moves, job, reason, place)
+    moves.write()
+    if verb == "delete" and not dry_run:
+        attempts.delete_results(tx.connection, [JobId(job) for job in outcome.done])
+    return outcome
+
+
+def _rows(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[int, JobRow]:
+    """The jobs, those that are to change in the hot table and locked there.
+
+    What history says of a job is no lock: another server may just be changing it, and is waited for by `recall`.
+    """
+    rows = jobs.by_ids(tx.connection, ids)
+    ended = [job.id for job in rows.values() if job.state in FINAL and not REFUSALS[verb](job)]
+    if dry_run or not ended:
+        return rows
+    history.recall(tx.connection, ended)
+    return rows | jobs.by_ids(tx.connection, ended)
+
+
+def _refuse_kill(job: JobRow) -> str:
+    decision = decide(phase_of(job.state), Message.KILL, Relation.CURRENT)
+    return "" if decision.effect is Effect.END else f"it is {job.state} already"
+
+
+def _kill(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
+    moves.cut_attempt(job, "killed")
+    if job.epoch:
+        # What this try still reports is not taken, even if the job is rescheduled before it is heard.
+        job = moves.finish_taken(job, job.epoch, "killed")
+    moves.end(job, "killed", JobState.KILLED, reason or "killed", place)
+
+
+def _refuse_reschedule(job: JobRow) -> str:
+    if job.state in (JobState.FAILED, JobState.KILLED):
+        return ""
+    return f"it is {job.state}: only a failed or killed job is rescheduled"
+
+
+def _reschedule(moves: Moves, job: JobRow, reason: str, _place: PilotRow | None) -> None:
+    """Straight back to its queue, its failures forgotten."""
+    again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
+    moves.requeue(again._replace(queue=_find_queue(moves, job), failures=0, own_failures=0))
+
+
+def _find_queue(moves: Moves, job: JobRow) -> QueueId:
+    """The row of a queue goes a day after its last unfinished job; a job that comes back needs one."""
+    pool, tx = moves.pool, moves.tx
+    if submissions.queue_identity(tx.connection, job.queue) is not None:
+        submissions.use_queue(tx.connection, job.queue)
+        return job.queue
+    facts = pool.submission(tx, job.submission)
+    identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
+    queue = submissions.queue_for(tx.connection, identity, moves.now)
+    jobs.save_queue(tx.connection, job.id, queue)
+    return queue
+
+
+def _refuse_delete(job: JobRow) -> str:
+    if JOB_STATES.allows(job.state, JobState.DELETED):
+        return ""
+    return "it is deleted already" if job.state is JobState.DELETED else f"it is {job.state}: kill it first"
+
+
+def _delete(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
+    moves.end(job, "deleted", JobState.DELETED, reason or "deleted", place)
+
+
+VERBS: dict[str, Verb] = {"kill": _kill, "reschedule": _reschedule, "delete": _delete}
+REFUSALS: dict[str, Callable[[JobRow], str]] = {
+    "kill": _refuse_kill,
+    "reschedule": _refuse_reschedule,
+    "delete": _refuse_delete,
+}
+
+
+def check_verb(verb: str) -> None:
+    if verb not in VERBS:
+        raise InvalidInput(f"unknown verb {verb}", hint=f"one of {', '.join(VERBS)}")

@@ -1,0 +1,130 @@
+"""A job as its pilot gets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pilotage.core.jobs.description import COPY, InputFile, JobDescription
+from pilotage.core.jobs.own_inputs import OwnFile, is_column, own_files
+from pilotage.core.jobs.parametric import bind
+from pilotage.core.jobs.stored import description_from_json
+from pilotage.services.pool.records import SubmissionFacts
+from pilotage.wire.pilot import Input, Payload
+
+
+def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload:
+    """What a job is to run; `parameters` are the JSON of its own. Jobs without placeholders share one."""
+    common = facts.common.get("")
+    if common is None:
+        row = facts.row
+        values = json.loads(parameters) if parameters else []
+        bound = _bound(facts.description, row.names, values, job, row.first_job, row.expected or row.count)
+        own = own_files(facts.description, row.names, values)
+        common = _payload(facts, bound, own)
+        if not own and not any("%" in text for text in _bindable(facts.description)):
+            facts.common[""] = common
+    return common
+
+
+def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[int, OwnFile]) -> Payload:
+    row = facts.row
+    return Payload(
+        executable=description.executable,
+        arguments=list(description.arguments),
+        environment=dict(description.environment),
+        inputs=_inputs(description.input_sandbox, facts.inputs, own),
+        outputs=list(description.output_sandbox),
+        std_output=description.std_output,
+        std_error=description.std_error,
+        setup_lines=list(description.setup_lines),
+        container=description.container,
+        wall_time=description.wall_time,
+        cpu_time=description.cpu_time,
+        memory=description.memory,
+        processors=description.processors,
+        on_cutoff=description.on_cutoff,
+        owner=row.owner,
+        group=row.group,
+        name=description.job_name,
+    )
+
+
+def parameter_values(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of one job by the names of its submission's parameters; `facts` as `browse.job_facts` reads them."""
+    values = json.loads(facts["parameters"]) if facts["parameters"] else []
+    named = zip(json.loads(facts["names"]), values, strict=False)
+    return {name: value for name, value in named if not is_column(name)}
+
+
+def has_input(facts: Mapping[str, Any], digest: str) -> bool:
+    """Whether a job has an uploaded file with this digest among its inputs; `facts` as for `stored_description`."""
+    if any(item["source"] == digest and item["mode"] == COPY for item in json.loads(facts["inputs"])):
+        return True
+    values = json.loads(facts["parameters"]) if facts["parameters"] else []
+    description = description_from_json(json.loads(facts["description"]))
+    own = own_files(description, json.loads(facts["names"]), values) if values else {}
+    return any(file.digest == digest for file in own.values())
+
+
+def stored_description(facts: Mapping[str, Any], job: int) -> JobDescription:
+    """The description of one job, its parameters filled in; `facts` as `browse.job_facts` reads them."""
+    values = json.loads(facts["parameters"]) if facts["parameters"] else []
+    description = description_from_json(json.loads(facts["description"]))
+    return _bound(description, json.loads(facts["names"]), values, job, facts["first_job"], facts["count"])
+
+
+def _bound(
+    description: JobDescription, names: Sequence[str], values: Sequence[Any], job: int, first: int, count: int
+) -> JobDescription:
+    bound = bind(description, names, values, job - first, count) if names else description
+    # The description of a parametric or single job may name its own id.
+    if any("%j" in text for text in _bindable(bound)):
+        bound = _with_id(bound, str(job))
+    return bound
+
+
+def _bindable(description: JobDescription) -> Iterator[str]:
+    """The texts in which placeholders are replaced."""
+    yield description.executable
+    yield from description.arguments
+    yield from (value for _, value in description.environment)
+    yield from description.output_sandbox
+    yield from (description.std_output, description.std_error, description.job_name)
+    yield from (text for item in description.input_sandbox for text in (item.name, item.source))
+
+
+def _with_id(description: JobDescription, job: str) -> JobDescription:
+    def fill(text: str) -> str:
+        return text.replace("%j", job)
+
+    return replace(
+        description,
+        arguments=tuple(map(fill, description.arguments)),
+        environment=tuple((name, fill(value)) for name, value in description.environment),
+        output_sandbox=tuple(map(fill, description.output_sandbox)),
+        std_output=fill(description.std_output),
+        std_error=fill(description.std_error),
+        job_name=fill(description.job_name),
+    )
+
+
+def _inputs(named: Sequence[InputFile], uploaded: Sequence[Input], own: Mapping[int, OwnFile]) -> list[Input]:
+    """The inputs of one job. A folder that was named has become one uploaded input for each of its files.
+
+    `own` are those that this job alone has, by their place in `named`.
+    """
+    inputs = []
+    for place, item in enumerate(named):
+        if place in own:
+            digest, size, executable = own[place]
+            inputs.append(Input(item.name, COPY, digest, size, executable))
+            continue
+        if item.mode != COPY:
+            inputs.append(Input(item.name, item.mode, item.source, 0, item.executable))
+            continue
+        below = item.name + "/"
+        inputs += [one for one in uploaded if one.name == item.name or one.name.startswith(below)]
+    return inputs

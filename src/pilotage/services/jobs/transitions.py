@@ -1,0 +1,318 @@
+"""The moves of jobs in one transaction: each checked against the table, logged, told to the index, saved in bulk.
+
+One `Moves` serves all requests that share a transaction. It keeps the rows of the jobs that they speak of as they are
+after the moves so far, so that nobody reads what somebody has just decided, and each kind of move is one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import msgspec
+
+from pilotage.core.handover import THE_PAYLOADS_OWN
+from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
+from pilotage.core.queues.indexed_queue import Entry, Head
+from pilotage.core.queues.offer_history import Kind as Noted
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import attempts, jobs, pilots
+from pilotage.store.tables.events import EventBatch
+from pilotage.store.tables.jobs import JobRow, Waiting
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+
+
+def counted(job: JobRow, failure: str) -> JobRow:
+    """The job with one more failed try."""
+    if failure in THE_PAYLOADS_OWN:
+        return job._replace(own_failures=job.own_failures + 1)
+    return job._replace(failures=job.failures + 1)
+
+
+_WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
+JOB_STATES.check(JobState.WAITING, JobState.MATCHED)
+_encode = msgspec.json.encode
+
+
+@dataclass(slots=True)
+class Moves:
+    """Collects what the requests of one transaction do to jobs; `write` saves it, events included."""
+
+    pool: Pool
+    tx: Transaction
+    now: float
+    events: EventBatch
+    pilot: PilotId | None = None
+    """Who makes the next moves, if the actor of the events is `events.PILOTS`."""
+    rows: dict[int, JobRow] = field(default_factory=dict)
+    """Jobs that were looked at, as they are now."""
+    lost: set[tuple[PilotId, JobId]] = field(default_factory=set)
+    """Of the jobs that were offered to somebody: those that no longer waited. Nothing was done to them."""
+    noted: list[tuple[Noted[Any], bool]] = field(default_factory=list)
+    """Kinds of offer that takes were noted of, and whether they were given jobs."""
+    _queues: dict[QueueId, Transaction] = field(init=False)
+    """Those that are read again if the transaction fails."""
+    _pilots: dict[str | None, PilotRow] = field(init=False)
+    """Likewise."""
+    _moved_since: set[JobId] = field(default_factory=set)
+    """Jobs with a move that is not written yet."""
+    _offered_since: set[int] = field(default_factory=set)
+    """Jobs that were looked at, but offered to somebody since: their rows must be read again."""
+    _offered: list[tuple[Any, ...]] = field(default_factory=list)
+    """Values of `jobs.Offered`."""
+    _held: list[jobs.Held] = field(default_factory=list)
+    _freed: list[jobs.Freed] = field(default_factory=list)
+    _ended: list[jobs.Ended] = field(default_factory=list)
+    _moved: list[jobs.Moved] = field(default_factory=list)
+    _counted: list[jobs.Counted] = field(default_factory=list)
+    _finishes: list[jobs.FinishTaken] = field(default_factory=list)
+    _begun: list[attempts.Begun] = field(default_factory=list)
+    _closed: list[attempts.Closed] = field(default_factory=list)
+    _cut: list[attempts.Cut] = field(default_factory=list)
+    _results: list[attempts.Result] = field(default_factory=list)
+    _taken: list[tuple[Any, ...]] = field(default_factory=list)
+    """Values of `pilots.Taken`."""
+
+    def __post_init__(self) -> None:
+        self.tx.on_rollback(self._not_noted)
+        self.pool.unwritten = self._write_waiting
+        self._queues, self._pilots = self.pool.touched(self.tx)
+
+    def _write_waiting(self) -> None:
+        """Before heads are read from the store: it must have the jobs that wait again, and none that wait no longer.
+
+        A job that the index counts and a read does not find would never be given out.
+        """
+        if self._freed or self._ended:
+            self.write()
+
+    def _not_noted(self) -> None:
+        self.pool.unwritten = None
+        for noted, given in self.noted:
+            noted.take_back(given)
+
+    def touch_pilot(self, pilot: PilotRow) -> None:
+        """As `Pool.touch_pilot`."""
+        self._pilots[pilot.token_hash] = pilot
+
+    # --- the rows
+
+    def load(self, ids: Iterable[int]) -> None:
+        """Have these jobs among the rows, if they exist."""
+        missing = {job for job in ids if job not in self.rows}
+        if missing:
+            if not missing.isdisjoint(self._moved_since):
+                self.write()
+            self.rows.update(jobs.by_ids(self.tx.connection, sorted(missing)))
+
+    def row(self, job: int) -> JobRow | None:
+        """A job that was loaded, as it is now; None: there is no such job."""
+        if job in self._offered_since:
+            self._offered_since.discard(job)
+            self.load((job,))
+        return self.rows.get(job)
+
+    def of_pilot(self, pilot: PilotId) -> list[JobRow]:
+        """What a pilot has: offered to it or held by it."""
+        self.write()
+        found = jobs.of_pilot(self.tx.connection, pilot)
+        self.rows.update((job.id, job) for job in found)
+        return found
+
+    def write(self) -> None:
+        """Save everything collected so far."""
+        connection = self.tx.connection
+        if self._offered:
+            lost = jobs.save_offered(connection, self._offered)
+            if lost:
+                self.lost |= {(offer[0], offer[4]) for offer in self._offered if offer[4] in lost}
+                self.events.without("offered", lost)
+            self._offered.clear()
+        savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
+            (jobs.save_finish_taken, self._finishes),
+            (jobs.save_ended, self._ended),
+            (jobs.save_freed, self._freed),
+            (jobs.save_moved, self._moved),
+            (jobs.save_counted, self._counted),
+            (jobs.save_held, self._held),
+            (attempts.save_begun, self._begun),
+            (attempts.save_closed, self._closed),
+            (attempts.save_cut, self._cut),
+            (attempts.save_results, self._results),
+            (pilots.save_taken, self._taken),
+        )
+        for save, rows in savers:
+            if rows:
+                save(connection, rows)
+                rows.clear()
+        self._moved_since.clear()
+        self.events.write(connection)
+
+    # --- the moves
+
+    def offer(self, head: Head, entry: Entry, pilot: PilotRow, take_number: int) -> int:
+        """Waiting → Matched, of a job that the index has given out (values of `Waiting`); its new epoch.
+
+        Whether it was given is known when it is written: see `lost`.
+        """
+        job, epoch, last_event = head[0], int(head[2]) + 1, head[3]
+        if job in self._moved_since:
+            self.write()
+        self._moved_since.add(job)
+        self._queues[entry.id] = self.tx
+        if self.rows.pop(job, None) is not None:
+            self._offered_since.add(job)
+        event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
+        self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
+        if self.pool.limiter.limits:
+            self.pool.started(self.tx, entry.identity, pilot, self.now)
+        return epoch
+
+    def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
+        """A take of `pilot` is answered with an offer of these jobs."""
+        pilot.take_number = number
+        pilot.jobs.extend(given)
+        if self.pool.unconfirmed.get(pilot.id, inf) > self.now:
+            self.tx.put(self.pool.unconfirmed, pilot.id, self.now)
+        self._taken.append((number, pilot.only_owner, self.now, _encode(pilot.jobs).decode(), pilot.id))
+
+    def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
+        """Matched → Running."""
+        event = self._event("confirmed", job, JobState.RUNNING, job.epoch)
+        self._held.append(jobs.Held(self.now, event, job.id))
+        queue = self.pool.queue_identity(self.tx, job.queue)
+        ce = self.pool.policy.ces.get(pilot.ce)
+        self._begun.append(
+            attempts.Begun(
+                job.id,
+                job.epoch,
+                job.attempt + 1,
+                pilot.id,
+                self.now,
+                queue.processors,
+                queue.owner,
+                queue.group,
+                pilot.site,
+                ce.cpu_power if ce else 1.0,
+            )
+        )
+        return self._now(job, state=JobState.RUNNING, attempt=job.attempt + 1, last_event=event)
+
+    def free(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
+        """Back to the queue at once; counts as nothing. `place` is where it was."""
+        self._left(job, place)
+        previous = job
+        if job.state is not JobState.MATCHED:
+            event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
+            self._cut.append(attempts.Cut(self.now, kind, job.id, job.epoch))
+            previous = job._replace(state=JobState.RESCHEDULED, last_event=event)
+            kind, reason = "requeued", ""
+        event = self._event(kind, previous, JobState.WAITING, job.epoch, reason, again=True)
+        self._freed.append(
+            jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+        )
+        self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
+
+    def retry(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
+        """To Rescheduled, until the delay of the policy is over."""
+        self._left(job, place)
+        event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
+        later = self.now + self.pool.policy.jobs.retry_delay
+        self._freed.append(
+            jobs.Freed(JobState.RESCHEDULED, later, job.failures, job.own_failures, reason, event, job.id)
+        )
+        self._now(job, state=JobState.RESCHEDULED, last_event=event, pilot=None)
+
+    def requeue(self, job: JobRow) -> None:
+        """Rescheduled → Waiting."""
+        event = self._event("requeued", job, JobState.WAITING, job.epoch)
+        self._freed.append(
+            jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+        )
+        self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
+
+    def end(
+        self,
+        job: JobRow,
+        kind: str,
+        new: JobState,
+        reason: str,
+        place: PilotRow | None,
+        *,
+        exit_code: int | None = None,
+    ) -> None:
+        """To a final state."""
+        assert new in FINAL
+        self._left(job, place)
+        event = self._event(kind, job, new, job.epoch, reason)
+        self._ended.append(
+            jobs.Ended(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
+        )
+        self._now(job, state=new, last_event=event, pilot=None)
+
+    def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> JobRow:
+        """A move that changes nothing but the state."""
+        event = self._event(kind, job, new, job.epoch, reason)
+        self._moved.append(jobs.Moved(new, reason, event, job.id))
+        return self._now(job, state=new, last_event=event)
+
+    def count(self, job: JobRow) -> None:
+        """Remember how many tries have failed, of a job that stays where it is."""
+        self._moved_since.add(job.id)
+        self._counted.append(jobs.Counted(job.failures, job.own_failures, job.id))
+        self._now(job)
+
+    def finish_taken(self, job: JobRow, epoch: int, digest: str) -> JobRow:
+        """A finish of this epoch has been answered: the same one again gets the same answer."""
+        self._finishes.append(jobs.FinishTaken(epoch, digest, job.id))
+        return self._now(job, finished_epoch=epoch, finished_digest=digest)
+
+    def close_attempt(self, closed: attempts.Closed) -> None:
+        self._closed.append(closed)
+
+    def cut_attempt(self, job: JobRow, outcome: str) -> None:
+        if job.state in _WITH_PILOT and job.state is not JobState.MATCHED:
+            self._cut.append(attempts.Cut(self.now, outcome, job.id, job.epoch))
+
+    def result(self, result: attempts.Result) -> None:
+        self._results.append(result)
+
+    # --- what each move does
+
+    def _event(
+        self, kind: str, job: JobRow, new: JobState, epoch: int, detail: str = "", *, again: bool = False
+    ) -> int:
+        """Log a move; `again`: it is the second step of one."""
+        JOB_STATES.check(job.state, new)
+        if job.id in self._moved_since and not again:
+            # Statements of one kind go together: a job's second move must not be written before its first.
+            self.write()
+        self._moved_since.add(job.id)
+        return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
+
+    def _now(self, job: JobRow, **changes: Any) -> JobRow:
+        row = self.rows[job.id] = job._replace(**changes)
+        return row
+
+    def _left(self, job: JobRow, place: PilotRow | None) -> None:
+        """The job leaves what it was in: a queue, or a pilot."""
+        if job.state is JobState.WAITING:
+            if self.pool.counts(job.id):
+                self.pool.touch_queue(self.tx, job.queue)
+                self.pool.index.job_gone(job.queue, job.user_priority, job.id)
+        elif job.state in _WITH_PILOT and place is not None:
+            if job.id in place.jobs:
+                self.touch_pilot(place)
+                place.jobs = [one for one in place.jobs if one != job.id]
+            self.pool.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
+
+    def _returned(self, job: JobRow) -> None:
+        if not self.pool.counts(job.id):
+            return
+        self.pool.touch_queue(self.tx, job.queue)
+        head = Waiting(job.id, job.submission, job.epoch, job.last_event, job.parameters)
+        self.pool.index.job_returned(job.queue, job.user_priority, head)

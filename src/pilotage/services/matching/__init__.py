@@ -1,0 +1,1 @@
+"""Which waiting job an offer is given."""

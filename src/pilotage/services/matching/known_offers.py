@@ -1,0 +1,131 @@
+"""The known offers: the kinds that pilots made lately, and what a pilot of a CE with known capacity would offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.states import PilotState
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
+from pilotage.core.policy import Ce
+from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.offer_history import Kind, Known
+from pilotage.core.queues.wait_reason import Survey
+from pilotage.services.matching.match import Requirements
+from pilotage.services.pool.offer_cache import offer_of
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import wait_reasons
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import Node
+
+
+def capacity(ce: Ce, node: Node) -> tuple[int, int]:
+    """(cores, MB) that pilots of a local CE may use together: what its policy says, else what the machine has."""
+    return (ce.processors or node.processors, ce.memory or node.memory)
+
+
+def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
+    """What a pilot with all of a local CE would offer, which finds `node`."""
+    ce = pool.policy.ces[name]
+    processors, memory = capacity(ce, node)
+    pilot = PilotRow(
+        id=PilotId(0),
+        stamp="",
+        secret_hash="",
+        idx=0,
+        nonce=None,
+        token_hash=None,
+        state=PilotState.RUNNING,
+        site=ce.site,
+        ce=name,
+        only_owner=pool.home_owner if ce.owners == "home" else None,
+        pilot_type="generic",
+        owner="",
+        group="",
+        batch_id="",
+        hostname="",
+        version="",
+        processors=processors,
+        memory=memory,
+        lease_until=None,
+        take_number=0,
+        jobs=[],
+        submitted=0.0,
+        started=None,
+        ended=None,
+        leave="",
+        reason="",
+    )
+    return offer_of(pool.policy, pilot, replace(node, cpu_left=cpu_time_of_new_pilot(ce.wall, ce.cpu_power)))
+
+
+def renew_kinds(pool: Pool) -> None:
+    """A new policy is in force: the kinds are what the same pilots would offer under it."""
+
+    def offered(before: Offer, origin: tuple[PilotRow, Node]) -> Offer:
+        if before.ce not in pool.policy.ces or before.site not in pool.policy.sites:
+            # Setup and tags of a CE that is gone are not those of none: that it is gone is all that has changed.
+            return replace(before, closed=True)
+        # Whom it was bound to when it asked is not what it is bound to now.
+        return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
+
+    pool.kinds.renew(offered, pool.index.noted_as)
+
+
+Turn = Callable[[Callable[[], Sequence[Entry] | None]], Sequence[Entry] | None]
+"""Carries a question to the index out in the writer's thread, and gives its answer."""
+
+
+def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> Survey:
+    """All that the answer to `why` is made of, as of now. In the writer's thread; what it gives is for another one."""
+    known = known_offers(pool, now)
+    places = {(one.offer.site, one.offer.ce) for one in known}
+    index = pool.index
+    return Survey(
+        entries=list(index.entries.values()),
+        known=known,
+        closed={place: pool.limiter.used_up(*place, now) for place in places},
+        rule=index.rule,
+        draining=pool.draining,
+        coming=frozenset(wait_reasons.ces_with_coming(tx.connection)),
+        remembered=lambda offer: turn(lambda: index.fitting(offer)),
+    )
+
+
+def known_offers(pool: Pool, now: float) -> list[Known]:
+    """Those that were made, the most used first, then the possible ones."""
+    nodes = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
+    local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
+    known = [
+        Known(
+            kind.offer,
+            Requirements(pool, kind.offer, kind.origin[1], now),
+            counted=kind.offer.ce not in local,
+            takes=kind.takes,
+            given=kind.given,
+            first=kind.first,
+            last=kind.last,
+            pilots=tuple(kind.pilots),
+        )
+        for kind in pool.kinds.recent(now)
+        if not _outdated(pool, kind)
+        and (kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer))
+    ]
+    for name, offer in local.items():
+        known.append(Known(offer, Requirements(pool, offer, nodes[name], now), possible=True))
+    return known
+
+
+def _outdated(pool: Pool, kind: Kind[tuple[PilotRow, Node]]) -> bool:
+    """Whether nobody makes such an offer any more: the CE is another one now, and the pilots of before have ended."""
+    if kind.newest >= pool.ces_since.get(kind.offer.ce, 0.0):
+        return False
+    return not any(pilot in pool.seen for pilot in kind.pilots)
+
+
+def _has_room(whole: Offer, part: Offer) -> bool:
+    """Whether a CE that offers `whole` now can still offer `part`: it may have had more when that was made."""
+    return part.processors <= whole.processors and (not whole.memory or part.memory <= whole.memory)

@@ -1,0 +1,249 @@
+"""The match: a pilot asks for jobs that fit its node, and is offered those that the draw says are next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate, parse_expression
+from pilotage.core.errors import InvalidInput
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.pilots.ads import offer_ad
+from pilotage.core.queues.fit import Offer, binds
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.indexed_queue import Head
+from pilotage.core.shares.turns import LOTS
+from pilotage.services.jobs.payload import payload
+from pilotage.services.jobs.transitions import Moves
+from pilotage.services.pool.offer_cache import Asked, Asking, Rest
+from pilotage.services.pool.state import Pool
+from pilotage.services.shares.turns import begin_turn, next_turn, turn_over
+from pilotage.store.tables import jobs
+from pilotage.store.tables.jobs import Waiting
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import ExchangeResponse, Node, Take
+from pilotage.wire.pilot import Offer as WireOffer
+
+MOST = 256
+"""So many jobs are offered in one call, however many are asked for."""
+
+
+REQUIREMENTS_STEPS = 20_000
+"""Of one evaluation. The largest expression takes fewer, if it makes no long texts or lists: everybody waits for it."""
+
+
+@dataclass(slots=True)
+class Requirements:
+    """Whether Requirements are true for one offer; each expression is evaluated once."""
+
+    pool: Pool
+    offer: Offer
+    node: Node
+    now: float
+    _ad: ClassAd | None = None
+    _known: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> bool:
+        held = self._known.get(text)
+        if held is None:
+            expression = self.pool.requirements.get(text)
+            if expression is None:
+                expression = self.pool.requirements[text] = _stored(text)
+            if self._ad is None:
+                node = self.node
+                self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
+            value = evaluate(
+                expression, my=ClassAd(), target=self._ad, now=self.now, steps=REQUIREMENTS_STEPS
+            )
+            held = self._known[text] = value is True
+        return held
+
+
+def _stored(text: str) -> Expression:
+    """Requirements as they were stored. Those that an earlier version accepted, and this one not, are true nowhere."""
+    try:
+        return parse_expression(text)
+    except InvalidInput:
+        return Literal(ERROR)
+
+
+class Match:
+    """The answer to one take. A take that finds nothing writes nothing."""
+
+    __slots__ = (
+        *("_answered", "_asking", "_bound", "_given", "_no_match", "_noted", "_requirements", "_rest"),
+        *("moves", "pilot", "pool", "take", "tx"),
+    )
+
+    def __init__(self, pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: Moves) -> None:
+        self.pool, self.tx, self.pilot, self.take, self.moves = pool, tx, pilot, take, moves
+        self._given: list[tuple[Head, int, QueueId, int]] = []
+        """Jobs (values of `Waiting`), their epochs, the queues that they come from, and their UserPriority."""
+        self._no_match: dict[str, int] = {}
+        self._noted = False
+        self._answered = False
+        """This take has its answer on record, whatever has become of the jobs in it."""
+        self._bound = False
+        """This take was the pilot's first match, which bound it to one owner."""
+        self._asking: Asking
+        self._rest: Rest
+        self._requirements: Requirements | None
+
+    def run(self) -> None:
+        """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
+        pool, pilot, take = self.pool, self.pilot, self.take
+        if take.number == pilot.take_number and not self._answered:
+            self._same_again()
+            return
+        if take.number < pilot.take_number or pilot.leave or pool.draining:
+            return
+        asking = self._asking = pool.asking.of(pool.policy, pilot, take.node)
+        now = self.moves.now
+        if (
+            pilot.only_owner is not None
+            and turn_over(pool, pilot, now)
+            and not next_turn(pool, self.tx, pilot, self._lots, now)
+        ):
+            return
+        before = len(self._given)
+        owner, left = self._draw_all(asking.whole(pilot))
+        if owner is not None:
+            self.moves.touch_pilot(pilot)
+            if pilot.only_owner is None and binds(pilot.pilot_type):
+                # A node that isolates nobody serves one owner at a time: the first match binds it.
+                pilot.only_owner, self._bound = owner, True
+                begin_turn(self.pool, self.tx, pilot, self.moves.now)
+            given = self._given[before:] if before else self._given
+            self.moves.taken(pilot, take.number, [one[0][0] for one in given])
+            self._answered = True
+        elif not self._given:
+            self._no_match = self._explain(left)
+
+    def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
+        """Take back jobs that somebody else has, once all is written; whether any was ours."""
+        pilot = self.pilot
+        gone = [given for given in self._given if (pilot.id, given[0][0]) in lost]
+        for head, _, queue, user_priority in gone:
+            self.pool.lost(self.tx, queue, user_priority, head[0], pilot)
+        if gone:
+            pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
+            self._given = [given for given in self._given if given not in gone]
+            if self._bound and not pilot.jobs:
+                # Nothing was given after all: the pilot serves anybody as before.
+                pilot.only_owner, self._bound = None, False
+                self.tx.on_rollback(self.pool.turns.end(pilot.id, None))
+                self.moves.taken(pilot, self.take.number, ())
+        return bool(gone)
+
+    def submissions(self) -> Iterator[SubmissionId]:
+        """Those of the jobs that are given."""
+        for head, *_ in self._given:
+            yield head[1]
+
+    def fill_in(self, response: ExchangeResponse) -> None:
+        """Tell the pilot what it is offered, or why there is nothing."""
+        response.no_match = self._no_match
+        if self._answered:
+            # Also when nothing is left of it: under this number there will never be anything else.
+            response.take_number = self.take.number
+        if self._given:
+            pool, tx = self.pool, self.tx
+            response.offers = [
+                WireOffer(job, epoch, payload(pool.submission(tx, submission), job, parameters))
+                for (job, submission, _, _, parameters), epoch, *_ in self._given
+            ]
+
+    def _same_again(self) -> None:
+        """Its answer was lost: the same again, from the rows."""
+        self._answered = True
+        self.moves.write()
+        self._given = [
+            (
+                Waiting(row.id, row.submission, row.epoch, row.last_event, row.parameters),
+                row.epoch,
+                row.queue,
+                0,
+            )
+            for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
+        ]
+
+    def _draw_all(self, whole: Rest) -> tuple[str | None, Rest]:
+        """Give as many jobs as are asked for and are there: the owner of the first one, and what asked last."""
+        most = min(self.take.count, MOST)
+        count = most - len(self._given)
+        # Those asked for ahead need not fit beside the others.
+        beside = count - self.take.ahead
+        owner, rest, bound = None, whole, binds(self.pilot.pilot_type)
+        for _, _, queue, _ in self._given:
+            rest = rest.without(self.pool.queue_identity(self.tx, queue))
+        place = 0
+        while place < count:
+            asked = rest if place < beside else whole
+            given = self._give(asked) if asked.processors > 0 else None
+            place += 1
+            if given is None:
+                if place > beside:
+                    break
+                place = max(place, beside)
+                continue
+            if owner is None:
+                owner = given.owner
+                if bound and place < count:
+                    whole, rest = whole.bound_to(owner), rest.bound_to(owner)
+            if place < beside:
+                rest = rest.without(given)
+        return owner, whole
+
+    def _lots(self) -> dict[str, int]:
+        """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""
+        pool, pilot = self.pool, self.pilot
+        limiter = pool.limiter
+        closed = tuple(limiter.closed(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
+        self._rest, self._requirements = self._asking.unbound(pilot), None
+        asked = self._asking.asked(pool.index, self._rest, closed)
+        return pool.index.lots(asked.kind, self._holds, LOTS)
+
+    def _give(self, rest: Rest) -> QueueIdentity | None:
+        """Offer one job more, if there is one; the queue that it comes from."""
+        pool, pilot, moves = self.pool, self.pilot, self.moves
+        limiter = pool.limiter
+        closed = tuple(limiter.closed(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
+        self._rest, self._requirements = rest, None
+        asked = self._asking.asked(pool.index, rest, closed)
+        proposal = pool.index.propose_of(asked.kind, self._holds, pool.rng)
+        if not self._noted:
+            self._note(asked, rest, proposal is not None)
+        if proposal is None:
+            return None
+        head, entry, user_priority = proposal
+        epoch = moves.offer(head, entry, pilot, self.take.number)
+        self._given.append((head, epoch, entry.id, user_priority))
+        return entry.identity
+
+    def _holds(self, text: str) -> bool:
+        """Whether Requirements are true for what asks now; its ad is made up only if somebody asks."""
+        if self._requirements is None:
+            offer = self._asking.offer(self._rest)
+            self._requirements = Requirements(self.pool, offer, self.take.node, self.moves.now)
+        return self._requirements(text)
+
+    def _note(self, asked: Asked, rest: Rest, given: bool) -> None:
+        """Remember that such an offer was made."""
+        self._noted = True
+        noted, now = asked.noted.get(rest.processors), self.moves.now
+        if noted is None or not noted.fresh(now):
+            origin, offer = (self.pilot, self.take.node), self._asking.offer(rest)
+            started = self.pilot.started or 0.0
+            key = self.pool.index.noted_as(offer)
+            noted = self.pool.kinds.renewed(key, offer, origin, now, started=started)
+            asked.noted[rest.processors] = noted
+        noted.note(self.pilot.id, given, now)
+        self.moves.noted.append((noted, given))
+
+    def _explain(self, rest: Rest) -> dict[str, int]:
+        self._rest, self._requirements = rest, None
+        offer = self._asking.offer(rest)
+        closed = self.pool.limiter.closed(offer.site, offer.ce, self.moves.now)
+        found = self.pool.index.explain(offer, self._holds, closed)
+        return {str(key): count for key, count in found.fallen.items()}

@@ -1,0 +1,124 @@
+"""A pilot calls home for the first time: its secret is traded for a token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
+from pilotage.core.pilots import wall_time
+from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
+from pilotage.services.jobs.transitions import Moves
+from pilotage.services.pilots.exchange import token_hash
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import jobs, pilots
+from pilotage.store.tables.events import record
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
+
+
+def secret_hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> EnrolResponse:
+    """Trade (secret, index, nonce) for a token.
+
+    The same nonce again is the same pilot whose answer was lost: it gets a new token. Another nonce supersedes
+    the earlier pilot: its token dies, its jobs go back, and an alarm stands in the event log.
+    """
+    if request.protocol not in SUPPORTED:
+        raise IncompatibleVersion(
+            f"this pilot speaks protocol {request.protocol}, the server {', '.join(map(str, SUPPORTED))}",
+            hint=f"submit pilots of this server's version (protocol {PROTOCOL})",
+        )
+    pilot = pilots.by_secret(tx.connection, secret_hash(request.secret), request.index)
+    if pilot is None:
+        raise NotAuthenticated("unknown pilot secret", hint="the pilot was submitted by another server")
+    if pilot.state in FINAL and pilot.state is not PilotState.FAILED:
+        raise Forbidden(f"this pilot is {pilot.state}", hint="its place has been given up: it should leave")
+    pool.forget_pilot(pilot)
+    if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
+        _supersede(pool, tx, pilot, now)
+        pilot.take_number = 0
+    _compare_batch_ids(pool, tx, pilot, request.batch_id, now)
+    token = secrets.token_urlsafe(32)
+    ce = pool.policy.ces.get(pilot.ce)
+    lease = ce.lease if ce else 3600.0
+    if pilot.state is not PilotState.RUNNING:
+        PILOT_STATES.check(pilot.state, PilotState.RUNNING)
+        record(
+            tx.connection,
+            pool.events,
+            at=now,
+            kind="pilot-enrolled",
+            actor=f"pilot:{pilot.id}",
+            detail=request.hostname,
+            old=pilot.state,
+            new=PilotState.RUNNING,
+        )
+    pilots.update(
+        tx.connection,
+        pilot.id,
+        nonce=request.nonce,
+        take_number=pilot.take_number,
+        token_hash=token_hash(token),
+        state=PilotState.RUNNING,
+        hostname=request.hostname,
+        version=request.version,
+        started=pilot.started or now,
+        ended=None,
+        lease_until=now + lease,
+        reason="",
+        server=pool.company.server if pool.company is not None else "",
+    )
+    tx.put(pool.seen, pilot.id, now)
+    return EnrolResponse(
+        pilot=pilot.id,
+        token=token,
+        incarnation=pool.incarnation,
+        site=pilot.site,
+        ce=pilot.ce,
+        lease=lease,
+        heartbeat=ce.heartbeat if ce else 30.0,
+        idle=ce.idle if ce else 60.0,
+        cpu_power=ce.cpu_power if ce else 1.0,
+        wall=ce.wall if ce else 0.0,
+        margin=wall_time.margin(ce.wall) if ce else wall_time.MARGIN,
+        least=wall_time.least(ce.wall) if ce else wall_time.LEAST,
+        processors=pilot.processors,
+        memory=pilot.memory,
+        tags=list(ce.tags) if ce else [],
+        max_output_file=pool.policy.jobs.max_output_file,
+    )
+
+
+def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, now: float) -> None:
+    """Log a batch id that differs from the director's. It never replaces that: the stamp is the identity.
+
+    A pilot takes its word from variables that its environment may have inherited from another batch job.
+    """
+    known = pilot.batch_id
+    if said and known.partition("@")[0] and said != known:
+        detail = f"pilot {pilot.id} says that it runs in batch job {said}; its director knows it as {known}"
+        actor = f"pilot:{pilot.id}"
+        record(tx.connection, pool.events, at=now, kind="batch-id", actor=actor, detail=detail)
+
+
+def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
+    """Another program has come with the same secret: a restarted batch job, or a stolen secret."""
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in jobs.of_pilot(tx.connection, pilot.id):
+        moves.free(job, "pilot-superseded", f"pilot {pilot.id} was started again", pilot)
+    moves.write()
+    record(
+        tx.connection,
+        pool.events,
+        at=now,
+        kind="alarm",
+        actor=f"pilot:{pilot.id}",
+        detail=f"a second program has enrolled as pilot {pilot.id} ({pilot.stamp}): the batch system restarted it,"
+        " or its secret is known to somebody else",
+    )

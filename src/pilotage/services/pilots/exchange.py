@@ -1,0 +1,346 @@
+"""The exchange with a pilot: finishes, releases, confirms, a take and a heartbeat in one transaction.
+
+Every message about a job goes through the hand-over's table; what it decides is saved together with its event.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pilotage.core.errors import NotAuthenticated, PilotageError, Superseded
+from pilotage.core.handover import Answer, Decision, Effect, Fence, decide
+from pilotage.core.handover import Message as Verb
+from pilotage.core.ids import JobId, PilotId
+from pilotage.core.jobs.states import JobState, phase_of
+from pilotage.core.pilots.states import FINAL as PILOT_FINAL
+from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.shares.turns import SHARE, next_owner
+from pilotage.services.jobs.results import apply_finish, save_result
+from pilotage.services.jobs.transitions import Moves
+from pilotage.services.matching.match import Match
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import attempts, pilots
+from pilotage.store.tables.events import PILOTS, record
+from pilotage.store.tables.jobs import JobRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Reference, Release, Verdict
+
+UNKNOWN = "unknown"
+
+# Looked up once: an attribute of an enumeration is dear where every message asks for it.
+_FAILED, _RUNNING = PilotState.FAILED, PilotState.RUNNING
+
+
+def token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
+    """The pilot that has this token, or `NotAuthenticated`."""
+    pilot = pool.pilots.get(hashed)
+    if pilot is None:
+        pilot = pilots.by_token(tx.connection, hashed)
+        if pilot is None:
+            raise NotAuthenticated(
+                "this pilot's token is not known", hint="it was superseded, or its server is new"
+            )
+        pool.remember_pilot(pilot)
+        # As this transaction sees it: whatever that has changed is not so if it fails.
+        pool.touch_pilot(tx, pilot)
+    return pilot
+
+
+Message = tuple[str, ExchangeRequest]
+"""The hash of a pilot's token, and what it says."""
+
+
+def exchange(
+    pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest, now: float
+) -> ExchangeResponse:
+    """Answer one message of a pilot. Raises `NotAuthenticated` and `Superseded`."""
+    [answer] = exchange_many(pool, tx, [(hashed, request)], now)
+    if isinstance(answer, PilotageError):
+        raise answer
+    return answer
+
+
+def exchange_many(
+    pool: Pool, tx: Transaction, messages: Sequence[Message], now: float
+) -> list[ExchangeResponse | PilotageError]:
+    """Answer messages of pilots, one after another, in one transaction.
+
+    Each gets its answer or, if nothing was done for it, `NotAuthenticated` or `Superseded`. The number of statements
+    does not grow with that of the messages.
+    """
+    if pool.company is not None:
+        pool.read_pilots(tx, [hashed for hashed, _ in messages])
+    moves = Moves(pool, tx, now, pool.batch(now, PILOTS))
+    asking: list[_Conversation | PilotageError] = []
+    for hashed, request in messages:
+        try:
+            asking.append(_Conversation(pool, tx, _admit(pool, tx, hashed, request), request, moves))
+        except PilotageError as error:
+            asking.append(error)
+    conversations = [one for one in asking if isinstance(one, _Conversation)]
+    moves.load(job for one in conversations if one.names_jobs for job in one.named())
+    for one in conversations:
+        one.proceed()
+    moves.write()
+    _replace_lost(moves, conversations)
+    pool.index.read_ahead()
+    pool.read_submissions(tx, [id_ for one in conversations if one.match for id_ in one.match.submissions()])
+    return [one if isinstance(one, PilotageError) else one.answer() for one in asking]
+
+
+def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -> PilotRow:
+    pilot = pilot_of_token(pool, tx, hashed)
+    if request.incarnation != pool.incarnation:
+        raise Superseded(
+            f"the server's incarnation is {pool.incarnation}, the message is of {request.incarnation}",
+            hint="the database was restored from a backup: this pilot's work is no longer its own",
+        )
+    return pilot
+
+
+def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
+    """Somebody else was given what these were offered: draw again for them, a bounded number of times."""
+    for last in (False, False, True):
+        if not moves.lost:
+            return
+        lost, moves.lost = moves.lost, set()
+        # Queues are read again while all is written: only then does anybody draw from them.
+        losers = [one for one in conversations if one.lose(lost)]
+        if last:
+            moves.write()
+            return
+        for one in losers:
+            one.draw_again()
+        moves.write()
+
+
+class _Conversation:
+    """One request of one pilot."""
+
+    __slots__ = ("match", "moves", "names_jobs", "now", "pilot", "pool", "request", "response", "tells", "tx")
+
+    def __init__(
+        self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, moves: Moves
+    ) -> None:
+        self.pool, self.tx, self.pilot, self.request, self.moves = pool, tx, pilot, request, moves
+        self.now = moves.now
+        self.response = ExchangeResponse(incarnation=pool.incarnation)
+        self.match: Match | None = None
+        self.tells = bool(request.finishes or request.releases or request.confirms)
+        self.names_jobs = self.tells or bool(request.holding)
+
+    def named(self) -> Iterator[int]:
+        """The jobs that it speaks of."""
+        request = self.request
+        yield from (finish.job for finish in request.finishes)
+        yield from (release.job for release in request.releases)
+        yield from (reference.job for reference in (*request.confirms, *request.holding))
+
+    def proceed(self) -> None:
+        """Do what the pilot says and asks; what it is offered is not certain before that is written."""
+        pool, pilot, request, response = self.pool, self.pilot, self.request, self.response
+        self.moves.pilot = pilot.id
+        ce = pool.policy.ces.get(pilot.ce)
+        response.lease, response.heartbeat = (ce.lease, ce.heartbeat) if ce else (3600.0, 30.0)
+        self._heard(response.lease)
+        if self.tells:
+            self._about_jobs()
+        gone = pilot.state is not _RUNNING and pilot.state in PILOT_FINAL
+        if request.take is not None and not request.leaving and not gone:
+            self.match = Match(pool, self.tx, pilot, request.take, self.moves)
+            self.match.run()
+        if request.holding:
+            response.stop = self._to_stop(request.holding)
+        if request.leaving and not gone:
+            self._leaves(request.leaving)
+        response.leave = self._told_to_leave(gone)
+        if pool.followed:
+            response.follow = self._followed(request)
+
+    def _told_to_leave(self, gone: bool) -> str:
+        if gone:
+            return "cancel"
+        leave = self.pilot.leave
+        if next_owner(leave) is not None or (not leave and self.pool.draining):
+            return "drain"
+        return leave
+
+    def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
+        """Some of the jobs that it was to be offered may not be there any more: whether it needs others."""
+        return self.match is not None and self.match.lose(lost)
+
+    def draw_again(self) -> None:
+        """Have the match give what it has lost; but not to a pilot that has left since."""
+        if self.match is not None and self.pilot.state not in PILOT_FINAL:
+            self.moves.pilot = self.pilot.id
+            self.match.run()
+
+    def answer(self) -> ExchangeResponse:
+        """What the pilot is told, once all is written."""
+        if self.match is not None:
+            self.match.fill_in(self.response)
+        return self.response
+
+    # --- the pilot itself
+
+    def _heard(self, lease: float) -> None:
+        """Renew the lease, written only when a third of it has gone; wake what had stalled."""
+        pool, pilot = self.pool, self.pilot
+        self.tx.put(pool.seen, pilot.id, self.now)
+        if pilot.state is _FAILED:
+            self._comes_back()
+        if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
+            pool.touch_pilot(self.tx, pilot)
+            pilot.lease_until = self.now + lease
+            pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
+        stalled = pilot.id in pool.stalled
+        if pool.company is not None and pilot.server != pool.company.server:
+            # It has come from another server, which may have taken it for silent.
+            stalled, pilot.server = True, pool.company.server
+            pilots.update(self.tx.connection, pilot.id, server=pilot.server)
+        if stalled:
+            self.tx.discard(pool.stalled, pilot.id)
+            # All that it has is on its list.
+            for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
+                if job.state is JobState.STALLED:
+                    self.moves.move(job, "heard-again", JobState.RUNNING)
+
+    def _comes_back(self) -> None:
+        """Its lease ran out, but it lives: it may work again. Its old jobs are fenced by their epochs."""
+        pilot = self.pilot
+        PILOT_STATES.check(pilot.state, PilotState.RUNNING)
+        self.pool.touch_pilot(self.tx, pilot)
+        pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
+        pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=None, reason="")
+        self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
+
+    def _leaves(self, reason: str) -> None:
+        """The pilot ends in good order; what it still has goes back."""
+        pilot = self.pilot
+        reason = SHARE if next_owner(pilot.leave) is not None else reason
+        for job in self.moves.of_pilot(pilot.id):
+            self.moves.free(job, "released", f"pilot leaves: {reason}", pilot)
+        self.pool.touch_pilot(self.tx, pilot)
+        old, pilot.state, pilot.ended, pilot.reason = pilot.state, PilotState.DONE, self.now, reason
+        PILOT_STATES.check(old, PilotState.DONE)
+        pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=self.now, reason=reason)
+        self.pool.pilot_ended(self.tx, pilot.id)
+        self._pilot_event("pilot-left", old, PilotState.DONE, reason)
+
+    def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:
+        actor = f"pilot:{self.pilot.id}"
+        record(
+            self.tx.connection,
+            self.pool.events,
+            at=self.now,
+            kind=kind,
+            actor=actor,
+            detail=detail,
+            old=old,
+            new=new,
+        )
+
+    # --- its jobs
+
+    def _about_jobs(self) -> None:
+        request, response = self.request, self.response
+        for finish in request.finishes:
+            response.finishes.append(self._finish(finish))
+        for release in request.releases:
+            response.releases.append(self._release(release))
+        for confirm in request.confirms:
+            response.confirms.append(self._confirm(confirm))
+
+    def _finish(self, finish: Finish) -> Verdict:
+        moves = self.moves
+        digest = hashlib.blake2b(msgspec.json.encode(finish), digest_size=8).hexdigest()
+        job = moves.row(finish.job)
+        decision = self._decide(job, finish, Verb.FINISH, digest)
+        verdict = _verdict(finish, job, decision)
+        if job is not None and decision.effect is Effect.APPLY:
+            if job.state is JobState.MATCHED:
+                # Its confirm was lost, or comes behind: without a try on record the finish could not be known again.
+                job = moves.hold(job, self.pilot)
+            apply_finish(self.pool, finish, job, self.pilot, moves)
+            moves.finish_taken(moves.rows[job.id], finish.epoch, digest)
+            self._count_finished()
+        elif job is not None and self._was_killed(job, finish.epoch):
+            # It ended before its pilot heard of the kill: what it has printed is kept.
+            save_result(finish, moves)
+        return verdict
+
+    def _was_killed(self, job: JobRow, epoch: int) -> bool:
+        """Whether somebody killed this very try of this pilot's."""
+        return job.state is JobState.KILLED and job.epoch == epoch and self._is_or_was_ours(job, epoch)
+
+    def _count_finished(self) -> None:
+        finished, pilot = self.pool.finished, self.pilot.id
+        self.tx.put(finished, pilot, finished.get(pilot, 0) + 1)
+
+    def _release(self, release: Release) -> Verdict:
+        job = self.moves.row(release.job)
+        decision = self._decide(job, release, Verb.RELEASE)
+        if job is not None and decision.effect is Effect.FREE:
+            self.moves.free(job, "released", release.reason, self.pilot)
+        return _verdict(release, job, decision)
+
+    def _confirm(self, confirm: Reference) -> Verdict:
+        job = self.moves.row(confirm.job)
+        decision = self._decide(job, confirm, Verb.CONFIRM)
+        if job is not None and decision.effect is Effect.HOLD:
+            self.moves.hold(job, self.pilot)
+        return _verdict(confirm, job, decision)
+
+    def _decide(
+        self, job: JobRow | None, message: Finish | Release | Reference, verb: Verb, digest: str = ""
+    ) -> Decision:
+        if job is None or not self._is_or_was_ours(job, message.epoch):
+            return Decision(Answer.SUPERSEDED)
+        fence = Fence(job.epoch, job.finished_epoch, job.finished_digest)
+        return decide(phase_of(job.state), verb, fence.relation(message.epoch, digest))
+
+    def _is_or_was_ours(self, job: JobRow, epoch: int) -> bool:
+        """A pilot may only speak of tries that were its own."""
+        if job.pilot == self.pilot.id and job.epoch == epoch:
+            return True
+        self.moves.write()
+        return attempts.pilot_of(self.tx.connection, job.id, epoch) == self.pilot.id
+
+    def _to_stop(self, holding: list[Reference]) -> list[Verdict]:
+        """Of what the pilot believes to hold: what it must stop."""
+        self.moves.load(held.job for held in holding)
+        stop = []
+        for held in holding:
+            job = self.moves.rows.get(held.job)
+            if job is not None and job.pilot == self.pilot.id and job.epoch == held.epoch:
+                continue
+            decision = self._decide(job, held, Verb.KEEP)
+            if decision.answer is Answer.SUPERSEDED:
+                verdict = _verdict(held, job, decision)
+                if job is not None and job.epoch == held.epoch:
+                    verdict.keep_streams = job.state is JobState.KILLED
+                stop.append(verdict)
+        return stop
+
+    def _followed(self, request: ExchangeRequest) -> list[int]:
+        watched = self.pool.followed
+        return [held.job for held in request.holding if watched.get(JobId(held.job), 0.0) > self.now]
+
+
+def _verdict(message: Finish | Release | Reference, job: JobRow | None, decision: Decision) -> Verdict:
+    if job is None:
+        return Verdict(message.job, message.epoch, UNKNOWN, "no such job")
+    reason = ""
+    if decision.answer is Answer.SUPERSEDED:
+        reason = (
+            f"the job is {job.state}" if job.epoch == message.epoch else f"epoch {job.epoch} has been given"
+        )
+    return Verdict(message.job, message.epoch, str(decision.answer), reason)

@@ -1,0 +1,242 @@
+"""The duties around leases: signs of life, outages, stalled pilots, ended leases, offers nobody confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pilotage.core.handover import Retry, after_failure, outage_credit
+from pilotage.core.ids import JobId, PilotId
+from pilotage.core.jobs.states import JobState
+from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.policy import Policy
+from pilotage.services.jobs.transitions import Moves, counted
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import servers
+from pilotage.store.engine.connection import GivenUp, instant
+from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
+from pilotage.store.tables.events import record
+from pilotage.store.tables.jobs import JobRow
+from pilotage.store.tables.pilots import Heard, PilotRow
+from pilotage.store.writer.transaction import Transaction
+
+ALIVE_PERIOD = 5.0
+"""Seconds between two alive rows."""
+
+LONGEST_GAP = 30.0
+"""A longer gap between two alive rows is an outage, a suspended machine or a step of the clock."""
+
+SHORTEST_PAUSE = 3.0
+"""A running server that did nothing for less than this was only busy."""
+
+MISSED_HEARTBEATS = 4.0
+"""A pilot is stalled when it has been silent for so many heartbeats."""
+
+MOST = 500
+
+
+def longest_pause(policy: Policy) -> float:
+    """Seconds that may lie between two cycles of the lease duty; after a longer pause leases are credited.
+
+    A third of the shortest lease: the rest of it is left whenever a pilot has just been heard.
+    """
+    shortest = min((ce.lease for ce in policy.ces.values()), default=LONGEST_GAP)
+    return min(LONGEST_GAP, max(SHORTEST_PAUSE, shortest / 3))
+
+
+def sign_of_life(
+    pool: Pool, tx: Transaction, now: float, *, begins: bool = False, paused_since: float | None = None
+) -> float:
+    """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds.
+
+    `begins`: the server has just been started, so the time since the last alive row is a gap, however short.
+    `paused_since`: a running server has heard nobody since that instant.
+    """
+    if pool.company is not None:
+        instance.lock(tx.connection)
+        now = instant(tx.connection, now)
+        if not servers.alive(tx.connection, pool.company.server, now, pool.policy_version):
+            raise GivenUp(
+                "this server was silent for so long that the others have given it up", hint="start it again"
+            )
+    known = instance.load(tx.connection)
+    assert known is not None
+    away_since, longest = known.alive_at, 0.0 if begins else LONGEST_GAP
+    if paused_since is not None:
+        # Another server may have written the row meanwhile.
+        away_since, longest = min(away_since, paused_since), longest_pause(pool.policy)
+    heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
+    credit = outage_credit(away_since, now, longest_gap=longest, renewal=max(heartbeats, default=30.0) * 2)
+    if credit:
+        _move_leases(pool, tx, credit)
+        detail = f"no sign of life for {now - away_since:.0f} s: all leases moved by {credit:.0f} s"
+        record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
+        if abs(now - known.alive_at) > LONGEST_GAP:
+            kept_since = now - pool.policy.accounting.history
+            usage.note_outage(tx.connection, known.alive_at, now, kept_since)
+    if credit < 0:
+        clock_steps.move_back(tx.connection, credit, now)
+    instance.alive(tx.connection, now)
+    return credit
+
+
+def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
+    pilots.extend_leases(tx.connection, credit)
+    jobs.extend_offers(tx.connection, credit)
+    tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
+    tx.set(pool, "seen", {pilot: seen + credit for pilot, seen in pool.seen.items()})
+    pool.forget_pilots(tx)
+    pool.tell(tx, moved=credit)
+
+
+def over(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
+    """Pilots whose lease is over, at most `MOST`."""
+    return pilots.with_lease_before(tx.connection, now, _server(pool), MOST)
+
+
+def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | None = None) -> int:
+    """End pilots whose lease is over and take their jobs; how many. `gone`: of these alone, else of all."""
+    ended = 0
+    for pilot in over(pool, tx, now) if gone is None else gone:
+        row = pilots.if_lease_before(tx.connection, pilot, now, _server(pool))
+        if row is not None:
+            lose(pool, tx, row, "its lease ran out", now)
+            ended += 1
+    return ended
+
+
+def _server(pool: Pool) -> str:
+    return "" if pool.company is None else pool.company.server
+
+
+def lose(
+    pool: Pool, tx: Transaction, pilot: PilotRow, reason: str, now: float, *, of_jobs: str = ""
+) -> PilotState:
+    """End a pilot that has left no word, and take its jobs back; its new state.
+
+    One that called home has Failed, one that never did is Aborted. `of_jobs`: the reason that its jobs are given.
+    """
+    pool.forget_pilot(pilot)
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in jobs.of_pilot(tx.connection, pilot.id):
+        take_back(moves, job, pilot, of_jobs or "its pilot's lease ran out")
+    moves.write()
+    new = PilotState.ABORTED if pilot.started is None else PilotState.FAILED
+    PILOT_STATES.check(pilot.state, new)
+    pilots.update(tx.connection, pilot.id, state=new, ended=now, lease_until=None, reason=reason)
+    record(
+        tx.connection,
+        pool.events,
+        at=now,
+        kind="pilot-lost",
+        actor="server",
+        detail=f"pilot {pilot.id}: {reason}",
+        old=pilot.state,
+        new=new,
+    )
+    pool.pilot_ended(tx, pilot.id)
+    return new
+
+
+def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str) -> None:
+    """The hand-over's `expire`: a lost offer counts as nothing, a lost try as a failure."""
+    if job.state is JobState.MATCHED:
+        moves.free(job, "offer-lost", reason, pilot)
+        return
+    job = counted(job, "lease-over")
+    most = moves.pool.policy.jobs.max_reschedules
+    moves.cut_attempt(job, "lease over")
+    if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
+        moves.retry(job, "lease-over", reason, pilot)
+    else:
+        moves.end(job, "lease-over", JobState.FAILED, f"{reason} ({job.failures} times)", pilot)
+
+
+def lapsing(pool: Pool, now: float) -> list[PilotId]:
+    """Pilots with offers that may have lapsed, at most `MOST`."""
+    return pool.takes_before(now - pool.policy.jobs.offer_timeout, MOST)
+
+
+def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
+    """Offers that nobody has confirmed in time go back. `of`: those to these pilots alone, else to all."""
+    before, lapsed = now - pool.policy.jobs.offer_timeout, 0
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for pilot in lapsing(pool, now) if of is None else of:
+        offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
+        since = jobs.offered_since(tx.connection, [job.id for job in offered])
+        place = pilots.by_id(tx.connection, pilot) if offered else None
+        for job in offered:
+            if since[job.id] < before:
+                moves.free(job, "offer-lost", "nobody confirmed it", place)
+                lapsed += 1
+        later = [since[job.id] for job in offered if since[job.id] >= before]
+        pool.looked_at_takes(tx, pilot, min(later, default=None))
+    moves.write()
+    return lapsed
+
+
+def due(tx: Transaction, now: float) -> list[JobId]:
+    """Rescheduled jobs whose delay is over, at most `MOST`."""
+    return [job.id for job in jobs.due(tx.connection, now, MOST)]
+
+
+def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] | None = None) -> int:
+    """Rescheduled jobs whose delay is over wait again; how many. `only`: these alone, else all."""
+    ready = [job for job in jobs.due(tx.connection, now, MOST) if only is None or job.id in only]
+    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    for job in ready:
+        moves.requeue(job)
+    moves.write()
+    return len(ready)
+
+
+def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[Heard]:
+    """The pilots that speak to this server; with `orphans` also those whose server is not there any more."""
+    live, company = pilots.heard(tx.connection), pool.company
+    if company is None:
+        return live
+    others = {one.name for one in servers.live(tx.connection)} - {company.server}
+    ours = [
+        pilot for pilot in live if pilot.server == company.server or (orphans and pilot.server not in others)
+    ]
+    _forget_others(pool, tx, {pilot.id for pilot in ours})
+    return ours
+
+
+def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId]) -> None:
+    """Pilots that speak to another server now, or have ended by it."""
+    for pilot in [one for one in (*pool.seen, *pool.finished) if one not in ours]:
+        pool.pilot_ended(tx, pilot)
+
+
+def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> list[PilotId]:
+    """Pilots that have missed too many heartbeats and are not marked as stalled yet.
+
+    Of several servers each listens to those that speak to it, and one to the `orphans` of a server that is gone.
+    """
+    found = []
+    for pilot in _listened_to(pool, tx, orphans=orphans):
+        if pilot.state != PilotState.RUNNING or pilot.id in pool.stalled:
+            continue
+        if pilot.id not in pool.seen:
+            tx.put(pool.seen, pilot.id, now)
+        ce = pool.policy.ces.get(pilot.ce)
+        patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)
+        if now - pool.seen[pilot.id] >= patience:
+            found.append(pilot.id)
+    return found
+
+
+def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
+    """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away. How many pilots.
+
+    `of`: these alone, else all that are silent.
+    """
+    stalling = silent(pool, tx, now) if of is None else of
+    for pilot in stalling:
+        tx.add(pool.stalled, pilot)
+        moves = Moves(pool, tx, now, pool.batch(now, "server"))
+        for job in jobs.of_pilot(tx.connection, pilot):
+            if job.state is JobState.RUNNING:
+                moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")
+        moves.write()
+    return len(stalling)

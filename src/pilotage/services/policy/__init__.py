@@ -1,0 +1,1 @@
+"""Applying a policy, and its consequences for waiting jobs."""

@@ -1,0 +1,110 @@
+"""Taking up a new policy."""
+
+from __future__ import annotations
+
+from pilotage.core.errors import Conflict
+from pilotage.core.policy import Policy
+from pilotage.services.matching.known_offers import renew_kinds
+from pilotage.services.pool import shared_limits
+from pilotage.services.pool.index_loading import count_anew
+from pilotage.services.pool.index_setup import match_anew
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import servers
+from pilotage.store.tables import instance
+from pilotage.store.tables.events import record
+from pilotage.store.writer.transaction import Transaction
+
+
+def apply_policy(
+    pool: Pool,
+    tx: Transaction,
+    policy: Policy,
+    text: str,
+    *,
+    by: str,
+    reason: str,
+    now: float,
+    expect: int | None = None,
+) -> int:
+    """Store a policy that has been checked, and match by it from this transaction on; its version.
+
+    The index is made anew: buckets, shares and limits may all have changed. `Conflict` if another version than
+    `expect` is in force: someone else was faster.
+    """
+    instance.lock(tx.connection)
+    old = in_force(tx)
+    need_version(old, expect)
+    before = (pool.policy, pool.policy_version, pool.index, pool.ces_since)
+    rates = pool.limiter.rates()
+
+    def undo() -> None:
+        pool.policy, pool.policy_version, pool.index, pool.ces_since = before
+        count_anew(pool, tx)
+        pool.limiter.restore(rates)
+        renew_kinds(pool)
+
+    tx.on_rollback(undo)
+    version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
+    _note(pool, tx, old, version, by=by, reason=reason, now=now)
+    shared_limits.outdate(pool, tx, policy)
+    take_up(pool, tx, policy, version)
+    pool.tell(tx, policy=version)
+    return version
+
+
+def take_up(pool: Pool, tx: Transaction, policy: Policy, version: int) -> None:
+    """Match by a policy that is in force."""
+    current = instance.current_policy(tx.connection)
+    changed = [name for name, ce in policy.ces.items() if pool.policy.ces.get(name) != ce]
+    pool.ces_since = {**pool.ces_since, **dict.fromkeys(changed, current.applied_at if current else 0.0)}
+    pool.policy, pool.policy_version = policy, version
+    match_anew(pool, tx)
+    renew_kinds(pool)
+    pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
+    if pool.company is not None:
+        servers.took_policy(tx.connection, pool.company.server, version)
+
+
+def _note(pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float) -> None:
+    """The event: who, when, why, before, after."""
+    detail = f"version {old} to version {version}" + (f": {reason}" if reason else "")
+    record(
+        tx.connection,
+        pool.events,
+        at=now,
+        kind="policy",
+        actor=f"user:{by}",
+        detail=detail,
+        old=str(old),
+        new=str(version),
+    )
+
+
+def roll_back(
+    pool: Pool,
+    tx: Transaction,
+    policy: Policy,
+    earlier: instance.PolicyVersion,
+    *,
+    by: str,
+    reason: str,
+    now: float,
+    expect: int | None = None,
+) -> int:
+    """Apply the text of an earlier version, which `policy` was read from, as a new version."""
+    if earlier.version == in_force(tx):
+        raise Conflict(f"version {earlier.version} is in force", hint="see `pilotage policy history`")
+    why = f"rollback to version {earlier.version}" + (f": {reason}" if reason else "")
+    return apply_policy(pool, tx, policy, earlier.text, by=by, reason=why, now=now, expect=expect)
+
+
+def in_force(tx: Transaction) -> int:
+    """The version in force; 0 before the first."""
+    current = instance.current_policy(tx.connection)
+    return current.version if current else 0
+
+
+def need_version(current: int, expect: int | None) -> None:
+    if expect is not None and current != expect:
+        hint = "see `pilotage policy history`, and `pilotage policy diff` with your file; then apply it to that one"
+        raise Conflict(f"version {current} of the policy is in force, not {expect}", hint=hint)

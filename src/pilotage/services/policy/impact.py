@@ -1,0 +1,49 @@
+"""What a policy leaves without work: waiting jobs that it does not admit, pilots where it has no CE."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pilotage.core.policy import Policy
+from pilotage.core.queues.indexed_queue import Entry
+
+MOST = 1000
+"""So many lines are told, those of most jobs; the count of all is told besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    group: str
+    owner: str
+    """"" where the policy does not have the group at all."""
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    jobs: int
+    """Waiting jobs that would not start: they stay, flagged."""
+    stranded: tuple[Stranded, ...]
+    pilots: tuple[tuple[str, str, int], ...]
+    """(site, CE, live pilots)."""
+
+
+def left_behind(
+    policy: Policy, entries: Iterable[Entry], pilots: Iterable[tuple[str, str, int]]
+) -> LeftBehind:
+    """What does not go on under `policy`, whether it is in force already or not.
+
+    `pilots`: (site, CE, live pilots).
+    """
+    waiting: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        owner, group = entry.identity.owner, entry.identity.group
+        if entry.waiting and not policy.admits(owner, group):
+            waiting[group, owner if group in policy.groups else ""] += entry.waiting
+    most = tuple(Stranded(group, owner, count) for (group, owner), count in waiting.most_common(MOST))
+    gone = (
+        (site, ce, count) for site, ce, count in pilots if site not in policy.sites or ce not in policy.ces
+    )
+    return LeftBehind(waiting.total(), most, tuple(gone))

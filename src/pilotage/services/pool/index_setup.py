@@ -1,0 +1,69 @@
+"""The index of a pool: made for a policy, and made anew for another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from pilotage.core.policy import Policy
+from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.indexed_queue import Head, HeadsWanted
+from pilotage.core.shares.priorities import Priorities
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import limit_leases as block_rows
+from pilotage.store.tables import jobs as job_rows
+from pilotage.store.writer.transaction import Transaction
+
+
+def match_anew(pool: Pool, tx: Transaction) -> None:
+    """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
+    old = pool.index
+    pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
+    # What this transaction has done before is still to be told.
+    pool.index.notes = old.notes
+    for queue, before in old.entries.items():
+        entry = pool.entry(queue, before.identity)
+        pool.index.add(entry)
+        pool.index.take_over(entry, before)
+    adopt_limits(pool, tx)
+
+
+def adopt_limits(pool: Pool, tx: Transaction) -> None:
+    """Have the limits of the policy hold, counted anew."""
+    pool.save_blocks(tx)
+    pool.limiter.adopt(pool.policy.limit_list())
+    if pool.company is not None:
+        block_rows.begin(tx.connection, pool.company.server, [limit.key for limit in pool.limiter.limits])
+    pool.recount_limits(tx)
+
+
+def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
+    """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
+
+    def heads(wanted: Sequence[HeadsWanted]) -> Sequence[Sequence[Head]]:
+        company = pool.company
+        if company is not None and pool.filling is not None:
+            return [()] * len(wanted)
+        if pool.unwritten is not None:
+            pool.unwritten()
+        found = job_rows.heads(tx.connection, wanted)
+        if company is not None:
+            company.uncertain.update(
+                one.queue for one, rows in zip(wanted, found, strict=True) if len(rows) < one.most
+            )
+        if pool.filling is not None:
+            # What is not counted yet is not given out yet.
+            found = [[head for head in rows if pool.counts(head[0])] for rows in found]
+        return found
+
+    matching = policy.matching
+    sharing = frozenset(group for group in policy.groups if policy.sharing(group))
+    return QueueIndex(
+        heads,
+        rule=matching.rule,
+        cpu_buckets=matching.cpu_buckets,
+        memory_buckets=matching.memory_buckets,
+        priorities=Priorities(policy.shares(), sharing),
+        rng=rng,
+        shared=pool.company is not None,
+    )

@@ -1,0 +1,186 @@
+"""Running limits where several servers share them: blocks are saved, borrowed and given back; duties set them right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pilotage.core.policy import Policy
+from pilotage.core.queues import limit_leases as rules
+from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.shared_limits import Key, SharedLimiter
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import limit_leases as rows
+from pilotage.store.cluster import servers
+from pilotage.store.engine.connection import instant
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.writer.transaction import Transaction
+
+HELD = 2.0
+"""Seconds for which a server keeps what it has borrowed when another one asks for it."""
+
+
+def shared_limiter(pool: Pool) -> SharedLimiter | None:
+    """None where this server shares its limits with nobody, or has none."""
+    limiter = pool.limiter
+    return limiter if isinstance(limiter, SharedLimiter) else None
+
+
+def tend(pool: Pool, tx: Transaction, now: float) -> None:
+    """Borrow what is asked for, give back what is not used. To be called a few times a second."""
+    limiter, company = shared_limiter(pool), pool.company
+    if limiter is None or company is None or not limiter.limits:
+        return
+    pool.save_blocks(tx)
+    tx.on_rollback(lambda: pool.recount_limits(tx))
+    tx.set(limiter, "kept", dict(limiter.kept))
+    states = rows.states(tx.connection, lock=True)
+    now = instant(tx.connection, now)
+    everybody = rows.blocks(tx.connection)
+    changed_states: dict[Key, Shared] = {}
+    changed: dict[Key, Block] = {}
+    for limit in limiter.limits:
+        key = limit.key
+        shared, mine = states.get(key), everybody.get(key, {}).get(company.server)
+        if shared is None or mine is None:
+            continue
+        others = tuple(b for name, b in everybody[key].items() if name != company.server)
+        shared, mine = _tended(limiter, limit, shared, mine, others, now)
+        if shared != states[key]:
+            states[key] = changed_states[key] = shared
+        if mine != everybody[key][company.server]:
+            everybody[key][company.server] = changed[key] = mine
+    rows.save_states(tx.connection, changed_states)
+    rows.save_blocks(tx.connection, company.server, changed)
+    tx.set(limiter, "wanted", set())
+    tx.set(limiter, "used", set())
+    _read(limiter, company.server, states, everybody)
+
+
+def _tended(
+    limiter: SharedLimiter, limit: Limit, shared: Shared, mine: Block, others: tuple[Block, ...], now: float
+) -> tuple[Shared, Block]:
+    """What is borrowed is kept until another server asks, and then for long enough that a pilot can come for it."""
+    key = limit.key
+    wanted, had = key in limiter.wanted, mine
+    if key in limiter.used:
+        limiter.kept[key] = now
+    asked_for = any(block.wants for block in others)
+    if shared.free < 0 or (asked_for and not 0 <= now - limiter.kept.get(key, 0.0) < HELD):
+        if limit.delay:
+            shared = rules.filled(limit, shared, [mine, *others], now)
+        shared, mine = rules.given_back(limit, shared, mine, Block())
+    if wanted and (mine.free, mine.starts) == (had.free, had.starts):
+        shared, mine = rules.lent(limit, shared, mine, others, now)
+        if (mine.free, mine.starts) != (had.free, had.starts):
+            limiter.kept[key] = now
+    short = wanted and not rules.may_start(limit, shared, mine)
+    if mine.wants != short:
+        mine = replace(mine, wants=short)
+    return shared, mine
+
+
+def _read(
+    limiter: SharedLimiter,
+    server: str,
+    states: Mapping[Key, Shared],
+    everybody: Mapping[Key, Mapping[str, Block]],
+) -> None:
+    mine = {key: having[server] for key, having in everybody.items() if server in having}
+    others = {
+        key: tuple(block for name, block in having.items() if name != server)
+        for key, having in everybody.items()
+    }
+    limiter.read(states, mine, others)
+
+
+def establish(pool: Pool, tx: Transaction, now: float) -> int:
+    """Have the limits of the policy be there, and none else; how many were counted. A duty.
+
+    A limit is counted when every server matches by this policy: from then on nothing starts under it without a place.
+    """
+    limiter, company = shared_limiter(pool), pool.company
+    if limiter is None or company is None:
+        return 0
+    pool.save_blocks(tx)
+    states = rows.states(tx.connection, lock=True)
+    meant = {limit.key: limit for limit in limiter.limits}
+    rows.forget(tx.connection, states.keys() - meant.keys())
+    if any(one.policy_version != pool.policy_version for one in servers.live(tx.connection)):
+        return 0
+    adopted = {key: rules.adopted(meant[key], shared) for key, shared in states.items() if key in meant}
+    rows.save_states(tx.connection, {key: shared for key, shared in adopted.items() if shared != states[key]})
+    missing = [
+        limit
+        for key, limit in meant.items()
+        if key not in states or (limit.running is not None and adopted[key].running is None)
+    ]
+    if missing:
+        _count(pool, tx, missing, adopted, now)
+    return len(missing)
+
+
+def outdate(pool: Pool, tx: Transaction, policy: Policy) -> None:
+    """In the transaction that applies `policy`: nobody counts any more under what it does not limit.
+
+    A later policy that has such a limit again counts it anew. Were it left to the duty, the limit could be gone and
+    there again before that looks: jobs that started meanwhile would bring back places that they have never taken.
+    """
+    if pool.company is None:
+        return
+    pool.save_blocks(tx)
+    states = rows.states(tx.connection, lock=True)
+    meant = {limit.key: limit for limit in policy.limit_list()}
+    rows.forget(tx.connection, states.keys() - meant.keys())
+    uncounted = {
+        key: replace(shared, running=None)
+        for key, shared in states.items()
+        if key in meant and meant[key].running is None and shared.running is not None
+    }
+    rows.save_states(tx.connection, uncounted)
+
+
+def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
+    """Count who is there under each limit; those that were reckoned wrong, and are set right. A duty."""
+    limiter = shared_limiter(pool)
+    if limiter is None or not limiter.limits:
+        return []
+    pool.save_blocks(tx)
+    states = rows.states(tx.connection, lock=True)
+    known = [limit for limit in limiter.limits if limit.running is not None and limit.key in states]
+    return _count(pool, tx, known, states, now)
+
+
+def _count(
+    pool: Pool, tx: Transaction, limits: Iterable[Limit], states: Mapping[Key, Shared], now: float
+) -> list[Limit]:
+    now = instant(tx.connection, now)
+    # One statement: a job that ends meanwhile has its place either still or in a block.
+    held, everybody = count_rows.held_counts_and_blocks(tx.connection)
+    saved: dict[Key, Shared] = {}
+    wrong = []
+    for limit in limits:
+        count = sum(
+            number
+            for queue, site, ce, number in held
+            if limit.applies_at(site, ce) and limit.concerns(pool.queue_identity(tx, queue))
+        )
+        before = states.get(limit.key) or rules.established(limit, 0, now)
+        having = everybody.get(rows.text_of(limit.key), [])
+        after = rules.counted(limit, before, count, [Block(free=free) for free in having])
+        if after != states.get(limit.key):
+            saved[limit.key] = after
+            wrong.append(limit)
+    rows.save_states(tx.connection, saved)
+    return wrong
+
+
+def bury(tx: Transaction, server: str) -> None:
+    """What a server had that is given up is nobody's."""
+    states = rows.states(tx.connection, lock=True)
+    gone = rows.take_away(tx.connection, server)
+    rows.save_states(
+        tx.connection,
+        {key: rules.buried(states[key], block) for key, block in gone.items() if key in states},
+    )

@@ -1,0 +1,367 @@
+"""The pool in memory: what the writer's thread keeps beside the store, and how it is filled and set right.
+
+Only requests to the writer change it. Whatever a request changes here it takes back if its transaction fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Any
+
+import msgspec
+
+from pilotage.core.classads import Expression
+from pilotage.core.errors import NotFound
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.policy import Policy
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.index import QueueIndex
+from pilotage.core.queues.index_delta import Notes
+from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.limits import Limiter, Rates
+from pilotage.core.queues.offer_history import KindBook
+from pilotage.core.queues.shared_limits import SharedLimiter
+from pilotage.core.shares.correction import Corrections
+from pilotage.core.shares.turns import TurnBook
+from pilotage.services.pool.offer_cache import AskingPilots
+from pilotage.services.pool.peer_state import Company, News
+from pilotage.services.pool.records import DirectorNote, Filling, SubmissionFacts, Waited
+from pilotage.store.cluster import changes
+from pilotage.store.cluster import limit_leases as block_rows
+from pilotage.store.cluster.id_allocator import Counting, Numbers
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.tables import pilots as pilot_rows
+from pilotage.store.tables import submissions as submission_rows
+from pilotage.store.tables.events import EventBatch
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import Input, Node
+
+REMEMBERED = 4096
+"""So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """Everything that the use cases share."""
+
+    policy: Policy
+    policy_version: int
+    incarnation: int
+    limiter: Limiter
+    events: Numbers
+    rng: Random
+    home_owner: str
+    submission_ids: Numbers
+    job_ids: Numbers
+    pilot_ids: Numbers | None
+    """None: the store knows the next one."""
+    identities: dict[QueueId, QueueIdentity]
+    index: QueueIndex = field(init=False)
+    pilots: OrderedDict[str, PilotRow] = field(default_factory=OrderedDict)
+    """By hash of their token."""
+    seen: dict[PilotId, float] = field(default_factory=dict)
+    """When each pilot was last heard of. Not stored: only its lease is."""
+    unconfirmed: dict[PilotId, float] = field(default_factory=dict)
+    """Pilots that have taken jobs which they may not have confirmed, and since when."""
+    stalled: set[PilotId] = field(default_factory=set)
+    finished: dict[PilotId, int] = field(default_factory=dict)
+    """Jobs finished since the count was last written to the pilot's row."""
+    followed: dict[JobId, float] = field(default_factory=dict)
+    """Jobs whose output somebody watches, until when."""
+    requirements: dict[str, Expression] = field(default_factory=dict)
+    corrections: Corrections = field(default_factory=Corrections)
+    """The share corrections in force, and what they were made of."""
+    corrected_at: float | None = None
+    kinds: KindBook[tuple[PilotRow, Node]] = field(default_factory=KindBook)
+    """The kinds of offer that pilots made lately."""
+    ces_since: dict[str, float] = field(default_factory=dict)
+    """When the policy last changed each CE: pilots started before it may offer what no new one there will."""
+    asking: AskingPilots = field(default_factory=AskingPilots)
+    turns: TurnBook = field(default_factory=TurnBook)
+    """Of pilots that serve one owner at a time."""
+    local_nodes: dict[str, Node] = field(default_factory=dict)
+    """What a pilot of each local CE finds when it has the whole of it."""
+    directors: dict[str, DirectorNote] = field(default_factory=dict)
+    """By CE."""
+    waited: dict[QueueId, Waited] | None = None
+    """The last reason of each queue in the history; None until it has been read."""
+    unwritten: Callable[[], None] | None = None
+    """Writes the moves of this transaction that decide which jobs wait; None: there are none."""
+    settling: Iterator[None] | None = None
+    """Priorities that have been computed and are being taken up by the index, some in each transaction."""
+    filling: Filling | None = None
+    """Not None while the waiting jobs are being counted."""
+    draining: bool = False
+    """No new work is given out: the server is about to stop."""
+    company: Company | None = None
+    """What is to be known where other servers use the same database; None: there can be none."""
+    _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
+
+    def batch(self, now: float, actor: str) -> EventBatch:
+        return EventBatch(self.events, now, actor)
+
+    def submission(self, tx: Transaction, id_: SubmissionId) -> SubmissionFacts:
+        """A submission with its description read."""
+        facts = self._submissions.get(id_)
+        if facts is None:
+            row = submission_rows.by_id(tx.connection, id_)
+            if row is None:
+                raise NotFound(f"there is no submission {id_}")
+            facts = self._remember_submission(tx, row)
+        return facts
+
+    def read_submissions(self, tx: Transaction, ids: Iterable[SubmissionId]) -> None:
+        """Have these submissions in memory, with one statement, as far as they exist."""
+        missing = {id_ for id_ in ids if id_ not in self._submissions}
+        if missing:
+            for row in submission_rows.by_ids(tx.connection, sorted(missing)):
+                self._remember_submission(tx, row)
+
+    def _remember_submission(self, tx: Transaction, row: submission_rows.Submission) -> SubmissionFacts:
+        inputs = tuple(Input(**plain) for plain in json.loads(row.inputs))
+        facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
+        # If its own transaction fails another submission may be given its id.
+        tx.put(self._submissions, row.id, facts)
+        if len(self._submissions) > REMEMBERED:
+            self._submissions.popitem(last=False)
+        return facts
+
+    def pilot_id(self) -> int | None:
+        """The id of a new pilot; None: the next one of the store."""
+        return None if self.pilot_ids is None else self.pilot_ids.next()
+
+    def take_back_ids(self, tx: Transaction) -> None:
+        """Before ids of submissions and jobs are given: if the transaction fails they were not."""
+        for numbers in (self.submission_ids, self.job_ids):
+            if isinstance(numbers, Counting):
+                tx.on_rollback(lambda numbers=numbers, last=numbers.last: numbers.back_to(last))  # type: ignore[misc]
+
+    def queue_identity(self, tx: Transaction, queue: QueueId) -> QueueIdentity:
+        identity = self.identities.get(queue)
+        if identity is None:
+            identity = submission_rows.queue_identity(tx.connection, queue)
+            if identity is None:
+                raise NotFound(f"there is no task queue {queue}")
+            self.identities[queue] = identity
+        return identity
+
+    def enter_queue(self, tx: Transaction, queue: QueueId) -> None:
+        """Have the index know a queue."""
+        if queue not in self.index.entries:
+            self.index.add(self.entry(queue, self.queue_identity(tx, queue)))
+
+    def entry(self, queue: QueueId, identity: QueueIdentity) -> Entry:
+        owner, group = identity.owner, identity.group
+        return Entry(queue, identity, self.policy.entity(owner, group), self.policy.admits(owner, group))
+
+    def forget_queues(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
+        """Their rows have gone. In the transaction that deletes them: their ids may be given again at once.
+
+        Nothing waits in them: if that transaction fails they are read again when something does.
+        """
+        for queue in queues:
+            self._forget_queue(queue)
+            if self.waited is not None:
+                tx.delete(self.waited, queue)
+
+    def _forget_queue(self, queue: QueueId) -> None:
+        self.identities.pop(queue, None)
+        self.index.remove(queue)
+        if self.company is not None:
+            self.company.seen.pop(queue, None)
+            self.company.uncertain.discard(queue)
+
+    def counts(self, job: int) -> bool:
+        """Whether the index counts this job, if it waits."""
+        filling = self.filling
+        return filling is None or job <= filling.done_to or job > filling.top
+
+    def jobs_added(
+        self, tx: Transaction, queue: QueueId, user_priority: int, first: JobId, count: int
+    ) -> None:
+        """New jobs with ids from `first` on wait in `queue`; the store has them already."""
+        self.touch_queue(tx, queue)
+        filling = self.filling
+        if filling is not None and first <= filling.top:
+            # Promised before the start, made after it: the rest will be found.
+            count = min(count, max(0, filling.done_to + 1 - first))
+        if count:
+            self.index.jobs_added(queue, user_priority, first, count)
+
+    def touched(self, tx: Transaction) -> tuple[dict[QueueId, Transaction], dict[str | None, PilotRow]]:
+        """The queues and pilots that are read again if this transaction fails, for a caller who changes many.
+
+        Queues are to be in the index; the values are this transaction and the pilot's row.
+        """
+        if self.company is not None:
+            self.tell(tx)
+        return tx.touched("queues", self._reload_queues), tx.touched("pilots", self._forget_pilots)
+
+    def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
+        """When the index changes for `queue`: have it read again from the store if this transaction fails."""
+        self.enter_queue(tx, queue)
+        tx.touch("queues", queue, tx, self._reload_queues)
+        if self.company is not None:
+            self.tell(tx)
+
+    def _reload_queues(self, touched: dict[QueueId, Transaction]) -> None:
+        for queue, tx in touched.items():
+            if submission_rows.queue_identity(tx.connection, queue) is None:
+                # It was made in what was taken back: its id may be given to another one.
+                self._forget_queue(queue)
+            else:
+                self.reload_queue(tx, queue)
+
+    def reload_queue(self, tx: Transaction, queue: QueueId) -> None:
+        if self.filling is not None:
+            self.filling.disturbed.add(queue)
+            return
+        if queue not in self.index.entries:
+            return
+        if self.company is None:
+            self.index.reset(queue, count_rows.waiting_counts_of(tx.connection, queue))
+        else:
+            seen, counts = count_rows.waiting_counts_seen(tx.connection, [queue])
+            self.company.seen[queue] = seen
+            self.index.reset(queue, counts.get(queue, {}))
+
+    def lost(self, tx: Transaction, queue: QueueId, user_priority: int, job: JobId, pilot: PilotRow) -> None:
+        """A job that was to be offered to `pilot` is not there any more."""
+        self.left(tx, self.queue_identity(tx, queue), pilot)
+        if self.company is None:
+            self.reload_queue(tx, queue)
+        else:
+            self.company.races_lost += 1
+            self.index.lost(queue, user_priority, job)
+
+    def tell(self, tx: Transaction, **news: Any) -> None:
+        """Have the other servers know what this transaction does to the index, and `news`: fields of `News`."""
+        company = self.company
+        if company is None:
+            return
+        if company.telling_in is not tx:
+            company.telling_in, company.telling = tx, News()
+            tx.before_commit("news", lambda: self._write_news(tx, company))
+            tx.on_rollback(self._forget_notes)
+        for name, value in news.items():
+            before = getattr(company.telling, name)
+            if isinstance(before, list):
+                value = [*before, *value]
+            elif isinstance(before, dict):
+                value = {**before, **value}
+            setattr(company.telling, name, value)
+
+    def _write_news(self, tx: Transaction, company: Company) -> None:
+        told, notes = company.telling, self.index.notes
+        if notes is not None:
+            told.gone, told.back = notes.gone, notes.back
+            self._forget_notes()
+        if told != News():
+            text = msgspec.json.encode(told).decode()
+            changes.write(tx.connection, company.server, text, hint=company.hints_now())
+
+    def _forget_notes(self) -> None:
+        if self.index.notes is not None:
+            self.index.notes = Notes()
+
+    def started(self, tx: Transaction, queue: QueueIdentity, place: PilotRow, now: float) -> None:
+        """A job of `queue` is offered there: the running limits count it."""
+        if self.limiter.limits:
+            self._touch_limits(tx)
+            self.limiter.started(queue, place.site, place.ce, now)
+
+    def left(self, tx: Transaction, queue: QueueIdentity, place: PilotRow) -> None:
+        """A job of `queue` is there no longer."""
+        if self.limiter.limits:
+            self._touch_limits(tx)
+            self.limiter.ended(queue, place.site, place.ce)
+
+    def _touch_limits(self, tx: Transaction) -> None:
+        touched = tx.touched("limits", self._restore_limits)
+        if not touched:
+            touched[tx] = self.limiter.rates()
+        if self.company is not None:
+            tx.before_commit("limits", lambda: self.save_blocks(tx))
+
+    def _restore_limits(self, touched: dict[Transaction, Rates]) -> None:
+        for tx, rates in touched.items():
+            self.recount_limits(tx)
+            self.limiter.restore(rates)
+
+    def save_blocks(self, tx: Transaction) -> None:
+        """Write down what starts and ends have done to this server's blocks: before the store is asked for them."""
+        limiter, company = self.limiter, self.company
+        if not isinstance(limiter, SharedLimiter) or company is None:
+            return
+        # Of a limit that no server has counted yet this one has no block.
+        known = {key: limiter.mine[key] for key in limiter.changed if key in company.blocks}
+        limiter.changed.clear()
+        block_rows.save_blocks(tx.connection, company.server, known)
+
+    def recount_limits(self, tx: Transaction) -> None:
+        limiter, company = self.limiter, self.company
+        if isinstance(limiter, SharedLimiter) and company is not None:
+            mine = block_rows.blocks_of(tx.connection, company.server)
+            company.blocks = set(mine)
+            limiter.read(block_rows.states(tx.connection), mine, limiter.others)
+            return
+        held = count_rows.held_counts(tx.connection)
+        self.limiter.recount(
+            (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
+        )
+
+    def remember_pilot(self, pilot: PilotRow) -> None:
+        if pilot.token_hash is not None:
+            self.pilots[pilot.token_hash] = pilot
+            if len(self.pilots) > REMEMBERED * 4:
+                self.pilots.popitem(last=False)
+
+    def read_pilots(self, tx: Transaction, token_hashes: Sequence[str]) -> None:
+        """Have these pilots be known as the store has them now: another server may have changed them."""
+        self.pilots.clear()
+        for pilot in pilot_rows.by_tokens(tx.connection, token_hashes):
+            self.remember_pilot(pilot)
+
+    def forget_pilot(self, pilot: PilotRow) -> None:
+        """Its row is read again at its next message."""
+        if pilot.token_hash is not None:
+            self.pilots.pop(pilot.token_hash, None)
+
+    def forget_pilots(self, tx: Transaction) -> None:
+        """The rows of all pilots have changed: each is read again at its next message."""
+        tx.set(self, "pilots", OrderedDict())
+
+    def pilot_ended(self, tx: Transaction, pilot: PilotId) -> None:
+        """Write down what memory alone knew of a pilot, and forget it."""
+        pilot_rows.count_finished(tx.connection, pilot, self.finished.get(pilot, 0))
+        tx.delete(self.finished, pilot)
+        tx.on_rollback(self.turns.end(pilot, self.seen.get(pilot)))
+        tx.delete(self.seen, pilot)
+        tx.discard(self.stalled, pilot)
+
+    def takes_before(self, before: float, most: int) -> list[PilotId]:
+        """Pilots with takes of before that instant which nobody has looked at since."""
+        earlier = (pilot for pilot, at in self.unconfirmed.items() if at < before)
+        return list(islice(earlier, most))
+
+    def looked_at_takes(self, tx: Transaction, pilot: PilotId, again: float | None) -> None:
+        """What a pilot took before `again` is confirmed or taken back."""
+        if again is None:
+            tx.delete(self.unconfirmed, pilot)
+        else:
+            tx.put(self.unconfirmed, pilot, again)
+
+    def touch_pilot(self, tx: Transaction, pilot: PilotRow) -> None:
+        """When a pilot's facts change in memory."""
+        tx.touch("pilots", pilot.token_hash, pilot, self._forget_pilots)
+
+    def _forget_pilots(self, touched: dict[str | None, PilotRow]) -> None:
+        for pilot in touched.values():
+            self.forget_pilot(pilot)

@@ -1,0 +1,1 @@
+"""Use of resources, share corrections and priorities."""

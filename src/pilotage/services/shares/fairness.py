@@ -1,0 +1,158 @@
+"""Entitled against used, over a period."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pilotage.core.policy import Policy
+from pilotage.core.shares.fairness import bound, covered, expected_use, judge
+from pilotage.core.shares.priorities import Entitled
+from pilotage.core.shares.settings import HistoryInstance
+from pilotage.core.shares.use import Entity, Use
+from pilotage.services.shares.corrections import UseBook
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import usage as use_rows
+from pilotage.wire.shares import FairnessReport, FairnessRow
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What is known of a time: average use, how many attempts ran, and who had work waiting for what part of it.
+
+    `demand` maps (owner, group) to a part of 1; for an entity that is not named nothing waited.
+    """
+
+    begin: float
+    end: float
+    use: Use
+    starts: Mapping[Entity, int]
+    demand: Mapping[Entity, float]
+
+
+def period(connection: Connection, book: UseBook, policy: Policy, begin: float, end: float) -> Period:
+    """Read what is known of [begin, end). Reader's connection, any thread."""
+    intervals: dict[Entity, list[tuple[float, float]]] = {}
+    for owner, group, since, until in use_rows.waiting_times(connection, begin):
+        interval = (max(since, begin), end if until is None else min(until, end))
+        for entity in {(owner, group), policy.entity(owner, group)}:
+            intervals.setdefault(entity, []).append(interval)
+    demand = {entity: covered(theirs) / max(end - begin, 1.0) for entity, theirs in intervals.items()}
+    return Period(begin, end, book.between(begin, end), use_rows.starts(connection, begin, end), demand)
+
+
+ALWAYS = 0.95
+"""An entity that had work waiting for this part of the time counts as one that always had."""
+
+
+def fairness_report(policy: Policy, entitled: Sequence[Entitled], period: Period) -> FairnessReport:
+    """Groups against each other, and the owners of each group that is not JOB_SHARING."""
+    instances = {instance.group: instance for instance in policy.correction.wms_history.values()}
+    waiting = {(one.owner, one.group): one.waiting for one in entitled}
+    by_group = _Groups(policy, period, waiting, instances)
+    report = FairnessReport(
+        begin=period.begin,
+        end=period.end,
+        rule=policy.matching.rule,
+        unit=instances[""].unit if "" in instances else "jobs",
+        assumptions=_assumptions(policy, instances.get("")),
+        rows=by_group.rows(),
+    )
+    for group in sorted(policy.groups):
+        if not policy.sharing(group):
+            report.rows += by_group.owners(group)
+    return report
+
+
+def _assumptions(policy: Policy, instance: HistoryInstance | None) -> list[str]:
+    said = ["an entity counts as one with demand if work of it was waiting for 95 % of the time"]
+    if policy.matching.rule == "document":
+        said.append(
+            "rule document: expected for one task queue each in one CPU bucket, jobs of equal lengths; more queues or"
+            " buckets move it"
+        )
+    elif instance is None or instance.form == "ratio":
+        said.append("without form integral the expectation holds for jobs of equal lengths")
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    policy: Policy
+    period: Period
+    waiting: Mapping[Entity, int]
+    instances: Mapping[str, HistoryInstance]
+
+    def rows(self) -> list[FairnessRow]:
+        instance = self.instances.get("")
+        used = self.period.use.of_groups(instance.unit if instance else "jobs")
+        shares = {
+            group: share
+            for group, share in self.policy.shares().items()
+            if share and (used.get(group) or self._sum(self.waiting, group))
+        }
+        return self._compared(
+            instance,
+            shares,
+            used,
+            starts=lambda group: self._sum(self.period.starts, group),
+            waits=lambda group: self._sum(self.waiting, group),
+            demand=lambda group: max(
+                (d for (_, g), d in self.period.demand.items() if g == group), default=0.0
+            ),
+            name=lambda group: ("", group),
+        )
+
+    def owners(self, group: str) -> list[FairnessRow]:
+        instance = self.instances.get(group)
+        used = self.period.use.of_owners(group, instance.unit if instance else "jobs")
+        names = {owner for owner in used if self.policy.admits(owner, group)}
+        names |= {owner for owner, theirs in self.waiting if theirs == group}
+        return self._compared(
+            instance,
+            dict.fromkeys(sorted(names), 1.0),
+            used,
+            starts=lambda owner: self.period.starts.get((owner, group), 0),
+            waits=lambda owner: self.waiting.get((owner, group), 0),
+            demand=lambda owner: self.period.demand.get((owner, group), 0.0),
+            name=lambda owner: (owner, group),
+        )
+
+    @staticmethod
+    def _sum(numbers: Mapping[Entity, int], group: str) -> int:
+        return sum(number for (_, theirs), number in numbers.items() if theirs == group)
+
+    def _compared(
+        self,
+        instance: HistoryInstance | None,
+        shares: Mapping[str, float],
+        running: Mapping[str, float],
+        *,
+        starts: Callable[[str], int],
+        waits: Callable[[str], int],
+        demand: Callable[[str], float],
+        name: Callable[[str], Entity],
+    ) -> list[FairnessRow]:
+        if not shares:
+            return []
+        whole = sum(running.get(one, 0.0) for one in shares)
+        used = {one: running.get(one, 0.0) / whole if whole else 0.0 for one in shares}
+        expected = expected_use(shares, self.policy.matching.rule, instance)
+        total = sum(starts(one) for one in shares)
+        bounds = {one: bound(expected[one], total, instance) for one in shares}
+        verdicts = judge(used, expected, bounds, {one: demand(one) >= ALWAYS for one in shares})
+        share = sum(shares.values())
+        return [
+            FairnessRow(
+                *name(one),
+                entitled=shares[one] / share,
+                expected=expected[one],
+                used=used[one],
+                bound=bounds[one],
+                running=running.get(one, 0.0),
+                waiting=waits(one),
+                demand=demand(one),
+                verdict=str(verdicts[one]),
+            )
+            for one in shares
+        ]

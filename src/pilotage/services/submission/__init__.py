@@ -1,0 +1,1 @@
+"""From a description to jobs that wait in a task queue."""

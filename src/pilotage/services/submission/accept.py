@@ -1,0 +1,367 @@
+"""Submission: a description becomes jobs that wait in a task queue.
+
+A submission that is one request is accepted whole or not at all, however large: its chunks are stored one after
+the other, the last of them makes it accepted, and only then are jobs made of it
+(services/submission/job_creation.py). One whose rows come in chunks of their own is in
+services/submission/chunked.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.own_inputs import file_of, own_columns
+from pilotage.core.jobs.stored import description_to_json
+from pilotage.core.policy import Policy
+from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
+from pilotage.services.pool.state import Pool
+from pilotage.services.submission.job_creation import Rows, cut, files_named
+from pilotage.store.tables import chunks as chunk_rows
+from pilotage.store.tables import submissions as rows
+from pilotage.store.tables.chunks import Chunk
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.people import SubmitResponse, UploadedInput
+from pilotage.wire.pilot import Input
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A submission that has been read and checked, before anything is stored."""
+
+    owner: str
+    group: str
+    key: str
+    description: JobDescription
+    names: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+    inputs: tuple[Input, ...]
+    identity: QueueIdentity
+    warnings: tuple[str, ...]
+    expected: int | None = None
+    """Of one whose rows come later: how many at most, if that was said."""
+
+    @property
+    def count(self) -> int:
+        return len(self.rows) if self.names else 1
+
+
+def identity_of(description: JobDescription, owner: str, group: str, policy: Policy) -> QueueIdentity:
+    """The task queue that a job waits in (docs/reference/rules.md, section 1)."""
+    return QueueIdentity(
+        owner=owner,
+        group=group,
+        setup=description.setup,
+        cpu_time=cpu_bucket(description.cpu_time, policy.matching.cpu_buckets),
+        memory=memory_bucket(description.memory, policy.matching.memory_buckets),
+        processors=description.processors,
+        job_type=description.job_type,
+        force_generic=description.force_generic,
+        requirements=description.requirements,
+        submit_pools=frozenset(description.submit_pools),
+        pilot_types=frozenset(description.pilot_types),
+        sites=frozenset(description.sites),
+        banned_sites=frozenset(description.banned_sites),
+        grid_ces=frozenset(description.grid_ces),
+        grid_middlewares=frozenset(description.grid_middlewares),
+        platforms=frozenset(description.platforms),
+        tags=frozenset(description.required_tags),
+    )
+
+
+def check_places(description: JobDescription, policy: Policy) -> None:
+    """Refuse sites and CEs that the policy does not have: such a job would wait for ever. All are told at once.
+
+    A banned site that is not there keeps nothing from running; submission warns of it.
+    """
+    check_mistakes(
+        InvalidInput(
+            f"{field}: there is no {name} in the policy",
+            hint=f"there are: {', '.join(sorted(known)) or 'none'}",
+            field=field,
+        )
+        for field, given, known in (
+            ("Site", description.sites, set(policy.sites)),
+            ("GridCE", description.grid_ces, set(policy.ces)),
+        )
+        for name in given
+        if name not in known
+    )
+
+
+def resolve_inputs(
+    description: JobDescription,
+    names: Sequence[str],
+    uploaded: Sequence[UploadedInput],
+    size_of: Callable[[str], int | None],
+    policy: Policy,
+) -> tuple[Input, ...]:
+    """The uploaded part of the input sandbox. `size_of(digest)`: bytes that this owner has uploaded, or None."""
+    inputs = []
+    total = 0
+    for item in uploaded:
+        _check_name(item.name)
+        size = size_of(item.digest)
+        if size is None:
+            raise InvalidInput(
+                f"input {item.name} was not uploaded", hint=f"PUT /v1/uploads/{item.digest} first"
+            )
+        total += size
+        inputs.append(Input(item.name, "copy", item.digest, size, item.executable))
+    for name, count in Counter(item.name for item in inputs).items():
+        if count > 1:
+            raise InvalidInput(f"two inputs are called {name}", field="InputSandbox")
+    most = policy.jobs.max_input_sandbox
+    if total > most:
+        raise InvalidInput(f"the input sandbox has {total} bytes, more than {most}", field="InputSandbox")
+    own = own_columns(description, names)
+    sent = [item for place, item in enumerate(description.input_sandbox) if place not in own]
+    if any(item.mode == "copy" for item in sent) and not uploaded:
+        raise InvalidInput(
+            "the files of the input sandbox were not uploaded", hint="submit them with the client"
+        )
+    return tuple(inputs)
+
+
+def check_own_files(
+    description: JobDescription,
+    names: Sequence[str],
+    parameters: Sequence[Sequence[Any]],
+    common: int,
+    sizes_of: Callable[[Sequence[str]], Mapping[str, int]],
+    policy: Policy,
+) -> None:
+    """Refuse rows that name files which this owner has not uploaded, or too much for one job.
+
+    `common` are the bytes of the files that all jobs get; `sizes_of(digests)` tells of those that were uploaded.
+    """
+    places = tuple(own_columns(description, names).values())
+    if not places:
+        return
+    sizes = sizes_of(files_named(parameters, places))
+    most = policy.jobs.max_input_sandbox
+    for number, row in enumerate(parameters, 1):
+        files = [file_of(row[place]) for place in places]
+        for file in files:
+            if sizes.get(file.digest) != file.size:
+                raise InvalidInput(
+                    f"row {number}: the input file {file.digest} was not uploaded",
+                    hint=f"PUT /v1/uploads/{file.digest} first",
+                )
+        total = common + sum(file.size for file in files)
+        if total > most:
+            raise InvalidInput(
+                f"row {number}: the input sandbox has {total} bytes, more than {most}", field="InputSandbox"
+            )
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in name:
+        raise InvalidInput(f"{name!r} is no relative path inside the payload's folder", field="InputSandbox")
+
+
+@dataclass(slots=True)
+class Accepting:
+    """Stores a submission, a chunk in each transaction; with the last one it is accepted."""
+
+    prepared: Prepared
+    chunks: tuple[Rows, ...]
+    submission: rows.Submission | None = None
+    """As far as it is stored."""
+    _place: int = 0
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> Accepting:
+        places = tuple(own_columns(prepared.description, prepared.names).values())
+        return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)))
+
+    def step(self, pool: Pool, tx: Transaction, now: float) -> rows.Submission | None:
+        """Store the next chunk; the submission if that was the last, or the first one of the same owner and key."""
+        before = self.submission, self._place
+
+        def undo() -> None:
+            self.submission, self._place = before
+
+        tx.on_rollback(undo)
+        if self.submission is None:
+            known = self._known(tx)
+            if known is not None:
+                return known
+            self.submission = begin(pool, tx, self.prepared, rows.STAGED, now)
+        part, submission = self.chunks[self._place], self.submission
+        first = JobId(submission.first_job + submission.count)
+        chunk = Chunk(submission.id, self._place, part.digest, first, part.count, 0, now)
+        chunk_rows.insert(tx.connection, chunk, part.text)
+        use_files(tx, self.prepared.owner, chunk, part.files)
+        self._place += 1
+        last = self._place == len(self.chunks)
+        self.submission = replace(
+            submission,
+            count=submission.count + part.count,
+            state=rows.CLOSED if last else rows.STAGED,
+            touched=now,
+        )
+        rows.save_progress(tx.connection, self.submission)
+        return self.submission if last else None
+
+    def _known(self, tx: Transaction) -> rows.Submission | None:
+        prepared = self.prepared
+        known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
+        if known is None:
+            return None
+        check_not_staged(known)
+        of_chunks = [(part.count, part.digest) for part in self.chunks]
+        listed = chunk_rows.listed(tx.connection, known.id, 0, len(of_chunks) + 1)
+        stored = [(chunk.count, chunk.digest) for chunk in listed]
+        if known.count != prepared.count or (all(digest for _, digest in stored) and stored != of_chunks):
+            raise key_conflict(known, prepared)
+        check_same(known, prepared)
+        if known.state == rows.OPEN:
+            raise Conflict(
+                f"the submission {known.id} of the key {prepared.key} is open: its rows come in chunks",
+                hint="go on with it as it was begun, or give another key",
+            )
+        return known
+
+
+def check_acceptable(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> None:
+    """Raise what `begin` would raise, and write nothing; for a trial."""
+    known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
+    if known is None:
+        check_room(pool, tx, prepared.owner, prepared.count)
+        return
+    check_not_staged(known)
+    check_same(known, prepared)
+
+
+def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.Submission:
+    """Store a small submission in one transaction; the same owner and key again gives the first one."""
+    accepting = Accepting.of(prepared)
+    while (submission := accepting.step(pool, tx, now)) is None:
+        pass
+    return submission
+
+
+def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: float) -> rows.Submission:
+    """Store a submission without rows, and reserve the ids of the jobs that it is known to have."""
+    if state == rows.STAGED:
+        check_room(pool, tx, prepared.owner, prepared.count)
+    reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
+    _use_uploads(tx, prepared, now)
+    queue = rows.queue_for(tx.connection, prepared.identity, now)
+    pool.take_back_ids(tx)
+    first = JobId(pool.job_ids.run(reserved))
+    submission = rows.Submission(
+        id=SubmissionId(pool.submission_ids.next()),
+        owner=prepared.owner,
+        group=prepared.group,
+        key=prepared.key or None,
+        submitted=now,
+        description=_description_text(prepared),
+        inputs=_inputs_text(prepared),
+        names=prepared.names,
+        job_name=prepared.description.job_name,
+        job_group=prepared.description.job_group,
+        job_type=prepared.description.job_type,
+        queue=queue,
+        first_job=first,
+        count=0,
+        warnings=prepared.warnings,
+        state=state,
+        touched=now,
+        expected=prepared.expected,
+    )
+    rows.insert(tx.connection, submission)
+    return submission
+
+
+def _use_uploads(tx: Transaction, prepared: Prepared, now: float) -> None:
+    """They were there when the submission was prepared; old ones that nobody named may have gone since.
+
+    Their rows change, so that a server that is just deleting old ones and this one cannot both be right.
+    """
+    for item in prepared.inputs:
+        if not rows.use_upload(tx.connection, prepared.owner, item.source, now):
+            raise InvalidInput(
+                f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
+            )
+
+
+def use_files(tx: Transaction, owner: str, chunk: Chunk, digests: Sequence[str]) -> None:
+    """The same of the files that the rows of a chunk name."""
+    if not digests:
+        return
+    if rows.use_uploads(tx.connection, owner, digests, chunk.accepted) != len(digests):
+        raise InvalidInput(
+            "an input file of these rows is no longer there: it was too old",
+            hint="submit again with the files",
+        )
+    chunk_rows.note_files(tx.connection, chunk.submission, chunk.number, digests)
+
+
+def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
+    """Raises `Overloaded` if with `count` jobs more too many of the owner would wait."""
+    most = pool.policy.jobs.max_waiting_per_owner
+    entries = pool.index.entries.values()
+    waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
+    if waiting + count > most or waiting + count + chunk_rows.unmade_of_owner(tx.connection, owner) > most:
+        raise Overloaded(f"{owner} would have more than {most:,} waiting jobs", retry_after=10.0)
+
+
+def forget_staged(tx: Transaction, submission: SubmissionId) -> bool:
+    """Take back a part of a submission that was not accepted; whether it is all gone."""
+    if chunk_rows.forget_last(tx.connection, submission):
+        return False
+    rows.forget(tx.connection, submission)
+    return True
+
+
+def _description_text(prepared: Prepared) -> str:
+    return json.dumps(description_to_json(prepared.description), sort_keys=True)
+
+
+def _inputs_text(prepared: Prepared) -> str:
+    return json.dumps([asdict(item) for item in prepared.inputs])
+
+
+def check_not_staged(known: rows.Submission) -> None:
+    if known.state == rows.STAGED:
+        raise Overloaded(f"a submission with the key {known.key} is just being accepted", retry_after=0.2)
+
+
+def check_same(known: rows.Submission, prepared: Prepared) -> None:
+    """Raises `Conflict` if a key was used for another description."""
+    same = (known.description, known.inputs, known.names) == (
+        _description_text(prepared),
+        _inputs_text(prepared),
+        prepared.names,
+    )
+    if not same:
+        raise key_conflict(known, prepared)
+
+
+def key_conflict(known: rows.Submission, prepared: Prepared) -> Conflict:
+    return Conflict(
+        f"the key {prepared.key} was used before for another submission ({known.id})",
+        hint="a key says that two submissions are the same one: give another, or none",
+    )
+
+
+def response(submission: rows.Submission, last: int | None = None) -> SubmitResponse:
+    """`last`: its highest job id, where its ids do not follow one another."""
+    first = submission.first_job
+    return SubmitResponse(
+        submission.id,
+        first,
+        first + submission.count - 1 if last is None else last,
+        submission.count,
+        submission.queue,
+        list(submission.warnings),
+    )

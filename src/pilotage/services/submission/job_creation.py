@@ -1,0 +1,203 @@
+"""Jobs are made of accepted chunks, some in each transaction: the one way in which jobs come to be.
+
+A chunk is parameter rows that one transaction has stored. What is accepted is whole: the jobs are made of it
+afterwards, by the server itself if need be (after a crash), and no write holds the others up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.own_inputs import file_of
+from pilotage.core.jobs.parametric import filled, varies
+from pilotage.services.pool.records import SubmissionFacts
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import chunks as chunk_rows
+from pilotage.store.tables import submissions as rows
+from pilotage.store.tables.chunks import Chunk
+from pilotage.store.tables.events import record
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, rows_of_a_chunk
+
+AIM = 0.002
+"""Seconds that making the jobs of one transaction is to take on SQLite: with its commit no write takes over 5 ms."""
+AIM_ELSEWHERE = 0.1
+"""The same of a database that others may write to meanwhile, and that is asked over a connection: about a chunk."""
+SIZE = 250
+"""Jobs of one transaction before anything was measured."""
+FEWEST, MOST = 20, MAX_CHUNK_ROWS
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Pace:
+    """How many jobs one transaction makes: as many as the last ones made in `aim` seconds.
+
+    `clock` gives seconds that only pass; without one the number stays as it is.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None, aim: float = AIM) -> None:
+        self.size = SIZE
+        self._aim = aim
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock() if self._clock else 0.0
+
+    def allows(self, jobs: int) -> bool:
+        """Whether one transaction may make so many."""
+        return jobs <= self.size
+
+    def took(self, jobs: int, seconds: float) -> None:
+        """So many jobs were made in that time. A slow one counts at once, a fast one by and by."""
+        if self._clock is None:
+            return
+        right = jobs * self._aim / max(seconds, 1e-6)
+        if jobs < self.size and right > self.size:
+            return  # a short one, of which little can be told
+        most = self.size * 1.25 if right > self.size else self.size
+        self.size = round(min(max(right, self.size / 4, FEWEST), most, MOST))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The parameter rows of one chunk, each as compact JSON. `count` jobs; no texts: they have no parameters."""
+
+    texts: tuple[str, ...]
+    count: int
+    files: tuple[str, ...] = ()
+    """The digests of the input files that they name, each once."""
+
+    @property
+    def text(self) -> str:
+        return f"[{','.join(self.texts)}]"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def encoded(parameters: Sequence[Sequence[Any]]) -> list[str]:
+    return [_encode(row).decode() for row in parameters]
+
+
+def files_named(parameters: Sequence[Sequence[Any]], places: Sequence[int]) -> tuple[str, ...]:
+    """The digests of the input files at these places of the rows, each once."""
+    return tuple(dict.fromkeys(file_of(row[place]).digest for row in parameters for place in places))
+
+
+def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] = ()) -> Iterator[Rows]:
+    """The rows of a submission in chunks that one transaction may store, at least one.
+
+    They are those of a client that sends the rows in chunks: so the same rows are known again. `places` of a row name
+    input files.
+    """
+    begun = 0
+    part: list[str] = []
+    size, most = 2, rows_of_a_chunk(len(places))
+    for place, text in enumerate(encoded(parameters)):
+        length = len(text.encode())
+        if part and (len(part) == most or size + length > MAX_CHUNK_BYTES):
+            yield Rows(tuple(part), len(part), files_named(parameters[begun:place], places))
+            begun, part, size = place, [], 2
+        part.append(text)
+        size += length + 1
+    yield Rows(tuple(part), len(part) if part else count, files_named(parameters[begun:], places))
+
+
+@dataclass(slots=True)
+class Making:
+    """Makes the jobs of an accepted submission, or of one chunk of it, some in each transaction.
+
+    How far it is stands in the store alone: the same chunk may be in the making twice, when a client sends it
+    again before the first answer.
+    """
+
+    submission: SubmissionId
+    number: int | None = None
+    """The chunk; None: all of them."""
+    pace: Pace | None = None
+    rows: Rows | None = None
+    """Those of the chunk `number`, if they are at hand."""
+    _held: tuple[int, tuple[str, ...]] | None = None
+
+    def step(self, pool: Pool, tx: Transaction) -> bool:
+        """Make the next jobs; whether all are made."""
+        chunk = self._next(tx)
+        if chunk is None:
+            return True
+        pace = self.pace or Pace()
+        begun = pace.now()
+        count = min(pace.size, chunk.count - chunk.made)
+        made = chunk.made + count
+        texts = self._texts(tx, chunk)[chunk.made : made]
+        _insert(pool, tx, pool.submission(tx, self.submission), chunk, texts or [None] * count)
+        chunk_rows.note_made(tx.connection, chunk, made)
+        pace.took(count, pace.now() - begun)
+        return made == chunk.count and self._next(tx) is None
+
+    def _next(self, tx: Transaction) -> Chunk | None:
+        """The chunk to make jobs of."""
+        if self.number is None:
+            return chunk_rows.first_unmade(tx.connection, self.submission)
+        chunk = chunk_rows.by_number(tx.connection, self.submission, self.number)
+        return chunk if chunk is not None and chunk.made < chunk.count else None
+
+    def _texts(self, tx: Transaction, chunk: Chunk) -> tuple[str, ...]:
+        if self.rows is not None:
+            return self.rows.texts
+        if self._held is None or self._held[0] != chunk.number:
+            stored = chunk_rows.rows(tx.connection, self.submission, chunk.number)
+            raw = msgspec.json.decode(stored.encode(), type=list[msgspec.Raw])
+            self._held = (chunk.number, tuple(bytes(text).decode() for text in raw))
+        return self._held[1]
+
+
+def make_at_once(pool: Pool, tx: Transaction, chunk: Chunk, given: Rows, pace: Pace) -> None:
+    """Make all jobs of a chunk in the transaction that has accepted it."""
+    begun = pace.now()
+    _insert(pool, tx, pool.submission(tx, chunk.submission), chunk, given.texts or [None] * given.count)
+    pace.took(given.count, pace.now() - begun)
+
+
+def own_names(facts: SubmissionFacts, parameters: Sequence[str | None], first: int) -> list[str] | None:
+    """The names of jobs `first`, `first` + 1 ... with their parameters filled in; None: that of the submission."""
+    row = facts.row
+    if not varies(row.job_name, row.names):
+        return None
+    count = row.expected or row.count
+    names = []
+    for job, text in enumerate(parameters, first):
+        values = msgspec.json.decode(text) if text else []
+        name = (
+            filled(row.job_name, row.names, values, job - row.first_job, count) if row.names else row.job_name
+        )
+        names.append(name.replace("%j", str(job)))
+    return names
+
+
+def _insert(
+    pool: Pool, tx: Transaction, facts: SubmissionFacts, chunk: Chunk, parameters: Sequence[str | None]
+) -> None:
+    row, user_priority, count = facts.row, facts.description.user_priority, len(parameters)
+    first = JobId(chunk.first_job + chunk.made)
+    event = record(
+        tx.connection,
+        pool.events,
+        at=chunk.accepted,
+        kind="submitted",
+        actor=f"user:{row.owner}",
+        detail=f"submission {row.id}",
+        jobs=json.dumps([first, count]),
+        new="Waiting",
+    )
+    names = own_names(facts, parameters, first)
+    rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted, names)
+    pool.jobs_added(tx, row.queue, user_priority, first, count)

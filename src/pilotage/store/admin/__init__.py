@@ -1,0 +1,1 @@
+"""Creating, upgrading, copying and checking a database."""

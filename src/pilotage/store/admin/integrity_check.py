@@ -1,0 +1,166 @@
+"""What must be true of every database of Pilotage at every commit. `pilotage db check` looks for what is not."""
+
+from __future__ import annotations
+
+from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.store.admin.upgrade import head_revision
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import history, partitions
+
+SHOWN = 5
+"""So many examples of each kind of damage are named."""
+
+
+def _listed(states: frozenset[JobState]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+_WITH_PILOT = HELD | {JobState.MATCHED}
+_UNFINISHED = f"state NOT IN ({_listed(FINAL)})"
+_OLD = "history h"
+"""In a rule that asks also for jobs that have just left history with their month."""
+_RULES: tuple[tuple[str, str], ...] = (
+    (
+        "jobs without a submission that promises their id",
+        "SELECT j.id FROM jobs j LEFT JOIN submissions s ON s.id = j.submission_id"
+        # Chunks that several servers have accepted may have ids below those of the first one.
+        " AND ((j.id >= s.first_job AND j.id < s.first_job + coalesce(s.expected, s.count))"
+        " OR EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
+        " AND c.first_job <= j.id AND j.id < c.first_job + c.count)) WHERE s.id IS NULL",
+    ),
+    (
+        "jobs that are in the history and not",
+        "SELECT j.id FROM jobs j JOIN history h ON h.id = j.id",
+    ),
+    (
+        "submissions of which jobs are missing that have been made",
+        "SELECT s.id FROM submissions s WHERE s.forgotten < coalesce((SELECT sum(c.made"
+        " - (SELECT count(*) FROM jobs j WHERE j.id >= c.first_job AND j.id < c.first_job + c.made)"
+        f" - (SELECT count(*) FROM {_OLD} WHERE h.id >= c.first_job AND h.id < c.first_job + c.made))"
+        " FROM submission_chunks c WHERE c.submission_id = s.id), 0)",
+    ),
+    (
+        "submissions whose chunks do not make up their number of jobs",
+        "SELECT s.id FROM submissions s WHERE s.count <>"
+        " coalesce((SELECT sum(c.count) FROM submission_chunks c WHERE c.submission_id = s.id), 0)",
+    ),
+    (
+        "chunks of which rows are lost before all jobs were made (submissions)",
+        "SELECT c.submission_id FROM submission_chunks c WHERE c.made < c.count AND NOT EXISTS"
+        " (SELECT 1 FROM pending_rows p WHERE p.submission_id = c.submission_id AND p.number = c.number)",
+    ),
+    (
+        "unfinished jobs whose task queue is gone",
+        f"SELECT id FROM jobs WHERE {_UNFINISHED} AND queue_id NOT IN (SELECT id FROM queues)",
+    ),
+    (
+        "unfinished jobs whose last event is gone",
+        # Those before the first that there is were let go by the retention.
+        f"SELECT id FROM jobs WHERE {_UNFINISHED} AND last_event NOT IN (SELECT id FROM events)"
+        " AND (last_event = 0 OR last_event > (SELECT coalesce(min(id), 0) FROM events))",
+    ),
+    (
+        "jobs that are offered or held, but by no pilot",
+        f"SELECT id FROM jobs WHERE state IN ({_listed(_WITH_PILOT)}) AND pilot_id IS NULL",
+    ),
+    (
+        "jobs that have a pilot in a state without one",
+        f"SELECT id FROM jobs WHERE state NOT IN ({_listed(_WITH_PILOT)}) AND pilot_id IS NOT NULL",
+    ),
+    (
+        "jobs held by pilots that have ended or are not known",
+        "SELECT j.id FROM jobs j LEFT JOIN pilots p ON p.id = j.pilot_id"
+        " WHERE j.pilot_id IS NOT NULL AND (p.id IS NULL OR p.ended IS NOT NULL)",
+    ),
+    (
+        "held jobs without an open attempt of this epoch",
+        f"SELECT id FROM jobs WHERE state IN ({_listed(HELD)}) AND NOT EXISTS (SELECT 1 FROM attempts a"
+        " WHERE a.job_id = jobs.id AND a.epoch = jobs.epoch AND a.ended IS NULL)",
+    ),
+    (
+        "jobs with an attempt that is open, though nobody holds them in its epoch",
+        "SELECT a.job_id FROM attempts a LEFT JOIN jobs j ON j.id = a.job_id AND j.epoch = a.epoch"
+        f" AND j.state IN ({_listed(HELD)}) WHERE a.ended IS NULL AND j.id IS NULL",
+    ),
+    (
+        "jobs of which two results were applied",
+        # After one that failed, a person may have the job begin again.
+        "SELECT a.job_id FROM attempts a JOIN attempts b ON b.job_id = a.job_id AND b.epoch > a.epoch"
+        " AND b.outcome = 'applied' WHERE a.outcome = 'applied' AND coalesce(a.failure, '') = ''",
+    ),
+    (
+        "rescheduled jobs that never go back to their queue, or others that would",
+        "SELECT id FROM jobs WHERE (state = 'Rescheduled') <> (not_before IS NOT NULL)",
+    ),
+    ("attempts of an epoch that their job has not reached (jobs)", "SELECT a.job_id FROM attempts a"
+     " JOIN jobs j ON j.id = a.job_id WHERE a.epoch > j.epoch"),
+)  # fmt: skip
+
+# Where the key of a table has its instant in it, too (store/tables/partitions.py).
+_RULES_OF_MONTHS = tuple(
+    (f"{what} that are in {table} twice", f"SELECT id FROM {table} GROUP BY id HAVING count(*) > 1")
+    for table, what in (("history", "jobs"), ("events", "events"))
+)
+
+
+def findings(connection: Connection, revision: str | None) -> list[str]:
+    """A line for each rule that is broken, with how often and examples; empty: all is well. A reader's connection."""
+    head = head_revision()
+    if revision != head:
+        return [f"its schema is {revision or 'none'}, this version's is {head}: pilotage db upgrade"]
+    connection.begin()
+    try:
+        found = _of_instance(connection)
+        of_months = _RULES_OF_MONTHS if connection.dialect == "postgresql" else ()
+        for what, rule in (*_RULES, *of_months):
+            sql = rule.replace(f"FROM {_OLD} ", f"FROM {_old(connection)} ")
+            [count] = connection.execute(f"SELECT count(*) FROM ({sql}) AS broken").fetchone()
+            if count:
+                rows = connection.execute(
+                    f"SELECT * FROM ({sql}) AS broken ORDER BY 1 LIMIT {SHOWN}"
+                ).fetchall()
+                more = " ..." if count > SHOWN else ""
+                found.append(f"{count:,} {what}: {', '.join(str(row[0]) for row in rows)}{more}")
+        if connection.dialect == "postgresql":
+            found += _sequences(connection)
+    finally:
+        connection.rollback()
+    return found
+
+
+def _old(connection: Connection) -> str:
+    months = partitions.taken_out(connection, "history")
+    left = [f" UNION ALL SELECT id FROM ({history.left_of(month)}) AS left_{month}" for month in months]
+    return f"(SELECT id FROM history{''.join(left)}) AS h" if left else _OLD
+
+
+def _of_instance(connection: Connection) -> list[str]:
+    [instances] = connection.execute("SELECT count(*) FROM instance").fetchone()
+    [policies] = connection.execute("SELECT count(*) FROM policies").fetchone()
+    [jobs] = connection.execute("SELECT count(*) FROM submissions").fetchone()
+    if instances and policies:
+        return []
+    if not instances and not jobs:
+        return []
+    return ["the row of the instance or its policy is missing: a part of the database is lost"]
+
+
+def _sequences(connection: Connection) -> list[str]:
+    """Sequences that would give an id again: a table was filled from elsewhere."""
+    found: list[str] = []
+    for table, column in (
+        ("queues", "id"),
+        ("outages", "id"),
+        ("queue_reasons", "id"),
+        ("removals", "id"),
+        ("changes", "id"),
+    ):
+        sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+        sql = (
+            f"SELECT (SELECT max({column}) FROM {table}),"
+            f" (SELECT last_value FROM pg_sequences WHERE format('%I.%I', schemaname, sequencename) = {sequence})"
+        )
+        highest, last = connection.execute(sql).fetchone()
+        if highest is not None and (last is None or last < highest):
+            found.append(f"the next {column} of {table} was given before ({last or 0} < {highest})")
+    return found

@@ -1,0 +1,112 @@
+"""Backup and restore of an embedded database."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from pilotage.core.errors import InvalidInput
+from pilotage.store.engine.sqlite import SqliteConnection
+from pilotage.store.tables import instance
+
+MARGIN = 1_000
+"""Ids left out after a restore when the database that is replaced can still be read."""
+BLIND_MARGIN = 1_000_000
+"""Ids left out when it cannot: more than are given between two backups of a large instance."""
+
+
+def take(database: Path, target: Path) -> int:
+    """Copy a database whole, as of one instant, also while a server writes it; the bytes copied.
+
+    The reader is read-only and never checkpoints.
+    """
+    if target.exists():
+        raise InvalidInput(f"{target} exists already", hint="choose another name for the backup")
+    if not database.exists():
+        raise InvalidInput(f"there is no database {database}")
+    partial = target.with_name(target.name + ".partial")
+    # The database says of a file that it cannot make only that it cannot open it: the system says why.
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        with closing(_reading(database)) as source, closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy)
+        _flush(partial)
+        partial.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise InvalidInput(f"the backup {target} cannot be written: {error.strerror}") from None
+    except sqlite3.DatabaseError as error:
+        partial.unlink(missing_ok=True)
+        raise InvalidInput(f"{database} cannot be copied to {target}: {error}") from None
+    return target.stat().st_size
+
+
+def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
+    """Put `backup` in the place of `database`, which is kept as `aside`. No server may have it open.
+
+    The incarnation is raised above that of both, so that what pilots still say of work of the lost time is
+    superseded, and ids go on above all that were ever given.
+    """
+    if not backup.exists():
+        raise InvalidInput(f"there is no file {backup}")
+    partial = database.with_name(database.name + ".restored")
+    _copy(backup, partial)
+    known, highest = _facts(partial)
+    if known is None:
+        partial.unlink()
+        raise InvalidInput(f"{backup} is no Pilotage database")
+    lost, lost_highest = _facts(database)
+    same = lost is not None and lost.uuid == known.uuid
+    floor = max(highest + (MARGIN if same else BLIND_MARGIN), lost_highest + MARGIN)
+    incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1
+    with closing(sqlite3.connect(partial, factory=SqliteConnection)) as connection, connection:
+        instance.begin_incarnation(connection, incarnation, floor)
+    _flush(partial)
+    for suffix in ("", "-wal", "-shm"):
+        old = database.with_name(database.name + suffix)
+        if old.exists():
+            old.replace(aside.with_name(aside.name + suffix))
+    partial.replace(database)
+    return instance.Instance(known.uuid, incarnation, known.alive_at, floor)
+
+
+def _copy(backup: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        with closing(_reading(backup)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+            ok = copy.execute("PRAGMA quick_check").fetchone()[0] == "ok"
+    except sqlite3.DatabaseError as error:
+        target.unlink(missing_ok=True)
+        raise InvalidInput(f"{backup} is no database: {error}") from None
+    target.chmod(0o600)
+    if not ok:
+        target.unlink()
+        raise InvalidInput(f"{backup} is damaged")
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _facts(database: Path) -> tuple[instance.Instance | None, int]:
+    """(instance, highest id) of a database; (None, 0) where it cannot be read."""
+    if not database.exists():
+        return None, 0
+    try:
+        with closing(sqlite3.connect(database, factory=SqliteConnection)) as connection:
+            return instance.load(connection), instance.highest_id(connection)
+    except sqlite3.DatabaseError:
+        return None, 0
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

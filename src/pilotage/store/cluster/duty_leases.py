@@ -1,0 +1,69 @@
+"""The locks of duties as rows: claimed, renewed, given up, and checked in every transaction made under them.
+
+Rules in core/duties.py. A claim never waits: a row that another transaction has locked is somebody else's for now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilotage.core.duties import Lock, claimed
+from pilotage.core.errors import Superseded
+from pilotage.store.engine.bulk_statements import insert, update
+from pilotage.store.engine.connection import Connection, instant, locked
+
+_NEW = insert("duties", ("name",), conflict=("name",), otherwise="NOTHING")
+_SAVED = update(
+    "duties",
+    ("holder", "epoch", "until", "name"),
+    "holder = {holder}, epoch = {epoch}, until = {until}",
+    "name = {name}",
+)
+
+
+def begin(connection: Connection, names: Iterable[str]) -> None:
+    """See to it that these locks are there. On SQLite, where the one server begins, nobody has any of them."""
+    connection.save(_NEW, [(name,) for name in sorted(names)])
+    if connection.dialect == "sqlite":
+        connection.execute("UPDATE duties SET holder = '', until = 0")
+
+
+def claim(
+    connection: Connection, names: Iterable[str], who: str, seconds: float, now: float
+) -> dict[str, int]:
+    """In a transaction: claim or renew these locks for `seconds`; the epoch of each that `who` has from now on."""
+    now = instant(connection, now)
+    wanted = sorted(names)
+    marks = ", ".join("?" * len(wanted))
+    sql = f"SELECT name, holder, epoch, until FROM duties WHERE name IN ({marks}) ORDER BY name"
+    found = (
+        connection.execute(sql + locked(connection, "UPDATE SKIP LOCKED"), wanted).fetchall()
+        if wanted
+        else []
+    )
+    mine = {}
+    for name, *values in found:
+        lock = claimed(Lock(*values), who, now, seconds)
+        if lock is not None:
+            mine[name] = lock
+    connection.save(_SAVED, [(lock.holder, lock.epoch, lock.until, name) for name, lock in mine.items()])
+    return {name: lock.epoch for name, lock in mine.items()}
+
+
+def release(connection: Connection, who: str) -> None:
+    """Give up all locks of a server: it stops, or is given up by the others."""
+    connection.execute("UPDATE duties SET holder = '', until = 0 WHERE holder = ?", (who,))
+
+
+def check(connection: Connection, name: str, epoch: int) -> None:
+    """Raises `Superseded` unless the lock still has this epoch; it then has it until the transaction ends."""
+    sql = "SELECT epoch FROM duties WHERE name = ?" + locked(connection, "SHARE")
+    row = connection.execute(sql, (name,)).fetchone()
+    if row is None or row[0] != epoch:
+        raise Superseded(f"another server has taken over the duty {name}", hint="this one goes on without it")
+
+
+def holders(connection: Connection) -> dict[str, Lock]:
+    """Every lock, by the duty's name."""
+    sql = "SELECT name, holder, epoch, until FROM duties ORDER BY name"
+    return {name: Lock(*values) for name, *values in connection.execute(sql)}

@@ -1,0 +1,107 @@
+"""Ids, each given once. The one server of a SQLite file counts on; servers that share a database get them in blocks.
+
+A block is taken by a statement that is a transaction of its own: what becomes of the request that needs it does not
+matter. Of a server that ends or dies the rest of its block is not used; ids have 63 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pilotage.store.engine.connection import Lost, WriterConnection
+
+BLOCKS = {"events": 100_000, "jobs": 10_000, "submissions": 100, "pilots": 100}
+"""How many ids a server takes at once."""
+
+
+class Numbers(Protocol):
+    """The ids of one kind. Of one thread."""
+
+    def next(self) -> int: ...
+
+    def run(self, count: int) -> int:
+        """The first of `count` ids that follow one another."""
+        ...
+
+
+class Counting:
+    """All ids above `last`."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def next(self) -> int:
+        return self.run(1)
+
+    def run(self, count: int) -> int:
+        first = self.last + 1
+        self.last += count
+        return first
+
+    def back_to(self, last: int) -> None:
+        """Those above `last` were not given after all."""
+        self.last = last
+
+
+class InBlocks:
+    """Ids out of blocks; `take(count)` gives the first of `count` that nobody else has."""
+
+    def __init__(self, take: Callable[[int], int], block: int) -> None:
+        self._take = take
+        self._block = block
+        self._next = 1
+        self._end = 1
+        """Above the last of the block."""
+
+    def next(self) -> int:
+        if self._next == self._end:
+            return self.run(1)
+        self._next += 1
+        return self._next - 1
+
+    def run(self, count: int) -> int:
+        missing = count - (self._end - self._next)
+        if missing > 0:
+            size = max(missing, self._block)
+            first = self._take(size)
+            if first != self._end:
+                # Not the next one to what is left: that is too short, and goes unused.
+                self._next = first
+                if size < count:
+                    self._end = first + size
+                    return self.run(count)
+            self._end = first + size
+        self._next += count
+        return self._next - count
+
+
+class Counters:
+    """The counter rows, by a connection of their own that is in no transaction. Of one thread."""
+
+    def __init__(self, connection: WriterConnection) -> None:
+        self._connection = connection
+
+    def raise_to(self, name: str, floor: int) -> None:
+        """Give no id up to `floor`."""
+        sql = (
+            "INSERT INTO counters (name, last) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET last = greatest(counters.last, excluded.last)"
+        )
+        self._connection.execute(sql, (name, floor))
+
+    def take(self, name: str, count: int) -> int:
+        """The first of `count` ids. Where an answer is lost, its ids are nobody's."""
+        sql = "UPDATE counters SET last = last + ? WHERE name = ? RETURNING last"
+        try:
+            row = self._connection.execute(sql, (count, name)).fetchone()
+        except Lost:
+            self._connection.renew()
+            row = self._connection.execute(sql, (count, name)).fetchone()
+        return int(row[0]) - count + 1
+
+    def numbers(self, name: str) -> InBlocks:
+        return InBlocks(lambda count: self.take(name, count), BLOCKS[name])
+
+    def close(self) -> None:
+        self._connection.close()

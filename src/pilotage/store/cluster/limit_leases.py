@@ -1,0 +1,105 @@
+"""Shared limits as rows: what no server has of each, and what each server has (core/queues/limit_leases.py)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from pilotage.core.errors import Overloaded
+from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.store.engine.bulk_statements import delete, insert, update
+from pilotage.store.engine.connection import Connection, locked
+
+Key = tuple[str, str, str, str]
+"""Site, CE, attribute, value."""
+
+
+def text_of(key: Key) -> str:
+    return json.dumps(key)
+
+
+def key_of(text: str) -> Key:
+    site, ce, attribute, value = json.loads(text)
+    return (site, ce, attribute, value)
+
+
+def states(connection: Connection, *, lock: bool = False) -> dict[Key, Shared]:
+    """Every limit. `lock`: no other transaction borrows or gives back until this one ends."""
+    sql = "SELECT limit_key, running, free, starts, since FROM limit_states ORDER BY limit_key"
+    rows = connection.execute(sql + (locked(connection, "UPDATE") if lock else "")).fetchall()
+    return {key_of(text): Shared(*values) for text, *values in rows}
+
+
+def blocks(connection: Connection) -> dict[Key, dict[str, Block]]:
+    """What each server has, by limit."""
+    sql = "SELECT limit_key, server, free, starts, last_start, wants FROM limit_blocks"
+    found: dict[Key, dict[str, Block]] = {}
+    for text, server, free, starts, last, wants in connection.execute(sql):
+        found.setdefault(key_of(text), {})[server] = Block(free, starts, last, bool(wants))
+    return found
+
+
+def blocks_of(connection: Connection, server: str) -> dict[Key, Block]:
+    """What one server has, by limit."""
+    sql = "SELECT limit_key, free, starts, last_start, wants FROM limit_blocks WHERE server = ?"
+    return {
+        key_of(text): Block(free, starts, last, bool(wants))
+        for text, free, starts, last, wants in connection.execute(sql, (server,))
+    }
+
+
+_STATES = insert(
+    "limit_states",
+    ("limit_key", "running", "free", "starts", "since"),
+    conflict=("limit_key",),
+    otherwise="UPDATE",
+)
+_GONE = delete("limit_states", ("limit_key",), "limit_key = {limit_key}")
+_GONE_BLOCKS = delete("limit_blocks", ("limit_key",), "limit_key = {limit_key}")
+_NEW_BLOCKS = insert(
+    "limit_blocks", ("limit_key", "server"), conflict=("limit_key", "server"), otherwise="NOTHING"
+)
+_BLOCKS = update(
+    "limit_blocks",
+    ("free", "starts", "last_start", "wants", "limit_key", "server"),
+    "free = {free}, starts = {starts}, last_start = {last_start}, wants = {wants}",
+    "limit_key = {limit_key} AND server = {server}",
+)
+
+
+def save_states(connection: Connection, states: Mapping[Key, Shared]) -> None:
+    connection.save(
+        _STATES,
+        [(text_of(key), s.running, s.free, s.starts, s.since) for key, s in sorted(states.items())],
+    )
+
+
+def forget(connection: Connection, keys: Iterable[Key]) -> None:
+    """Limits that the policy has no more."""
+    gone = [(text_of(key),) for key in sorted(keys)]
+    connection.save(_GONE_BLOCKS, gone)
+    connection.save(_GONE, gone)
+
+
+def begin(connection: Connection, server: str, keys: Iterable[Key]) -> None:
+    """Give a server an empty block of each limit, where it has none."""
+    connection.save(_NEW_BLOCKS, [(text_of(key), server) for key in sorted(keys)])
+
+
+def save_blocks(connection: Connection, server: str, changed: Mapping[Key, Block]) -> None:
+    """What a server has from now on. Raises `Overloaded` if its blocks were taken away: it was given up."""
+    rows: Sequence[tuple[object, ...]] = [
+        (b.free, b.starts, b.last_start, int(b.wants), text_of(key), server)
+        for key, b in sorted(changed.items())
+    ]
+    if connection.save(_BLOCKS, rows) != len(rows):
+        raise Overloaded("this server has lost its part of a limit", hint="try again in a moment")
+
+
+def take_away(connection: Connection, server: str) -> dict[Key, Block]:
+    """Of a server that is given up: what it had."""
+    sql = "DELETE FROM limit_blocks WHERE server = ? RETURNING limit_key, free, starts, last_start, wants"
+    return {
+        key_of(text): Block(free, starts, last, bool(wants))
+        for text, free, starts, last, wants in connection.execute(sql, (server,)).fetchall()
+    }

@@ -1,0 +1,1 @@
+"""Connections and statements of SQLite and PostgreSQL."""

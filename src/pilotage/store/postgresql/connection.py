@@ -1,0 +1,331 @@
+"""A PostgreSQL server: one session that writes, a few that read, through psycopg 3 with plain SQL and tuples.
+
+Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.pipeline`). Those whose
+result nobody reads wait for the next one, to make the trip with it. Integers are always sent as bigint, so that one
+statement is one plan. Errors that are no fault of a request come out as `Lost`, `Raced` and `Overloaded`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import psycopg
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+
+from pilotage.core.errors import DiskFull, InvalidInput, Overloaded, PilotageError
+from pilotage.store.engine.bulk_statements import Bulk
+from pilotage.store.engine.connection import GivenUp, Lost, Raced, array
+from pilotage.store.postgresql.copy_format import REPLACEMENT, block
+from pilotage.store.postgresql.pipeline import Pipeline, Rows, Session, Statement
+
+COPY_FROM = 256
+"""Plain insertions of at least so many rows go by COPY."""
+WAITING = 64
+"""So many statements at most wait for one that is sent."""
+_PLACE = re.compile(r"'[^']*'|\?")
+_GONE = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
+"""SQLSTATEs, or how they begin, after which a session is of no use."""
+_RACED = ("40001", "40P01", "23505")
+"""The last one: another transaction has just made the same row; done again, this one finds it."""
+_BUSY = ("53", "57014", "55P03")
+
+
+class PostgresqlConnection:
+    """One session; `store.connection.WriterConnection`.
+
+    `connect` makes the session, at first and after each loss. Not open until `renew` is called.
+    """
+
+    dialect: Literal["postgresql"] = "postgresql"
+    group = 128
+    commits_beside = False
+    first: Callable[[], None] | None = None
+
+    def __init__(self, connect: Callable[[], Session], *, reads_only: bool = False) -> None:
+        self._connect = connect
+        self._reads_only = reads_only
+        self._pipeline: Pipeline | None = None
+        self._waiting: list[Statement] = []
+        self._begins = False
+        """A transaction was begun that the server does not know of yet."""
+        self._transaction = ""
+        self._failed: Exception | None = None
+        self._member = ""
+        self.trips = 0
+        """How often something was sent and waited for."""
+
+    @property
+    def in_transaction(self) -> bool:
+        if self._begins or self.lost:
+            return self._begins
+        return self._open().session.pgconn.transaction_status in (
+            pq.TransactionStatus.INTRANS,
+            pq.TransactionStatus.INERROR,
+            pq.TransactionStatus.ACTIVE,
+        )
+
+    @property
+    def lost(self) -> bool:
+        return self._pipeline is None or self._pipeline.session.closed
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+        return self._execute(self._statement(_numbered(sql), values))
+
+    def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
+        self._later(self._statement(_numbered(sql), values))
+
+    def _later(self, statement: Statement) -> None:
+        """Have it wait for the next one that is sent; outside of a transaction nothing might come."""
+        self._waiting.append(statement)
+        if len(self._waiting) >= WAITING or not self.in_transaction:
+            self._send()
+
+    def _statement(self, sql: str, values: Sequence[Any], prepare: bool | None = None) -> Statement:
+        pipeline = self._open()
+        try:
+            return pipeline.statement(sql, values, prepare)
+        except psycopg.DataError as error:
+            if not _has_nul(values):
+                raise self._fault(error) from error
+            return self._statement(sql, [_without_nul(value) for value in values], prepare)
+
+    def _execute(self, statement: Statement) -> Rows:
+        result = self._send(statement)[-1]
+        return self._open().rows(result)
+
+    def _send(self, *statements: Statement) -> list[PGresult]:
+        """Carry out what waits, then these, in one trip."""
+        waiting, self._waiting = self._waiting, []
+        if self._begins:
+            self._begins = False
+            return self._send_first([*waiting, *statements])
+        return self._carry_out([*waiting, *statements])
+
+    def _carry_out(self, statements: Sequence[Statement]) -> list[PGresult]:
+        self.trips += 1
+        try:
+            return self._open().carry_out(statements)
+        except psycopg.Error as error:
+            raise self._fault(error) from error
+
+    def _send_first(self, statements: Sequence[Statement]) -> list[PGresult]:
+        """Carry these out in a transaction that begins with them. They are not the last ones of it."""
+        sent = [self._statement("BEGIN", (), prepare=False), self._statement(*self._who()), *statements]
+        try:
+            results = self._carry_out(sent)
+        except Lost:
+            # It was lost while nothing was under way, or nothing is kept of that: nobody needs to know.
+            self.renew()
+            self._failed = None
+            results = self._carry_out(sent)
+        self._transaction, stays = self._open().rows(results[1]).fetchone()
+        if not stays:
+            self.rollback()
+            raise GivenUp(
+                "this server was silent for so long that the others have given it up", hint="start it again"
+            )
+        return results[2:]
+
+    def _cursor(self) -> psycopg.RawCursor[tuple[Any, ...]]:
+        """For what is no statement of a pipeline; what waits is carried out first."""
+        session = self._open().session
+        if self._waiting or self._begins:
+            self._send()
+        self.trips += 1
+        return psycopg.RawCursor(session)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> psycopg.RawCursor[tuple[Any, ...]]:
+        cursor = self._cursor()
+        try:
+            cursor.executemany(_numbered(sql), rows)
+        except psycopg.Error as error:
+            raise self._fault(error) from error
+        return cursor
+
+    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+        given = rows if isinstance(rows, Sequence) else list(rows)
+        if not given:
+            return 0
+        if bulk.copy and len(given) >= COPY_FROM:
+            return self._copy(bulk.copy, given)
+        return sum(self._execute(one).rowcount for one in self._parts(bulk, bulk.postgresql, given))
+
+    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+        given = rows if isinstance(rows, Sequence) else list(rows)
+        if bulk.copy and len(given) >= COPY_FROM:
+            self._copy(bulk.copy, given)
+        elif given:
+            for statement in self._parts(bulk, bulk.postgresql, given):
+                self._later(statement)
+
+    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+        given = rows if isinstance(rows, Sequence) else list(rows)
+        if not given:
+            return []
+        sql = bulk.postgresql + bulk.returning
+        return [row for one in self._parts(bulk, sql, given) for row in self._execute(one).fetchall()]
+
+    def _parts(self, bulk: Bulk, sql: str, given: Sequence[Sequence[Any]]) -> Iterator[Statement]:
+        pipeline = self._open()
+        for rows in bulk.passes(given):
+            columns = zip(bulk.types, zip(*rows, strict=True), strict=True)
+            yield pipeline.of_texts(sql, [_without_nul(array(column, kind)) for kind, column in columns])
+
+    def _copy(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        cursor = self._cursor()
+        try:
+            with cursor.copy(sql) as copy:
+                copy.write(block(rows))
+        except psycopg.Error as error:
+            raise self._fault(error) from error
+        return cursor.rowcount
+
+    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+        session = self._cursor().connection
+        # RawServerCursor takes $1 as RawCursor does.
+        with psycopg.RawServerCursor(session, "portions", withhold=not self.in_transaction) as cursor:
+            try:
+                cursor.execute(_numbered(sql), values, binary=True)
+                while rows := cursor.fetchmany(size):
+                    yield rows
+            except psycopg.Error as error:
+                raise self._fault(error) from error
+
+    def begin(self) -> None:
+        self._failed = None
+        self._waiting.clear()
+        if self._reads_only:
+            self._send(self._statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", (), prepare=False))
+            return
+        self._open()
+        self._begins, self._transaction = True, ""
+
+    def belong_to(self, server: str) -> None:
+        self._member = server
+
+    def _who(self) -> tuple[str, tuple[str, ...]]:
+        """Asks for the transaction's name, by which its outcome is asked for if the connection is lost in COMMIT.
+
+        And holds the row of this server until the transaction ends, if it is there.
+        """
+        if not self._member:
+            return "SELECT pg_current_xact_id()::text, 1", ()
+        held = "(SELECT 1 FROM servers WHERE name = $1 FOR KEY SHARE)"
+        return f"SELECT pg_current_xact_id()::text, {held}", (self._member,)
+
+    def commit(self) -> None:
+        if self._begins:
+            # Not in one trip with COMMIT: without the transaction's name nobody could ask how it ended.
+            self._send()
+        # Not prepared: under its own name for whoever watches the database.
+        if self._send(self._statement("COMMIT", (), prepare=False))[-1].command_status != b"COMMIT":
+            # The server's answer to COMMIT after a failed statement whose error somebody has swallowed.
+            raise self._failed or RuntimeError("the transaction had failed before its commit")
+
+    def rollback(self) -> None:
+        self._waiting.clear()
+        self._begins = False
+        if self.lost or not self.in_transaction:
+            return
+        with contextlib.suppress(Lost):
+            self._send(self._statement("ROLLBACK", (), prepare=False))
+
+    def close(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.session.close()
+
+    def renew(self) -> None:
+        self._waiting.clear()
+        self._begins = False
+        if self._pipeline is None:
+            self._pipeline = Pipeline(self._connect())
+            return
+        self._pipeline.session.close()
+        try:
+            self._pipeline = Pipeline(self._connect())
+        except PilotageError as error:
+            # Whatever hinders it now: who asked the running server may come again.
+            raise Lost(error.message, hint=error.hint) from None
+
+    def was_committed(self) -> bool | None:
+        if not self._transaction:
+            return False  # it was lost before the server was told of COMMIT
+        try:
+            row = self.execute("SELECT pg_xact_status(?::xid8)", (self._transaction,)).fetchone()
+        except InvalidInput:
+            # A transaction that this server, put in place of the other, has not begun yet.
+            return False
+        return None if row is None else {"committed": True, "aborted": False}.get(row[0])
+
+    def told(self, error: BaseException) -> BaseException:
+        return error
+
+    def _open(self) -> Pipeline:
+        if self._pipeline is None or self._pipeline.session.closed:
+            raise Lost(
+                "the connection to the database is lost", hint="it is made again; try again in a moment"
+            )
+        return self._pipeline
+
+    def _fault(self, error: psycopg.Error) -> Exception:
+        """What the store says instead of the driver's error; the error itself where it is a bug."""
+        if error.sqlstate == "25P02" and self._failed is not None:
+            return self._failed  # all that comes after a failed statement fails for its sake
+        found = self._read(error)
+        if self._failed is None:
+            self._failed = found
+        return found
+
+    def _read(self, error: psycopg.Error) -> Exception:
+        state, words = error.sqlstate or "", one_line(str(error))
+        session = None if self._pipeline is None else self._pipeline.session
+        stands_by = state == "25006" and not self._reads_only  # a server that has become one that only reads
+        if session is None or session.closed or session.broken or state.startswith(_GONE) or stands_by:
+            if session is not None:
+                session.close()
+            return Lost(f"the connection to the database is lost: {words}", hint="try again in a moment")
+        if state.startswith(_RACED):
+            return Raced(f"the database could not order two transactions: {words}", hint="try again")
+        if state == "53100":
+            return DiskFull(
+                f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0
+            )
+        if state.startswith(_BUSY):
+            return Overloaded(
+                f"the database cannot do this now: {words}", hint="try again in a moment", retry_after=30.0
+            )
+        if isinstance(error, psycopg.DataError):
+            return InvalidInput(f"the database cannot hold this: {words}")
+        return error
+
+
+def adapt(session: Session) -> None:
+    """Send every integer as bigint: the width of a value must not make another statement of it."""
+    session.adapters.register_dumper(int, Int8Dumper)
+    session.adapters.register_dumper(int, Int8BinaryDumper)
+
+
+def one_line(words: str) -> str:
+    return "; ".join(" ".join(line.split()) for line in words.splitlines() if line.strip())
+
+
+@lru_cache(maxsize=2048)
+def _numbered(sql: str) -> str:
+    """The statement with $1, $2 ... for its `?`; those within quotes stay."""
+    places = iter(range(1, 1 << 16))
+    return _PLACE.sub(lambda found: f"${next(places)}" if found[0] == "?" else found[0], sql)
+
+
+def _has_nul(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, str) and "\0" in value for value in values)
+
+
+def _without_nul(value: Any) -> Any:
+    """PostgreSQL has no NUL in text: what a payload wrote is kept but for that."""
+    return value.replace("\0", REPLACEMENT) if isinstance(value, str) else value

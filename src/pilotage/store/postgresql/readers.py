@@ -1,0 +1,148 @@
+"""Sessions that read a PostgreSQL server, shared by all threads."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeVar
+
+from psycopg import RawCursor
+
+from pilotage.store.engine.bulk_statements import Bulk
+from pilotage.store.engine.connection import Connection
+from pilotage.store.postgresql.connection import PostgresqlConnection
+from pilotage.store.postgresql.pipeline import Rows, Session
+
+Result = TypeVar("Result")
+
+READERS = 6
+"""Sessions for reading, whatever the number of threads."""
+
+
+class PostgresqlReaders:
+    """Sessions for reading, shared by all threads: one is lent for a statement, or until the end of a snapshot."""
+
+    def __init__(self, connect: Callable[[], Session], most: int = READERS) -> None:
+        self._connect = connect
+        self._idle: list[PostgresqlConnection] = []
+        self._free = threading.Semaphore(most)
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._closed = False
+
+    def connection(self) -> Connection:
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = _Reader(self)
+        return reader
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+    def take(self) -> PostgresqlConnection:
+        """A session, to be put back; waits while all are in use."""
+        self._free.acquire()
+        try:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = PostgresqlConnection(self._connect, reads_only=True)
+            if connection.lost:
+                connection.renew()
+        except BaseException:
+            self._free.release()
+            raise
+        return connection
+
+    def put(self, connection: PostgresqlConnection) -> None:
+        connection.rollback()
+        with self._lock:
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+        self._free.release()
+
+    @contextlib.contextmanager
+    def lent(self) -> Generator[PostgresqlConnection, None, None]:
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.put(connection)
+
+
+class _Reader:
+    """What a thread reads with: a session of the pool for each statement, one for all of a snapshot."""
+
+    dialect: Literal["postgresql"] = "postgresql"
+
+    def __init__(self, pool: PostgresqlReaders) -> None:
+        self._pool = pool
+        self._held: PostgresqlConnection | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._held is not None and self._held.in_transaction
+
+    def _with(self, what: Callable[[PostgresqlConnection], Result]) -> Result:
+        if self._held is not None:
+            return what(self._held)
+        with self._pool.lent() as connection:
+            return what(connection)
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+        return self._with(lambda connection: connection.execute(sql, values))
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> RawCursor[tuple[Any, ...]]:
+        return self._with(lambda connection: connection.executemany(sql, rows))
+
+    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+        return self._with(lambda connection: connection.save(bulk, rows))
+
+    def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
+        self.execute(sql, values)
+
+    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+        self.save(bulk, rows)
+
+    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+        return self._with(lambda connection: connection.save_returning(bulk, rows))
+
+    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+        if self._held is not None:
+            yield from self._held.portions(sql, values, size)
+            return
+        with self._pool.lent() as connection:
+            yield from connection.portions(sql, values, size)
+
+    def begin(self) -> None:
+        assert self._held is None
+        held = self._pool.take()
+        try:
+            held.begin()
+        except BaseException:
+            self._pool.put(held)
+            raise
+        self._held = held
+
+    def commit(self) -> None:
+        assert self._held is not None
+        held, self._held = self._held, None
+        try:
+            held.commit()
+        finally:
+            self._pool.put(held)
+
+    def rollback(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._pool.put(held)
+
+    def close(self) -> None:
+        self.rollback()

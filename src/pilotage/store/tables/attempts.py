@@ -1,0 +1,156 @@
+"""The tries at jobs, and their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pilotage.core.ids import JobId, PilotId
+from pilotage.store.engine.bulk_statements import delete, insert, update
+from pilotage.store.engine.connection import Connection, among
+
+
+class Begun(NamedTuple):
+    job: JobId
+    epoch: int
+    attempt: int
+    pilot: PilotId
+    at: float
+    processors: int
+    owner: str
+    group: str
+    site: str
+    cpu_power: float
+
+
+_BEGUN = insert(
+    "attempts",
+    ("job_id", "epoch", "attempt", "pilot_id", "started", "processors", "owner", "grp", "site", "cpu_power"),
+)
+
+
+def save_begun(connection: Connection, begun: Iterable[Begun]) -> None:
+    connection.save_later(_BEGUN, begun)
+
+
+class Closed(NamedTuple):
+    """The end of a try, with what its pilot measured."""
+
+    at: float
+    outcome: str
+    exit_code: int | None
+    failure: str
+    message: str
+    wall: float
+    cpu: float
+    max_rss: int
+    job: JobId
+    epoch: int
+
+
+_CLOSED = update(
+    "attempts",
+    ("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss", "job_id", "epoch"),
+    "ended = coalesce(ended, {ended}), outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
+    " message = {message}, wall = {wall}, cpu = {cpu}, max_rss = {max_rss}",
+    "job_id = {job_id} AND epoch = {epoch}",
+)
+
+
+def save_closed(connection: Connection, closed: Iterable[Closed]) -> None:
+    """A try that was cut before keeps its end: its use was charged up to there."""
+    connection.save_later(_CLOSED, closed)
+
+
+class Cut(NamedTuple):
+    """The end of a try of which nothing was measured."""
+
+    at: float
+    outcome: str
+    job: JobId
+    epoch: int
+
+
+_CUT = update(
+    "attempts",
+    ("ended", "outcome", "job_id", "epoch"),
+    "ended = {ended}, outcome = {outcome}",
+    "job_id = {job_id} AND epoch = {epoch}",
+)
+
+
+def save_cut(connection: Connection, cut: Iterable[Cut]) -> None:
+    connection.save_later(_CUT, cut)
+
+
+def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
+    """Who has had this try; None if it was never confirmed."""
+    sql = "SELECT pilot_id FROM attempts WHERE job_id = ? AND epoch = ?"
+    row = connection.execute(sql, (job, epoch)).fetchone()
+    return PilotId(row[0]) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Outputs of one try.
+
+    `outputs` are (name, bytes) of uploaded files, `missing` patterns that matched nothing, `refused` are (name,
+    reason) of files that matched and were not stored.
+    """
+
+    job: JobId
+    epoch: int
+    stdout: bytes | None
+    stderr: bytes | None
+    outputs: list[tuple[str, int]]
+    missing: list[str]
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+_RESULTS = insert(
+    "results",
+    ("job_id", "epoch", "stdout", "stderr", "outputs", "missing", "refused"),
+    conflict=("job_id", "epoch"),
+    otherwise="UPDATE",
+)
+
+
+def save_results(connection: Connection, results: Iterable[Result]) -> None:
+    connection.save_later(
+        _RESULTS,
+        [
+            (r.job, r.epoch, r.stdout, r.stderr, *map(json.dumps, (r.outputs, r.missing, r.refused)))
+            for r in results
+        ],
+    )
+
+
+def result_of(connection: Connection, job: JobId, epoch: int) -> Result | None:
+    sql = f"SELECT {_RESULT} FROM results WHERE job_id = ? AND epoch = ?"
+    row = connection.execute(sql, (job, epoch)).fetchone()
+    return None if row is None else _result(row)
+
+
+def results_of(connection: Connection, epochs: Mapping[JobId, int]) -> dict[JobId, Result]:
+    """The results of several jobs, by job: of the try that `epochs` names for it."""
+    condition, values = among(connection, "job_id", list(epochs))
+    rows = connection.execute(f"SELECT {_RESULT} FROM results WHERE {condition}", (values,))
+    return {row[0]: _result(row) for row in rows if row[1] == epochs[row[0]]}
+
+
+_RESULT = "job_id, epoch, stdout, stderr, outputs, missing, refused"
+
+
+def _result(row: Sequence[Any]) -> Result:
+    outputs = [(name, size) for name, size in json.loads(row[4])]
+    refused = [(name, reason) for name, reason in json.loads(row[6])]
+    return Result(row[0], row[1], row[2], row[3], outputs, json.loads(row[5]), refused)
+
+
+_RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")
+
+
+def delete_results(connection: Connection, jobs: Iterable[JobId]) -> None:
+    connection.save_later(_RESULTS_OF_JOB, [(job,) for job in jobs])

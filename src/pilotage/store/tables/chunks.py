@@ -1,0 +1,132 @@
+"""Chunks: the parameter rows of a submission as they were accepted, and how far jobs have been made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.store.engine import bulk_statements
+from pilotage.store.engine.connection import Connection, among
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Its jobs are first_job, first_job + 1 ...; the first `made` of them are there."""
+
+    submission: SubmissionId
+    number: int
+    digest: str
+    first_job: JobId
+    count: int
+    made: int
+    accepted: float
+
+
+_COLUMNS = "submission_id, number, digest, first_job, count, made, accepted"
+
+
+def insert(connection: Connection, chunk: Chunk, rows: str) -> None:
+    """Accept a chunk. `rows` is the JSON list of its parameter rows; "[]": its jobs have no parameters.
+
+    They are not kept of a chunk all of whose jobs are made.
+    """
+    sql = f"INSERT INTO submission_chunks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    connection.execute(sql, astuple(chunk))
+    if chunk.made == chunk.count:
+        return
+    sql = "INSERT INTO pending_rows (submission_id, number, rows) VALUES (?, ?, ?)"
+    connection.execute(sql, (chunk.submission, chunk.number, rows))
+
+
+def _chunk(row: Sequence[Any] | None) -> Chunk | None:
+    return None if row is None else Chunk(*row)
+
+
+def by_number(connection: Connection, submission: SubmissionId, number: int) -> Chunk | None:
+    sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number = ?"
+    return _chunk(connection.execute(sql, (submission, number)).fetchone())
+
+
+def last(connection: Connection, submission: SubmissionId) -> Chunk | None:
+    """The one of the highest number."""
+    sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? ORDER BY number DESC LIMIT 1"
+    return _chunk(connection.execute(sql, (submission,)).fetchone())
+
+
+def listed(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[Chunk]:
+    """Those from number `begin` on, ascending."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number >= ?"
+        " ORDER BY number LIMIT ?"
+    )
+    return [Chunk(*row) for row in connection.execute(sql, (submission, begin, limit))]
+
+
+def first_unmade(connection: Connection, submission: SubmissionId) -> Chunk | None:
+    """The first one of which jobs are still to be made."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND made < count"
+        " ORDER BY number LIMIT 1"
+    )
+    return _chunk(connection.execute(sql, (submission,)).fetchone())
+
+
+def rows(connection: Connection, submission: SubmissionId, number: int) -> str:
+    """The JSON list of the parameter rows of a chunk that is not all made."""
+    sql = "SELECT rows FROM pending_rows WHERE submission_id = ? AND number = ?"
+    row = connection.execute(sql, (submission, number)).fetchone()
+    return "[]" if row is None else str(row[0])
+
+
+def note_made(connection: Connection, chunk: Chunk, made: int) -> None:
+    """So many jobs of the chunk are there now; its rows go when that is all."""
+    sql = "UPDATE submission_chunks SET made = ? WHERE submission_id = ? AND number = ?"
+    connection.execute(sql, (made, chunk.submission, chunk.number))
+    if made == chunk.count:
+        sql = "DELETE FROM pending_rows WHERE submission_id = ? AND number = ?"
+        connection.execute(sql, (chunk.submission, chunk.number))
+
+
+def unmade_of_owner(connection: Connection, owner: str) -> int:
+    """How many accepted jobs of an owner are still to be made."""
+    sql = (
+        "SELECT coalesce(sum(c.count - c.made), 0) FROM submission_chunks c"
+        " JOIN submissions s ON s.id = c.submission_id WHERE c.made < c.count AND s.owner = ?"
+    )
+    return int(connection.execute(sql, (owner,)).fetchone()[0])
+
+
+_FILES = bulk_statements.insert("chunk_files", ("submission_id", "number", "digest"))
+
+
+def note_files(connection: Connection, submission: SubmissionId, number: int, digests: Sequence[str]) -> None:
+    """The rows of a chunk name these uploads, each told once."""
+    connection.save(_FILES, [(submission, number, digest) for digest in digests])
+
+
+def forget_last(connection: Connection, submission: SubmissionId) -> bool:
+    """Take back the last chunk of a submission that was never accepted; whether there was one."""
+    chunk = last(connection, submission)
+    if chunk is None:
+        return False
+    for table in ("chunk_files", "pending_rows", "submission_chunks"):
+        sql = f"DELETE FROM {table} WHERE submission_id = ? AND number = ?"
+        connection.execute(sql, (submission, chunk.number))
+    return True
+
+
+def forget(connection: Connection, submissions: Sequence[int]) -> None:
+    """Delete the chunks of submissions that have gone; the ids of their jobs are not given again."""
+    them, value = among(connection, "submission_id", submissions)
+    sql = f"DELETE FROM submission_chunks WHERE {them} RETURNING first_job + count - 1"
+    last = max((row[0] for row in connection.execute(sql, (value,))), default=0)
+    connection.execute(f"DELETE FROM chunk_files WHERE {them}", (value,))
+    # As a rule later jobs are there, or are promised to the newest submission.
+    sql = (
+        "SELECT coalesce((SELECT max(id) FROM jobs), 0),"
+        " coalesce((SELECT first_job + coalesce(expected, count) - 1 FROM submissions ORDER BY id DESC LIMIT 1), 0)"
+    )
+    if last > max(connection.execute(sql).fetchone()):
+        connection.execute("UPDATE instance SET id_floor = ? WHERE id = 1 AND id_floor < ?", (last, last))

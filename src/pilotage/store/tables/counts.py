@@ -1,0 +1,88 @@
+"""How many jobs wait in each queue, and how many of it are at each place: what indexes and limits begin with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pilotage.core.ids import QueueId
+from pilotage.store.cluster.changes import SNAPSHOT, Snapshot
+from pilotage.store.engine.connection import Connection, among, listed
+from pilotage.store.tables.jobs import held
+
+
+def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
+    """Of every queue with waiting jobs: how many with each UserPriority."""
+    sql = "SELECT queue_id, user_priority, count(*) FROM jobs WHERE state = 'Waiting' GROUP BY queue_id, user_priority"
+    counts: dict[QueueId, dict[int, int]] = {}
+    for queue, weight, count in connection.execute(sql):
+        counts.setdefault(QueueId(queue), {})[weight] = count
+    return counts
+
+
+def waiting_between(connection: Connection, after: int, until: int) -> list[tuple[QueueId, int, int, int]]:
+    """Of the waiting jobs with ids in (after, until]: (queue, UserPriority, how many, the first)."""
+    # The sign keeps the planner from walking the whole index of queues for the sake of its order.
+    sql = (
+        "SELECT +queue_id, +user_priority, count(*), min(id) FROM jobs"
+        " WHERE id > ? AND id <= ? AND state = 'Waiting' GROUP BY 1, 2"
+    )
+    return connection.execute(sql, (after, until)).fetchall()
+
+
+def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
+    sql = "SELECT user_priority, count(*) FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority"
+    return dict(connection.execute(sql, (queue,)).fetchall())
+
+
+def waiting_counts_seen(
+    connection: Connection, queues: Sequence[QueueId] | None = None
+) -> tuple[Snapshot, dict[QueueId, dict[int, int]]]:
+    """As `waiting_counts`, of all queues or of some, and which transactions that has seen. PostgreSQL only."""
+    among_these, values = "", []
+    if queues is not None:
+        condition, value = among(connection, "queue_id", queues)
+        among_these, values = f" AND {condition}", [value]
+    sql = (
+        f"SELECT now.seen, c.* FROM (SELECT {SNAPSHOT} AS seen) AS now LEFT JOIN"
+        " (SELECT queue_id, user_priority, count(*) AS n FROM jobs"
+        f" WHERE state = 'Waiting'{among_these} GROUP BY queue_id, user_priority) AS c ON true"
+    )
+    rows = connection.execute(sql, values).fetchall()
+    counts: dict[QueueId, dict[int, int]] = {}
+    for _, queue, weight, count in rows:
+        if queue is not None:
+            counts.setdefault(QueueId(queue), {})[weight] = count
+    return Snapshot.parse(rows[0][0]), counts
+
+
+def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
+    """(queue, site, CE, jobs offered or held there), for the running limits."""
+    places = {
+        pilot: (site, ce)
+        for pilot, site, ce in connection.execute("SELECT id, site, ce FROM pilots WHERE ended IS NULL")
+    }
+    counts: Counter[tuple[QueueId, str, str]] = Counter()
+    for job in held(connection):
+        if job.pilot in places:
+            counts[(job.queue, *places[job.pilot])] += 1
+    return [(*place, count) for place, count in counts.items()]
+
+
+def held_counts_and_blocks(
+    connection: Connection,
+) -> tuple[list[tuple[QueueId, str, str, int]], dict[str, list[int]]]:
+    """`held_counts`, and the free places that servers have by key of the limit, as of one instant."""
+    sql = (
+        "SELECT j.queue_id, p.site, p.ce, count(DISTINCT j.id), NULL FROM pilots p CROSS JOIN LATERAL"
+        f" ({listed(connection, 'p.jobs')}) AS has (job) JOIN jobs j ON j.id = has.job AND j.pilot_id = p.id"
+        " WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY 1, 2, 3"
+        " UNION ALL SELECT NULL, NULL, NULL, free, limit_key FROM limit_blocks"
+    )
+    held, blocks = [], dict[str, list[int]]()
+    for queue, site, ce, count, key in connection.execute(sql):
+        if key is None:
+            held.append((QueueId(queue), site, ce, count))
+        else:
+            blocks.setdefault(key, []).append(count)
+    return held, blocks

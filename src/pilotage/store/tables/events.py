@@ -1,0 +1,135 @@
+"""The event log: what moved, when, by whom. Written in the transaction that moves the state.
+
+Alike moves of one transaction are one row. A job points to its last event, and each event to the job's previous
+one, so that a history is read without an index.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pilotage.core.ids import JobId, PilotId
+from pilotage.store.cluster.id_allocator import Numbers
+from pilotage.store.engine.bulk_statements import insert
+from pilotage.store.engine.connection import Connection
+
+_EVENTS = insert("events", ("id", "at", "kind", "actor", "old", "new", "detail", "jobs"))
+
+
+def last_event(connection: Connection) -> int:
+    """The highest id of an event; 0: there is none."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+
+
+PILOTS = "pilots"
+"""The actor of an event that several pilots have made: each job of it stands there with its pilot."""
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """The events of one transaction. Ids that a rolled-back one has used are not used again."""
+
+    ids: Numbers
+    at: float
+    actor: str
+    _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]]]] = field(default_factory=dict)
+
+    def add(
+        self,
+        kind: str,
+        old: str,
+        new: str,
+        job: JobId,
+        epoch: int,
+        previous: int,
+        detail: str = "",
+        pilot: PilotId | None = None,
+    ) -> int:
+        """Note a move of `job`, made by `pilot` if the actor is `PILOTS`; the id goes into the job's `last_event`."""
+        key = (kind, old, new, detail)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = (self.ids.next(), [])
+        row[1].append((job, epoch, previous) if pilot is None else (job, epoch, previous, pilot))
+        return row[0]
+
+    def without(self, kind: str, jobs: Container[int]) -> None:
+        """Of what is not written yet: moves of this kind of these jobs were not made after all."""
+        for key, (id_, moved) in list(self._rows.items()):
+            if key[0] == kind:
+                left = [entry for entry in moved if entry[0] not in jobs]
+                if left:
+                    self._rows[key] = (id_, left)
+                else:
+                    del self._rows[key]
+
+    def write(self, connection: Connection) -> None:
+        if self._rows:
+            at, actor, encode = self.at, self.actor, msgspec.json.encode
+            connection.save_later(
+                _EVENTS,
+                [
+                    (id_, at, kind, actor, old, new, detail, encode(jobs).decode())
+                    for (kind, old, new, detail), (id_, jobs) in self._rows.items()
+                ],
+            )
+            self._rows.clear()
+
+
+def record(
+    connection: Connection,
+    ids: Numbers,
+    *,
+    at: float,
+    kind: str,
+    actor: str,
+    detail: str,
+    jobs: str = "[]",
+    old: str = "",
+    new: str = "",
+) -> int:
+    """Write one event that is not about a list of jobs: a submission, a pilot, the policy."""
+    id_ = ids.next()
+    connection.save_later(_EVENTS, [(id_, at, kind, actor, old, new, detail, jobs)])
+    return id_
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: float
+    kind: str
+    actor: str
+    old: str
+    new: str
+    epoch: int
+    detail: str
+
+
+def history(connection: Connection, job: JobId, last_event: int) -> list[Event]:
+    """The events of a job, oldest first."""
+    found: list[Event] = []
+    following = last_event
+    while following:
+        row = connection.execute(
+            "SELECT at, kind, actor, old, new, detail, jobs FROM events WHERE id = ?", (following,)
+        ).fetchone()
+        if row is None:
+            break
+        at, kind, actor, old, new, detail, jobs = row
+        epoch, following, pilot = _entry_of(json.loads(jobs), job)
+        if actor == PILOTS:
+            actor = f"pilot:{pilot}"
+        found.append(Event(at, kind, actor, old, new, epoch, detail))
+    return found[::-1]
+
+
+def _entry_of(jobs: list[list[int] | int], job: JobId) -> tuple[int, int, int]:
+    """(epoch, previous event, pilot) of `job` in the list of one event; a submission's list is [first, count]."""
+    for entry in jobs:
+        if isinstance(entry, list) and entry[0] == job:
+            return entry[1], entry[2], entry[3] if len(entry) > 3 else 0
+    return 0, 0, 0

@@ -1,0 +1,117 @@
+"""The instance itself: its name, incarnation, last sign of life, and the versions of its policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pilotage.store.engine.connection import Connection, has_table, locked
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    uuid: str
+    incarnation: int
+    alive_at: float
+    id_floor: int = 0
+
+
+def load(connection: Connection) -> Instance | None:
+    row = connection.execute(
+        "SELECT uuid, incarnation, alive_at, id_floor FROM instance WHERE id = 1"
+    ).fetchone()
+    return Instance(*row) if row else None
+
+
+def create(connection: Connection, uuid: str, now: float) -> Instance:
+    connection.execute(
+        "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, ?, 1, ?)", (uuid, now)
+    )
+    return Instance(uuid, 1, now)
+
+
+def lock(connection: Connection) -> None:
+    """Let no other server go on from here before this transaction ends."""
+    connection.execute("SELECT 1 FROM instance WHERE id = 1" + locked(connection, "UPDATE"))
+
+
+def in_common(connection: Connection) -> tuple[str, str]:
+    """Fingerprints of the key that signs tokens and of the folder of sandboxes, which servers have in common."""
+    row = connection.execute("SELECT signing_key, sandboxes FROM instance WHERE id = 1").fetchone()
+    return row[0], row[1]
+
+
+def have_in_common(connection: Connection, signing_key: str, sandboxes: str) -> None:
+    connection.execute(
+        "UPDATE instance SET signing_key = ?, sandboxes = ? WHERE id = 1", (signing_key, sandboxes)
+    )
+
+
+def alive(connection: Connection, now: float) -> None:
+    connection.execute("UPDATE instance SET alive_at = ? WHERE id = 1", (now,))
+
+
+def touch(connection: Connection) -> None:
+    """Write, and change nothing: to find out whether the database can be written."""
+    connection.execute("UPDATE instance SET incarnation = incarnation WHERE id = 1")
+
+
+def highest_id(connection: Connection) -> int:
+    """Above every id of this database, and above those that it must not give again; of any schema since the first."""
+    tables = ["submissions", "jobs", "pilots", "events"]
+    if has_table(connection, "history"):
+        tables.append("history")
+    given = [("max(first_job + count - 1)", "submissions"), ("max(id_floor)", "instance")]
+    given += [("max(id)", table) for table in tables]
+    if has_table(connection, "submission_chunks"):
+        given.append(("max(first_job + count - 1)", "submission_chunks"))
+        given.append(("max(first_job + expected - 1)", "submissions"))
+    if has_table(connection, "counters"):
+        given.append(("max(last)", "counters WHERE name IN ('events', 'jobs', 'submissions', 'pilots')"))
+    each = " UNION ALL ".join(f"SELECT {highest} AS highest FROM {table}" for highest, table in given)
+    return int(connection.execute(f"SELECT coalesce(max(highest), 0) FROM ({each}) AS of_each").fetchone()[0])
+
+
+def begin_incarnation(connection: Connection, incarnation: int, id_floor: int) -> None:
+    """After a restore: messages of before are superseded, and no id is given twice."""
+    sql = "UPDATE instance SET incarnation = ?, id_floor = ? WHERE id = 1"
+    connection.execute(sql, (incarnation, id_floor))
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    version: int
+    text: str
+    applied_at: float
+    applied_by: str
+    reason: str
+
+
+def current_policy(connection: Connection) -> PolicyVersion | None:
+    row = connection.execute(
+        "SELECT version, text, applied_at, applied_by, reason FROM policies ORDER BY version DESC LIMIT 1"
+    ).fetchone()
+    return PolicyVersion(*row) if row else None
+
+
+def policy_version(connection: Connection, version: int) -> PolicyVersion | None:
+    sql = "SELECT version, text, applied_at, applied_by, reason FROM policies WHERE version = ?"
+    row = connection.execute(sql, (version,)).fetchone()
+    return PolicyVersion(*row) if row else None
+
+
+def policy_versions(connection: Connection, after: int, limit: int) -> list[PolicyVersion]:
+    """Newest first, without their texts: `after` is the version below which the page begins; 0 for the newest."""
+    sql = (
+        "SELECT version, '', applied_at, applied_by, reason FROM policies WHERE ? = 0 OR version < ?"
+        " ORDER BY version DESC LIMIT ?"
+    )
+    return [PolicyVersion(*row) for row in connection.execute(sql, (after, after, limit))]
+
+
+def save_policy(connection: Connection, *, text: str, now: float, by: str, reason: str) -> int:
+    # Not the table's own numbering: on PostgreSQL a transaction that is rolled back would leave a gap.
+    sql = (
+        "INSERT INTO policies (version, text, applied_at, applied_by, reason)"
+        " VALUES ((SELECT coalesce(max(version), 0) + 1 FROM policies), ?, ?, ?, ?) RETURNING version"
+    )
+    return int(connection.execute(sql, (text, now, by, reason)).fetchone()[0])

@@ -1,0 +1,241 @@
+"""What goes when its time is over, beside the jobs themselves (`history`): a slice of each table at a time.
+
+Nothing that gives the next id of a table is deleted: the newest row stays, for no id is given twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from pilotage.store.cluster.id_allocator import BLOCKS
+from pilotage.store.engine.connection import Connection, among
+from pilotage.store.tables import partitions
+
+PORTION = 500
+"""Submissions that are read at once."""
+
+
+class Progress(NamedTuple):
+    """How far the retention of one table has come."""
+
+    until: float | None
+    ran: float
+    total: int
+
+
+def progress(connection: Connection) -> dict[str, Progress]:
+    """By name, as given to `note`."""
+    rows = connection.execute("SELECT name, until, ran, total FROM retention")
+    return {row[0]: Progress(row[1], row[2], row[3]) for row in rows}
+
+
+def until(connection: Connection, name: str) -> float:
+    row = connection.execute("SELECT until FROM retention WHERE name = ?", (name,)).fetchone()
+    return 0.0 if row is None or row[0] is None else float(row[0])
+
+
+def reached(connection: Connection, name: str, instant: float) -> None:
+    """All that ended before that instant has been seen to."""
+    connection.execute(
+        "INSERT INTO retention (name, until, ran, total) VALUES (?, ?, 0, 0)"
+        " ON CONFLICT (name) DO UPDATE SET until = excluded.until",
+        (name, instant),
+    )
+
+
+def note(connection: Connection, name: str, now: float, rows: int) -> None:
+    """So many rows have been seen to at `now`."""
+    connection.execute(
+        "INSERT INTO retention (name, ran, total) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+        " ran = excluded.ran, total = retention.total + excluded.total",
+        (name, now, rows),
+    )
+
+
+# --- rows
+
+
+HOPS = 32
+"""Above the number of servers that an instance has or lately had."""
+
+
+def events(connection: Connection, before: float, most: int) -> int:
+    """Delete events, the oldest first.
+
+    Ids rise with time in each block of them, and a server may use one for long: an event that stays is the end of its
+    block only, and the next ones are looked at too. A part of a block that lies behind such an event stays for longer.
+    """
+    deleted, after = 0, 0
+    shared = connection.dialect != "sqlite"
+    # Months that have not begun then are not looked through.
+    in_months = f" AND at < '{partitions.end_of_month(before)!r}'::float8" if shared else ""
+    for _ in range(HOPS if shared else 1):
+        sql = (
+            f"SELECT id, at FROM events WHERE id > ? AND id < (SELECT max(id) FROM events){in_months}"
+            " ORDER BY id LIMIT ?"
+        )
+        found = connection.execute(sql, (after, most - deleted)).fetchall()
+        gone = list(takewhile(lambda row: row[1] < before, found))
+        if gone:
+            # Another server may write events with ids of between just now.
+            sql = "DELETE FROM events WHERE id >= ? AND id <= ? AND at < ?"
+            deleted += connection.execute(sql, (gone[0][0], gone[-1][0], before)).rowcount
+        if len(gone) == len(found) or deleted >= most:
+            break
+        after = found[len(gone)][0] + BLOCKS["events"]
+    return deleted
+
+
+def month_of_events(connection: Connection, before: float) -> int | None:
+    """In a transaction of its own: drop the first month of which all events were before that instant.
+
+    About how many these were; None: there is no such month, but for that of the newest event. Raises as
+    `partitions.take_out`.
+    """
+    for month in partitions.older(connection, "events", before):
+        begin, end = partitions.begin_of(month), partitions.begin_of(partitions.following(month))
+        newest = connection.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
+        if newest is None or not begin <= newest[0] < end:
+            rows = partitions.estimate(connection, "events", month)
+            partitions.take_out(connection, "events", month)
+            partitions.drop(connection, "events", month)
+            return rows
+    return None
+
+
+def attempts(connection: Connection, before: float, most: int) -> int:
+    """Delete tries that ended before."""
+    sql = "SELECT job_id, epoch FROM attempts WHERE ended < ? ORDER BY ended LIMIT ?"
+    gone = connection.execute(sql, (before, most)).fetchall()
+    connection.executemany(
+        "DELETE FROM attempts WHERE job_id = ? AND epoch = ?", [(row[0], row[1]) for row in gone]
+    )
+    return len(gone)
+
+
+# --- rows that no index finds: looked for on a reader's connection, deleted by id
+
+
+def old_reasons(connection: Connection, before: float) -> list[int]:
+    """What queues waited for before, but for the last reason of each."""
+    sql = (
+        "SELECT id FROM queue_reasons r WHERE since < ? AND EXISTS"
+        " (SELECT 1 FROM queue_reasons n WHERE n.queue_id = r.queue_id AND n.id > r.id) ORDER BY id"
+    )
+    return [row[0] for row in connection.execute(sql, (before,))]
+
+
+def delete_reasons(connection: Connection, ids: Sequence[int]) -> int:
+    connection.executemany("DELETE FROM queue_reasons WHERE id = ?", [(id_,) for id_ in ids])
+    return len(ids)
+
+
+def old_pilots(connection: Connection, before: float) -> list[int]:
+    """Pilots that ended before, but for the newest."""
+    sql = "SELECT id FROM pilots WHERE ended < ? AND id < (SELECT max(id) FROM pilots) ORDER BY id"
+    return [row[0] for row in connection.execute(sql, (before,))]
+
+
+def delete_pilots(connection: Connection, ids: Sequence[int], before: float) -> list[str]:
+    """Those of `ids` that have not come back meanwhile; their stamps."""
+    stamps = []
+    for id_ in ids:
+        sql = "DELETE FROM pilots WHERE id = ? AND ended < ? RETURNING stamp"
+        stamps += [row[0] for row in connection.execute(sql, (id_, before)).fetchall()]
+    return stamps
+
+
+# --- inputs
+
+
+class Named(NamedTuple):
+    """The digests that submissions name, up to the id `last`."""
+
+    digests: frozenset[str]
+    last: int
+
+
+def old_uploads(connection: Connection, before: float) -> set[str]:
+    """Digests of which each upload is older."""
+    sql = "SELECT digest FROM uploads GROUP BY digest HAVING max(uploaded) < ?"
+    return {row[0] for row in connection.execute(sql, (before,))}
+
+
+def named_inputs(connection: Connection, old: Iterable[str]) -> Named:
+    """Which of `old` some submission names. A reader's connection: it reads all submissions that have inputs."""
+    wanted, named, last = set(old), set[str](), 0
+    while rows := connection.execute(
+        "SELECT id, inputs FROM submissions WHERE id > ? ORDER BY id LIMIT ?", (last, PORTION)
+    ).fetchall():
+        last = rows[-1][0]
+        named |= wanted & _digests(row[1] for row in rows)
+    return Named(frozenset(named | _of_chunks(connection, wanted - named)), last)
+
+
+def _of_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
+    """Those of `digests` that the rows of some chunk name."""
+    them, value = among(connection, "digest", sorted(digests))
+    sql = f"SELECT DISTINCT digest FROM chunk_files WHERE {them}"
+    return {row[0] for row in connection.execute(sql, (value,))}
+
+
+def uploads(connection: Connection, digests: Sequence[str], before: float, since: int) -> list[str]:
+    """Delete uploads that nobody needs; which went.
+
+    No submission up to the id `since` names one of them; what has come since is looked at here.
+    """
+    later = _digests(
+        row[0] for row in connection.execute("SELECT inputs FROM submissions WHERE id > ?", (since,))
+    )
+    later |= _of_chunks(connection, digests)
+    gone = [
+        digest
+        for digest in digests
+        if digest not in later
+        and connection.execute(
+            "SELECT 1 FROM uploads WHERE digest = ? AND uploaded >= ?", (digest, before)
+        ).fetchone()
+        is None
+    ]
+    # One that another server's submission has named meanwhile is young again; its file stays with its row.
+    sql = "DELETE FROM uploads WHERE digest = ? AND uploaded < ?"
+    connection.executemany(sql, [(digest, before) for digest in gone])
+    return gone
+
+
+def is_uploaded(connection: Connection, digest: str) -> bool:
+    """By anybody."""
+    return connection.execute("SELECT 1 FROM uploads WHERE digest = ?", (digest,)).fetchone() is not None
+
+
+def _digests(texts: Iterable[str]) -> set[str]:
+    return {item["source"] for text in texts if text != "[]" for item in json.loads(text)}
+
+
+# --- files whose rows are gone
+
+
+class Removal(NamedTuple):
+    id: int
+    kind: str
+    names: list[Any]
+
+
+def to_remove(connection: Connection, kind: str, names: Sequence[Any]) -> None:
+    """Have files removed once this transaction is committed, by this server or the next."""
+    if names:
+        text = json.dumps(names, separators=(",", ":"))
+        connection.execute("INSERT INTO removals (kind, names) VALUES (?, ?)", (kind, text))
+
+
+def removals(connection: Connection, most: int) -> list[Removal]:
+    rows = connection.execute("SELECT id, kind, names FROM removals ORDER BY id LIMIT ?", (most,))
+    return [Removal(row[0], row[1], json.loads(row[2])) for row in rows]
+
+
+def removed(connection: Connection, ids: Sequence[int]) -> None:
+    """Their files are gone."""
+    connection.executemany("DELETE FROM removals WHERE id = ?", [(id_,) for id_ in ids])

@@ -1,0 +1,296 @@
+"""Submissions, their jobs and the task queues that these wait in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from pilotage.core.ids import JobId, QueueId, SubmissionId
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.store.engine import bulk_statements
+from pilotage.store.engine.connection import Connection, among, locked
+
+OPEN, STAGED, CLOSED = "open", "staged", "closed"
+"""More rows may come; its rows are being stored, it is not accepted yet; it is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What the jobs of one submission share. `description` and `inputs` are JSON texts."""
+
+    id: SubmissionId
+    owner: str
+    group: str
+    key: str | None
+    submitted: float
+    description: str
+    inputs: str
+    names: tuple[str, ...]
+    job_name: str
+    job_group: str
+    job_type: str
+    queue: QueueId
+    first_job: JobId
+    """Reserved ids begin here; those of an open submission of unknown length are in its chunks."""
+    count: int
+    """Accepted jobs, so far if it is open."""
+    warnings: tuple[str, ...]
+    state: str = CLOSED
+    touched: float = 0.0
+    """When something came last."""
+    expected: int | None = None
+    """How many jobs were announced, at most; so many ids are reserved."""
+
+
+_COLUMNS = (
+    "id, owner, grp, idempotency_key, submitted, description, inputs, names, job_name, job_group, job_type, queue_id,"
+    " first_job, count, warnings, state, touched, expected"
+)
+
+
+def insert(connection: Connection, submission: Submission) -> None:
+    s = submission
+    values = (
+        *(s.id, s.owner, s.group, s.key, s.submitted, s.description, s.inputs, json.dumps(s.names)),
+        *(s.job_name, s.job_group, s.job_type, s.queue, s.first_job, s.count, json.dumps(s.warnings)),
+        *(s.state, s.touched, s.expected),
+    )
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO submissions ({_COLUMNS}) VALUES ({marks})", values)
+
+
+def save_progress(connection: Connection, submission: Submission) -> None:
+    """What changes of a submission while its chunks come."""
+    s = submission
+    sql = "UPDATE submissions SET first_job = ?, count = ?, state = ?, touched = ? WHERE id = ?"
+    connection.execute(sql, (s.first_job, s.count, s.state, s.touched, s.id))
+
+
+def _submission(row: Sequence[Any]) -> Submission:
+    plain = list(row)
+    plain[7] = tuple(json.loads(plain[7]))
+    plain[14] = tuple(json.loads(plain[14]))
+    return Submission(*plain)
+
+
+def by_id(connection: Connection, submission: SubmissionId) -> Submission | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
+    return _submission(row) if row else None
+
+
+def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[Submission]:
+    """Those of these that exist."""
+    condition, value = among(connection, "id", submissions)
+    sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition}"
+    return [_submission(row) for row in connection.execute(sql, (value,))]
+
+
+def by_key(connection: Connection, owner: str, key: str) -> Submission | None:
+    sql = f"SELECT {_COLUMNS} FROM submissions WHERE owner = ? AND idempotency_key = ?"
+    row = connection.execute(sql, (owner, key)).fetchone()
+    return _submission(row) if row else None
+
+
+def unfinished(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
+    """Accepted submissions, open ones too, of which jobs are still to be made."""
+    sql = (
+        "SELECT DISTINCT c.submission_id FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
+        " WHERE c.made < c.count AND s.state <> 'staged' AND s.touched < ? ORDER BY 1"
+    )
+    return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
+
+
+def staged(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
+    """Those that were not accepted."""
+    sql = "SELECT id FROM submissions WHERE state = 'staged' AND touched < ?"
+    return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
+
+
+def forget(connection: Connection, submission: SubmissionId) -> None:
+    """Delete one that was not accepted; its chunks have gone."""
+    connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
+
+
+def left_open(connection: Connection, before: float, most: int) -> list[Submission]:
+    """Open submissions to which nothing has come since `before`."""
+    sql = f"SELECT {_COLUMNS} FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
+    return [_submission(row) for row in connection.execute(sql, (before, most))]
+
+
+_JOBS = bulk_statements.insert(
+    "jobs",
+    (
+        "id",
+        "submission_id",
+        "queue_id",
+        "state",
+        "user_priority",
+        "parameters",
+        "submitted",
+        "last_event",
+        "name",
+    ),
+)
+_JOBS_OF_JSON = (
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event)"
+    " SELECT ? + key, ?, ?, 'Waiting', ?, value, ?, ? FROM json_each(?)"
+)
+# The rows are pairs of values and name.
+_NAMED_JOBS_OF_JSON = (
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, name)"
+    " SELECT ? + key, ?, ?, 'Waiting', ?, json_extract(value, '$[0]'), ?, ?, json_extract(value, '$[1]')"
+    " FROM json_each(?)"
+)
+
+
+def insert_jobs(
+    connection: Connection,
+    submission: Submission,
+    first: JobId,
+    parameters: Sequence[str | None],
+    user_priority: int,
+    event: int,
+    at: float,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Make Waiting jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None).
+
+    `names`: each of them has a name of its own.
+    """
+    s = submission
+    if connection.dialect == "sqlite":
+        # One call of the library for all rows: a third of the time, and Python's lock is not fought for at each row.
+        texts = [text or "null" for text in parameters]
+        sql = _JOBS_OF_JSON
+        if names is not None:
+            sql = _NAMED_JOBS_OF_JSON
+            texts = [f"[{text},{json.dumps(name)}]" for text, name in zip(texts, names, strict=True)]
+        rows = f"[{','.join(texts)}]"
+        connection.execute(sql, (first, s.id, s.queue, user_priority, at, event, rows))
+        return
+    connection.save(
+        _JOBS,
+        [
+            (
+                *(first + place, s.id, s.queue, "Waiting", user_priority, values, at, event),
+                None if names is None else names[place],
+            )
+            for place, values in enumerate(parameters)
+        ],
+    )
+
+
+def last_ids(connection: Connection) -> tuple[int, int]:
+    """(highest submission id, highest job id that is promised to a submission)."""
+    sql = "SELECT coalesce(max(id), 0), coalesce(max(first_job + coalesce(expected, count) - 1), 0) FROM submissions"
+    row = connection.execute(sql).fetchone()
+    sql = "SELECT coalesce(max(first_job + count - 1), 0) FROM submission_chunks"
+    return int(row[0]), max(int(row[1]), int(connection.execute(sql).fetchone()[0]))
+
+
+def find_queue(connection: Connection, identity: QueueIdentity) -> QueueId | None:
+    # Held: no other server forgets it before this transaction ends.
+    sql = "SELECT id FROM queues WHERE digest = ?" + locked(connection, "SHARE")
+    row = connection.execute(sql, (identity.digest(),)).fetchone()
+    return QueueId(row[0]) if row else None
+
+
+def insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
+    sql = "INSERT INTO queues (digest, owner, grp, identity, created) VALUES (?, ?, ?, ?, ?) RETURNING id"
+    values = (identity.digest(), identity.owner, identity.group, identity.to_json(), now)
+    return QueueId(connection.execute(sql, values).fetchone()[0])
+
+
+def use_queue(connection: Connection, queue: QueueId) -> None:
+    """It has jobs again: its row stays."""
+    connection.execute(
+        "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL", (queue,)
+    )
+
+
+def queue_for(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
+    """The queue of these requirements, made if there is none; its row stays."""
+    queue = find_queue(connection, identity)
+    if queue is None:
+        return insert_queue(connection, identity, now)
+    use_queue(connection, queue)
+    return queue
+
+
+def all_queues(connection: Connection) -> list[tuple[QueueId, QueueIdentity]]:
+    rows = connection.execute("SELECT id, identity FROM queues").fetchall()
+    return [(QueueId(row[0]), QueueIdentity.from_json(row[1])) for row in rows]
+
+
+def queue_identity(connection: Connection, queue: QueueId) -> QueueIdentity | None:
+    row = connection.execute("SELECT identity FROM queues WHERE id = ?", (queue,)).fetchone()
+    return QueueIdentity.from_json(row[0]) if row else None
+
+
+_HAS_UNFINISHED = (
+    "(EXISTS (SELECT 1 FROM jobs WHERE jobs.queue_id = queues.id"
+    " AND state IN ('Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled'))"
+    " OR id IN (SELECT queue_id FROM submissions WHERE state <> 'closed')"
+    " OR id IN (SELECT s.queue_id FROM submissions s JOIN submission_chunks c ON c.submission_id = s.id"
+    " WHERE c.made < c.count))"
+)
+"""Jobs that may come back to the queue, or are still to be made: its row must stay."""
+
+
+def mark_empty_queues(connection: Connection, now: float) -> None:
+    """Note which queues have no unfinished jobs."""
+    connection.execute(
+        f"UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT {_HAS_UNFINISHED}", (now,)
+    )
+
+
+_REASONS_OF_QUEUE = bulk_statements.delete("queue_reasons", ("queue_id",), "queue_id = {queue_id}")
+
+
+def forget_queues(connection: Connection, before: float) -> list[QueueId]:
+    """Delete queues that have been without jobs since `before`, their history too; those with jobs again are kept."""
+    connection.execute(
+        f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
+    )
+    sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
+    gone = [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
+    connection.save(_REASONS_OF_QUEUE, [(queue,) for queue in gone])
+    return gone
+
+
+def note_upload(connection: Connection, owner: str, digest: str, size: int, now: float) -> None:
+    sql = (
+        "INSERT INTO uploads (owner, digest, size, uploaded) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (owner, digest) DO NOTHING"
+    )
+    connection.execute(sql, (owner, digest, size, now))
+
+
+def use_upload(connection: Connection, owner: str, digest: str, now: float) -> bool:
+    """A submission names what this owner has put under `digest`: from now on that is no old one. False: it is gone."""
+    sql = "UPDATE uploads SET uploaded = ? WHERE owner = ? AND digest = ?"
+    return connection.execute(sql, (now, owner, digest)).rowcount == 1
+
+
+def use_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
+    """The same of many different ones; how many of them are there."""
+    them, value = among(connection, "digest", digests)
+    sql = f"UPDATE uploads SET uploaded = ? WHERE owner = ? AND {them}"
+    return connection.execute(sql, (now, owner, value)).rowcount
+
+
+def upload_sizes(connection: Connection, owner: str, digests: Sequence[str]) -> dict[str, int]:
+    """Bytes of those of `digests` that this owner has put."""
+    them, value = among(connection, "digest", digests)
+    sql = f"SELECT digest, size FROM uploads WHERE owner = ? AND {them}"
+    return {row[0]: int(row[1]) for row in connection.execute(sql, (owner, value))}
+
+
+def upload_size(connection: Connection, owner: str, digest: str) -> int | None:
+    """Bytes of what this owner has put under `digest`; None if they have not."""
+    sql = "SELECT size FROM uploads WHERE owner = ? AND digest = ?"
+    row = connection.execute(sql, (owner, digest)).fetchone()
+    return int(row[0]) if row else None

@@ -1,0 +1,125 @@
+"""What `why` asks of the store, and the history of what each queue waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId, QueueId
+from pilotage.store.engine.bulk_statements import delete, insert
+from pilotage.store.engine.connection import Connection
+
+KEPT = 200
+"""So many rows of history are kept for each queue."""
+
+
+def ces_with_coming(connection: Connection) -> list[str]:
+    """CEs with pilots that were asked for and have not called home."""
+    sql = "SELECT DISTINCT ce FROM pilots WHERE ended IS NULL AND state IN ('Submitted', 'Waiting')"
+    return [row[0] for row in connection.execute(sql)]
+
+
+def live_pilots(connection: Connection, ce: str) -> dict[str, int]:
+    """Live pilots of a CE by state."""
+    sql = "SELECT state, count(*) FROM pilots WHERE ended IS NULL AND ce = ? GROUP BY state"
+    return {row[0]: row[1] for row in connection.execute(sql, (ce,))}
+
+
+def giving_way(connection: Connection, ce: str) -> int:
+    """Live pilots of a CE that leave since it is another owner's turn."""
+    sql = "SELECT count(*) FROM pilots WHERE ended IS NULL AND ce = ? AND substr(leave, 1, 6) = 'share:'"
+    return int(connection.execute(sql, (ce,)).fetchone()[0])
+
+
+def before_in_queue(
+    connection: Connection, queue: QueueId, user_priority: int, job: JobId, most: int
+) -> tuple[int, int]:
+    """Waiting jobs of the queue: (of higher UserPriority, of the same one and lower id), each counted up to `most`."""
+    higher = (
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND user_priority > ?"
+        " LIMIT ?)"
+    )
+    older = (
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND user_priority = ?"
+        " AND id < ? LIMIT ?)"
+    )
+    first = connection.execute(higher, (queue, user_priority, most)).fetchone()[0]
+    second = connection.execute(older, (queue, user_priority, job, most)).fetchone()[0]
+    return int(first), int(second)
+
+
+def not_before(connection: Connection, job: JobId) -> float | None:
+    """When a rescheduled job goes back to its queue."""
+    row = connection.execute("SELECT not_before FROM jobs WHERE id = ?", (job,)).fetchone()
+    return None if row is None else row[0]
+
+
+class Promised(NamedTuple):
+    submission: int
+    owner: str
+    group: str
+
+
+def job_to_be_made(connection: Connection, job: int) -> Promised | None:
+    """Whose job of this id is still to be made, if it is."""
+    sql = (
+        "SELECT s.id, s.owner, s.grp FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
+        " WHERE c.made < c.count AND c.first_job <= ? AND ? < c.first_job + c.count AND s.state <> 'staged'"
+    )
+    row = connection.execute(sql, (job, job)).fetchone()
+    return None if row is None else Promised(*row)
+
+
+def waiting_since(connection: Connection, queue: QueueId) -> float | None:
+    """When the first of the jobs that wait in a queue was submitted."""
+    sql = (
+        "SELECT submitted FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND id = (SELECT min(first) FROM"
+        " (SELECT min(id) AS first FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority)"
+        " AS heads)"
+    )
+    row = connection.execute(sql, (queue, queue)).fetchone()
+    return None if row is None else float(row[0])
+
+
+# --- the history
+
+
+class ReasonRow(NamedTuple):
+    queue: QueueId
+    since: float
+    reason: str
+    detail: str
+
+
+_NOTED = insert("queue_reasons", ("queue_id", "since", "reason", "detail"))
+_OLD = delete(
+    "queue_reasons",
+    ("queue_id", "kept"),
+    "queue_id = {queue_id} AND id <= (SELECT other.id FROM queue_reasons other WHERE other.queue_id = {queue_id}"
+    " ORDER BY other.id DESC LIMIT 1 OFFSET {kept})",
+    kept="bigint",
+)
+
+
+def note_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
+    """Write down what these queues wait for from now on; the oldest rows of each go."""
+    written = list(rows)
+    connection.save(_NOTED, written)
+    connection.save(_OLD, [(row.queue, KEPT) for row in written])
+
+
+def history(connection: Connection, queue: QueueId, most: int) -> list[ReasonRow]:
+    """The last rows of a queue, oldest first."""
+    sql = "SELECT queue_id, since, reason, detail FROM queue_reasons WHERE queue_id = ? ORDER BY id DESC LIMIT ?"
+    return [ReasonRow(*row) for row in connection.execute(sql, (queue, most))][::-1]
+
+
+def last_reasons(connection: Connection) -> list[tuple[QueueId, str, str, float]]:
+    """Of every queue: its last reason and detail, and when the wait that it belongs to began."""
+    sql = (
+        "SELECT last.queue_id, last.reason, last.detail,"
+        " coalesce((SELECT min(r.since) FROM queue_reasons r WHERE r.queue_id = last.queue_id AND r.id > coalesce("
+        "(SELECT max(e.id) FROM queue_reasons e WHERE e.queue_id = last.queue_id AND e.reason = ''), 0)), last.since)"
+        " FROM queue_reasons last WHERE last.id IN (SELECT max(id) FROM queue_reasons GROUP BY queue_id)"
+    )
+    return [(QueueId(row[0]), row[1], row[2], float(row[3])) for row in connection.execute(sql)]

@@ -1,0 +1,1 @@
+"""The one writer: transactions in groups, COMMIT, replies."""

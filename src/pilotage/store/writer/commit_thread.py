@@ -1,0 +1,70 @@
+"""COMMIT in a thread of its own: nothing but waiting for a disk, so the writer may see to the next group meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import perf_counter
+
+from pilotage.store.engine.connection import WriterConnection
+
+
+class Commit:
+    """One COMMIT that was begun."""
+
+    __slots__ = ("_lock", "error", "seconds")
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        """Why it failed; known when it is over."""
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    @property
+    def over(self) -> bool:
+        return not self._lock.locked()
+
+    def wait(self) -> None:
+        """Until it is over."""
+        with self._lock:
+            pass
+
+    def carry_out(self, connection: WriterConnection) -> None:
+        begun = perf_counter()
+        try:
+            connection.commit()
+        except BaseException as error:
+            self.error = error
+        self.seconds = perf_counter() - begun
+        self._lock.release()
+
+
+class Committer:
+    """The thread. While a COMMIT is under way nobody else may use the connection."""
+
+    def __init__(self, connection: WriterConnection, over: Callable[[], None]) -> None:
+        """`over` is called in this thread whenever a COMMIT is over."""
+        self._connection = connection
+        self._over = over
+        self._begun: SimpleQueue[Commit | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    def begin(self) -> Commit:
+        commit = Commit()
+        self._begun.put(commit)
+        # Gives Python's lock away once, so that the COMMIT begins now and not when this thread's turn is over.
+        time.sleep(0)
+        return commit
+
+    def stop(self) -> None:
+        self._begun.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (commit := self._begun.get()) is not None:
+            commit.carry_out(self._connection)
+            self._over()

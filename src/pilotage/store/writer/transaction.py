@@ -1,0 +1,144 @@
+"""What the writer carries out: requests of a transaction, and what a transaction has undone if it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, MutableMapping, MutableSet, Sequence
+from typing import Any, TypeVar
+
+from pilotage.store.engine.connection import Connection
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_ABSENT: Any = object()
+
+
+class Transaction:
+    """One open transaction. Its connection is the writer's.
+
+    A request changes memory only by `set`, `put`, `delete`, `add`, `discard`, or with `on_rollback`: if the
+    transaction is not committed, memory is then as it was before, and the request can be carried out again.
+    """
+
+    __slots__ = ("_last", "_touched", "_undo", "connection")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._undo: list[Callable[[], object]] = []
+        self._last: dict[str, Callable[[], object]] = {}
+        self._touched: dict[str, dict[Any, Any]] = {}
+
+    def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
+        """Have `undo` called once for all that was touched of its kind: the last value of each key."""
+        self.touched(kind, undo)[key] = value
+
+    def touched(self, kind: str, undo: Callable[[dict[Any, Any]], object]) -> dict[Any, Any]:
+        """What was touched of a kind, to add to; `undo` as in `touch`."""
+        touched = self._touched.get(kind)
+        if touched is None:
+            found = touched = self._touched[kind] = {}
+            self.on_rollback(lambda: undo(found))
+        return touched
+
+    def set(self, target: object, name: str, value: object) -> None:
+        """Assign an attribute; on rollback it gets its old value back."""
+        before = getattr(target, name)
+        self._undo.append(lambda: setattr(target, name, before))
+        setattr(target, name, value)
+
+    def put(self, mapping: MutableMapping[Key, Value], key: Key, value: Value) -> None:
+        """Assign the value of a key; on rollback the key has its old value, or is absent again."""
+        before = mapping.get(key, _ABSENT)
+        self._undo.append(lambda: _put_back(mapping, key, before))
+        mapping[key] = value
+
+    def delete(self, mapping: MutableMapping[Key, Value], key: Key) -> None:
+        """Remove a key if it is there; on rollback it is there again, as the last one of its mapping."""
+        before = mapping.pop(key, _ABSENT)
+        if before is not _ABSENT:
+            self._undo.append(lambda: _put_back(mapping, key, before))
+
+    def add(self, members: MutableSet[Key], member: Key) -> None:
+        """Add a member to a set; on rollback it is not there unless it was before."""
+        if member not in members:
+            members.add(member)
+            self._undo.append(lambda: members.discard(member))
+
+    def discard(self, members: MutableSet[Key], member: Key) -> None:
+        """Remove a member from a set if it is there; on rollback it is there again."""
+        if member in members:
+            members.discard(member)
+            self._undo.append(lambda: members.add(member))
+
+    def on_rollback(self, undo: Callable[[], object]) -> None:
+        """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
+        self._undo.append(undo)
+
+    def before_commit(self, kind: str, last: Callable[[], object]) -> bool:
+        """Have `last` carried out after all requests of the transaction, as a part of it; once for each kind.
+
+        Whether it is the first of its kind.
+        """
+        return self._last.setdefault(kind, last) is last
+
+    def finish(self) -> None:
+        for last in self._last.values():
+            last()
+
+    def rolled_back(self) -> None:
+        """Undo all changes of memory. One that raises is called again by the next call, and then the ones before it."""
+        while self._undo:
+            last = len(self._undo) - 1
+            self._undo[last]()
+            # What an undo itself registers is for nobody: it has only put things back.
+            del self._undo[last:]
+
+
+def _put_back(mapping: MutableMapping[Key, Any], key: Key, before: object) -> None:
+    if before is _ABSENT:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = before
+
+
+Request = Callable[[Transaction], Any]
+Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+"""Carries out many requests of one kind; the answer to each, or the error that it gets and that changed nothing."""
+
+
+class Item:
+    """A request that is carried out together with those of the same handler beside it."""
+
+    __slots__ = ("handler", "value", "weight")
+
+    def __init__(self, handler: Handler, value: Any, weight: int = 1) -> None:
+        """`weight`: as much work as so many small requests."""
+        self.handler = handler
+        self.value = value
+        self.weight = weight
+
+    def __call__(self, tx: Transaction) -> Any:
+        [answer] = self.handler(tx, [self.value])
+        return answer
+
+
+def perform(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
+    """The answers of a group, in order."""
+    results: list[Any] = []
+    place = 0
+    while place < len(requests):
+        request = requests[place]
+        if not isinstance(request, Item):
+            results.append(request(transaction))
+            place += 1
+            continue
+        alike = [request.value]
+        place += 1
+        while place < len(requests):
+            following = requests[place]
+            if not isinstance(following, Item) or following.handler is not request.handler:
+                break
+            alike.append(following.value)
+            place += 1
+        results.extend(request.handler(transaction, alike))
+    return results

@@ -1,0 +1,376 @@
+"""The one writer: requests of many are carried out in groups, one commit each; answers go out after the commit.
+
+A request is a function of a `Transaction`. If one of a group fails, the group is rolled back and every request of
+it is carried out again by itself, so that only the one that is wrong gets the error. What a request changes in
+memory it must be able to take back: `Transaction.on_rollback`.
+
+COMMIT is waiting for a disk: where the connection allows it (SQLite) it is carried out in a thread of its own while the
+next group is decided. The first statement of that group waits for its end, so on the connection everything happens in
+order. If the COMMIT fails, what memory knows of both groups is taken back, the later one first.
+
+A connection can be lost (PostgreSQL). Before COMMIT is sent nothing of the group was done: it is answered
+`Overloaded` at once. In COMMIT the outcome is not known, and memory can follow only one of the two: the writer makes
+the connection again and asks the database how that very transaction ended; until it knows, it answers nobody of the
+group and carries out nothing else. What waits meanwhile is refused, so that nobody waits for a database that is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+
+from pilotage.core.errors import Overloaded
+from pilotage.store.engine.connection import Lost, Raced, WriterConnection
+from pilotage.store.writer.commit_thread import Commit, Committer
+from pilotage.store.writer.replies import LoopReply, Reply, answer, into, refuse, settling
+from pilotage.store.writer.stats import Spent, Times
+from pilotage.store.writer.transaction import Item, Request, Transaction, perform
+
+Result = TypeVar("Result")
+
+RACES = 3
+"""So often a transaction is carried out again that lost against others."""
+RENEWAL_PAUSE = 0.5
+"""Seconds between attempts to reach a lost database."""
+
+
+_Asked = tuple[Request, Reply]
+_Group = list[_Asked]
+
+
+class _Uncommitted(Exception):
+    """The group before was not committed after all."""
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A group whose COMMIT is carried out beside."""
+
+    group: _Group
+    transaction: Transaction
+    results: list[Any]
+    worked: Spent
+    commit: Commit
+
+
+class Writer:
+    """Owns the writing connection: in a thread of its own or, after `move_to`, in that of an event loop.
+
+    Python's lock goes from thread to thread at every statement, which is dear when another one has much to do. So a
+    server whose database is a file carries out its requests where it takes them; one that waits for a database
+    elsewhere does so beside.
+    """
+
+    def __init__(self, connection: WriterConnection, *, waiting: int = 4096) -> None:
+        self._connection = connection
+        self._requests: deque[_Asked] = deque()
+        self._most = waiting
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._turn_comes = False
+        self._committer: Committer | None = None
+        self._under_way: _UnderWay | None = None
+        self._begun = Spent(0.0, 0.0)
+        self.groups = 0
+        self.requests = 0
+        self.replays = 0
+        self.races = 0
+        self.times = Times()
+
+    def start(self) -> None:
+        self._commit_beside()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Carry out what waits, then end. Later requests are refused."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._loop is None and self._thread.ident is not None:
+            self._thread.join()
+        while self._requests:
+            self._carry_out(self._next_group())
+        self._settle_alone()
+        if self._committer is not None:
+            self._committer.stop()
+            self._committer = None
+
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on carry out requests in the thread of `loop`, which calls this."""
+        self.stop()
+        self._loop, self._loop_thread, self._stopping = loop, threading.get_ident(), False
+        self._commit_beside()
+
+    def _commit_beside(self) -> None:
+        if self._connection.commits_beside:
+            self._committer = Committer(self._connection, self._commit_is_over)
+
+    def _commit_is_over(self) -> None:
+        """In the committer's thread."""
+        with self._wake:
+            if self._loop is None:
+                self._wake.notify()
+            else:
+                self._ask_for_a_turn(self._loop)
+
+    def submit(self, request: Request, reply: Reply) -> None:
+        """Have `request` carried out; `reply` is called in the writer's thread after the commit.
+
+        Raises `Overloaded` when too many wait, so that the caller comes again instead of piling up.
+        """
+        with self._wake:
+            if self._stopping:
+                raise Overloaded("the server is stopping", hint="try again when it is back")
+            if len(self._requests) >= self._most:
+                raise Overloaded("too many requests wait for the database", hint="try again in a moment")
+            self._requests.append((request, reply))
+            if self._loop is not None:
+                self._ask_for_a_turn(self._loop)
+            elif len(self._requests) == 1:
+                self._wake.notify()
+
+    def _ask_for_a_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._turn_comes:
+            return
+        self._turn_comes = True
+        if threading.get_ident() == self._loop_thread:
+            loop.call_soon(self._turn)
+        else:
+            loop.call_soon_threadsafe(self._turn)
+
+    def _turn(self) -> None:
+        """Carry out a group; between two of them the loop sees to what else has come."""
+        group = self._next_group()
+        if group:
+            self._carry_out(group)
+        elif self._under_way is not None and self._under_way.commit.over:
+            self._settle_alone()
+        with self._wake:
+            self._turn_comes = False
+            # A COMMIT that was over before this turn is has asked for none.
+            under_way = self._under_way
+            over = under_way is not None and under_way.commit.over
+            if (self._requests or over) and self._loop is not None:
+                self._ask_for_a_turn(self._loop)
+
+    def _next_group(self) -> _Group:
+        with self._wake:
+            group: _Group = []
+            requests, room = self._requests, self._connection.group
+            while requests and room > 0:
+                group.append(requests.popleft())
+                request = group[-1][0]
+                room -= request.weight if isinstance(request, Item) else 1
+            return group
+
+    def call(self, request: Callable[[Transaction], Result]) -> Result:
+        """Carry out `request` and wait for its commit."""
+        future: Future[Result] = Future()
+        self.submit(request, into(future))
+        while self._loop is not None and threading.get_ident() == self._loop_thread and not future.done():
+            group = self._next_group()
+            if group:
+                self._carry_out(group)
+            else:
+                self._settle_alone()
+        return future.result()
+
+    async def acall(self, request: Callable[[Transaction], Result]) -> Result:
+        """As `call`, for the event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self.submit(request, LoopReply(loop, settling(future)))
+        return await future
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(
+                    lambda: (
+                        self._requests or self._stopping or (self._under_way and self._under_way.commit.over)
+                    )
+                )
+                stop = self._stopping and not self._requests
+            if stop:
+                return
+            group = self._next_group()
+            if group:
+                self._carry_out(group)
+            else:
+                self._settle_alone()
+
+    def _carry_out(self, group: _Group, races: int = 0) -> None:
+        if not races:
+            self.groups += 1
+            self.requests += len(group)
+        transaction = Transaction(self._connection)
+        self._begun = Spent.now()
+        try:
+            results = self._work(transaction, group)
+        except _Uncommitted:
+            self._connection.rollback()
+            self._take_back(transaction)
+            self._not_committed()
+            self._carry_out(group)
+            return
+        except Lost as error:
+            refuse(_replies(group), error)
+            self._take_back(transaction)
+            return
+        except BaseException as error:
+            self._failed(transaction, group, error, races)
+            return
+        worked = self._begun.until_now()
+        if self._committer is not None and len(group) > 1:
+            commit = self._committer.begin()
+            self._under_way = _UnderWay(group, transaction, results, worked, commit)
+        else:
+            self._commit(group, transaction, results, worked, races)
+
+    def _work(self, transaction: Transaction, group: _Group) -> list[Any]:
+        try:
+            if self._under_way is None:
+                self._begin()
+            else:
+                self._connection.first = self._follow
+            results = perform(transaction, [request for request, _ in group])
+            transaction.finish()
+            return results
+        finally:
+            # Where no statement was made the group before is still under way.
+            self._connection.first = None
+            self._settle()
+
+    def _follow(self) -> None:
+        """Before the first statement of a group whose forerunner's COMMIT was under way."""
+        self._settle()
+        self._connection.first = None
+        self._begin()
+
+    def _commit(
+        self, group: _Group, transaction: Transaction, results: list[Any], worked: Spent, races: int
+    ) -> None:
+        begun = perf_counter()
+        try:
+            self._connection.commit()
+        except Lost as error:
+            committed = self._outcome()
+            if not committed:
+                refuse(_replies(group), error)
+                if committed is False:
+                    self._take_back(transaction)
+                return
+        except BaseException as error:
+            self._failed(transaction, group, error, races)
+            return
+        self.times.took(worked, perf_counter() - begun)
+        answer(_replies(group), results, self._loop)
+
+    def _settle(self) -> None:
+        """Wait for the COMMIT that is under way, and answer its group."""
+        before = self._under_way
+        if before is None:
+            return
+        before.commit.wait()
+        if before.commit.error is not None:
+            raise _Uncommitted
+        self._under_way = None
+        self.times.took(before.worked, before.commit.seconds)
+        answer(_replies(before.group), before.results, self._loop)
+
+    def _settle_alone(self) -> None:
+        """As `_settle`, where no other group has been begun."""
+        try:
+            self._settle()
+        except _Uncommitted:
+            self._not_committed()
+
+    def _not_committed(self) -> None:
+        """The COMMIT beside has failed, and nobody relies on it any more."""
+        before, self._under_way = self._under_way, None
+        assert before is not None
+        assert before.commit.error is not None
+        self._failed(before.transaction, before.group, before.commit.error, 0)
+
+    def _begin(self) -> None:
+        # What was decided before, while another group was being committed, has held up nobody.
+        self._begun = Spent.now()
+        try:
+            self._connection.begin()
+        except Lost:
+            # It was lost while nothing was under way: nobody needs to know.
+            self._connection.renew()
+            self._connection.begin()
+
+    def _failed(self, transaction: Transaction, group: _Group, error: BaseException, races: int) -> None:
+        """Take a group back; carry it out again if that can help, else each request of it by itself."""
+        self._connection.rollback()
+        try:
+            self._take_back(transaction)
+        except Exception as worse:
+            error = worse
+        if isinstance(error, Raced) and races < RACES:
+            self.races += 1
+            self._carry_out(group, races + 1)
+        elif len(group) == 1:
+            refuse(_replies(group), self._connection.told(error))
+        else:
+            self.replays += 1
+            for alone in group:
+                self._carry_out([alone])
+
+    def _take_back(self, transaction: Transaction) -> None:
+        """Undo in memory what was not committed. That reads rows: a lost connection is made again for it."""
+        while True:
+            try:
+                transaction.rolled_back()
+            except Lost:
+                if self._renewed():
+                    continue
+            return
+
+    def _outcome(self) -> bool | None:
+        """How the transaction has ended whose COMMIT was not answered; None: the server ends without knowing."""
+        while self._renewed():
+            try:
+                committed = self._connection.was_committed()
+            except Lost:
+                continue
+            if committed is not None:
+                return committed
+            if self._pause():
+                break
+        return None
+
+    def _renewed(self) -> bool:
+        """Make a lost connection again, however long it takes; False if the writer is to stop before."""
+        while True:
+            try:
+                self._connection.renew()
+            except Lost as error:
+                with self._wake:
+                    waiting = list(self._requests)
+                    self._requests.clear()
+                refuse(_replies(waiting), error)
+                if self._pause():
+                    return False
+            else:
+                return True
+
+    def _pause(self) -> bool:
+        """Wait a little; whether the writer is to stop."""
+        with self._wake:
+            return self._wake.wait_for(lambda: self._stopping, RENEWAL_PAUSE)
+
+
+def _replies(group: _Group) -> list[Reply]:
+    return [reply for _, reply in group]
