@@ -20,12 +20,12 @@ from pilotage.server.process import gc_tuning
 from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
-from pilotage.services.shares.corrections import settle_some
-from pilotage.store.cluster.id_allocator import Counting
+from pilotage.services.shares.corrections import apply_priorities
+from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.tables import instance, jobs
 from pilotage.store.tables.events import last_event
-from pilotage.store.writer.stats import Times
+from pilotage.store.writer.stats import TransactionTimes
 from pilotage.store.writer.transaction import Item, Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Node, Take
@@ -74,7 +74,7 @@ class Site:
         # Behind the first question of every pilot.
         self.writer.call(lambda _: None)
         run.half.wait(WARM)
-        self.writer.times = Times()
+        self.writer.times = TransactionTimes()
         if run.most is not None:
             run.most -= run.found.matched
         found = run.found = Found()
@@ -105,7 +105,7 @@ class Site:
     def _settle(self, stop: threading.Event) -> None:
         """As the server's duty does."""
         while not stop.wait(1.0):
-            while not self.writer.call(lambda _: settle_some(self.pool)):
+            while not self.writer.call(lambda _: apply_priorities(self.pool)):
                 pass
 
     def _answer(self, tx: Transaction, messages: Sequence[Message]) -> Sequence[Any]:
@@ -115,7 +115,7 @@ class Site:
         """Claims per second of a loop that does nothing else, on the same store."""
         connection, rng = self.connection, Random(4)
         waiting = _first_of_queues(connection, rng)
-        events, done = Counting(last_event(connection)), 0
+        events, done = SequentialIds(last_event(connection)), 0
         begun = time.perf_counter()
         while time.perf_counter() - begun < seconds and done + RAW_BATCH <= len(waiting):
             event = events.next()
@@ -123,7 +123,7 @@ class Site:
             connection.begin()
             jobs.save_offered(
                 connection,
-                [jobs.Offered(1, 1, 1.0, event, job, last) for job, last in batch],  # type: ignore[arg-type]
+                [jobs.OfferedJob(1, 1, 1.0, event, job, last) for job, last in batch],  # type: ignore[arg-type]
             )
             connection.execute(
                 "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs)"
@@ -200,7 +200,7 @@ def opened(store: Store, shape: Shape, tokens: Sequence[str], *, sync: bool = Tr
         begun = time.perf_counter()
         pool = writer.call(_pool)
         gc_tuning.take_short_turns()
-        gc_tuning.keep_what_is_there()
+        gc_tuning.freeze_gc()
         yield Site(connection, writer, pool, shape, tokens, time.perf_counter() - begun)
     finally:
         writer.stop()

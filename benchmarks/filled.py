@@ -20,7 +20,7 @@ from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import instance, pilots, submissions
 
 CE = "farm"
@@ -42,7 +42,7 @@ class Store:
         return "PostgreSQL, fsync and synchronous_commit" if self.url else "SQLite, synchronous=FULL"
 
     def open_writer(self) -> WriterConnection:
-        return Address.parse(self.url).open_writer() if self.url else open_writer(self.path)
+        return DatabaseAddress.parse(self.url).open_writer() if self.url else open_writer(self.path)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _as_submitted(store: Store, connection: WriterConnection, shape: Shape, ids:
         submissions.insert_jobs(connection, row, row.first_job, [None] * row.count, priority, row.id, 1.0)
 
 
-def _made(shape: Shape, ids: Sequence[QueueId]) -> Iterator[tuple[submissions.Submission, int]]:
+def _made(shape: Shape, ids: Sequence[QueueId]) -> Iterator[tuple[submissions.SubmissionRow, int]]:
     first = 1
     for number, one in enumerate(shape.submissions, 1):
         yield (
@@ -167,13 +167,13 @@ def _made(shape: Shape, ids: Sequence[QueueId]) -> Iterator[tuple[submissions.Su
         first += one.jobs
 
 
-def _submission(number: int, queue: QueueId, owner: str, first: int, jobs: int) -> submissions.Submission:
-    return submissions.Submission(
+def _submission(number: int, queue: QueueId, owner: str, first: int, jobs: int) -> submissions.SubmissionRow:
+    return submissions.SubmissionRow(
         SubmissionId(number), owner, "g", None, 1.0, DESCRIPTION, "[]", (), "", "", "", queue, JobId(first), jobs, ()
     )  # fmt: skip
 
 
-def _insert_submissions(connection: Connection, rows: Sequence[submissions.Submission]) -> None:
+def _insert_submissions(connection: Connection, rows: Sequence[submissions.SubmissionRow]) -> None:
     """With the event of each, which its jobs point to."""
     connection.executemany(
         "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group,"
@@ -214,7 +214,7 @@ def _in_turn(store: Store, connection: WriterConnection, shape: Shape, ids: Sequ
 
 def _copy(store: Store, lines: Iterator[str]) -> None:
     sql = "COPY jobs (id, submission_id, queue_id, state, user_priority, submitted, last_event) FROM STDIN"
-    with Address.parse(store.url).session() as session, session.cursor().copy(sql) as copy:
+    with DatabaseAddress.parse(store.url).session() as session, session.cursor().copy(sql) as copy:
         block: list[str] = []
         for line in lines:
             block.append(line)

@@ -14,14 +14,14 @@ from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.engine.sqlite import open_writer
 from pilotage.store.tables import listing
-from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.tables.selections import JobSelection, Viewer
 
 OWNERS, SUBMISSION = 50, 100
-QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
-    "one's own": (Selection(), Viewer("owner 7")),
-    "one's failed ones": (Selection(states=["Failed"]), Viewer("owner 7")),
-    "a submission": (Selection(submission=508), Viewer("owner 7")),
-    "all failed ones": (Selection(states=["Failed"]), Viewer("", everything=True)),
+QUESTIONS: dict[str, tuple[JobSelection, Viewer]] = {
+    "one's own": (JobSelection(), Viewer("owner 7")),
+    "one's failed ones": (JobSelection(states=["Failed"]), Viewer("owner 7")),
+    "a submission": (JobSelection(submission=508), Viewer("owner 7")),
+    "all failed ones": (JobSelection(states=["Failed"]), Viewer("", everything=True)),
 }
 
 
@@ -42,7 +42,7 @@ def run(asked: argparse.Namespace) -> Figure:
             name: _median(lambda question=one: _page(connection, *question))
             for name, one in QUESTIONS.items()
         }  # type: ignore[misc]
-        counts = _median(lambda: listing.counts(connection, Selection(), Viewer("owner 7")))
+        counts = _median(lambda: listing.counts(connection, JobSelection(), Viewer("owner 7")))
         forgotten, _ = _all(connection, "jobs")
         connection.close()
     notes = {
@@ -102,7 +102,7 @@ def _all(connection: WriterConnection, name: str) -> tuple[list[float], list[flo
             return statements, whole
 
 
-def _page(connection: WriterConnection, selection: Selection, viewer: Viewer) -> None:
+def _page(connection: WriterConnection, selection: JobSelection, viewer: Viewer) -> None:
     first = listing.jobs(connection, selection, viewer, 0, 50)
     listing.jobs(connection, selection, viewer, first[-1]["id"], 50)
 

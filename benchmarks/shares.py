@@ -20,15 +20,15 @@ from benchmarks.figure import Figure, figure
 from pilotage.core.shares.correction import Corrections, Facts, correct
 from pilotage.core.shares.history import Memory
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import Form, HistoryInstance, Slice
+from pilotage.core.shares.settings import CorrectionSlice, Form, HistoryInstance
 from pilotage.core.shares.use import DAY, HOUR, Intervals, Ledger
 
 BEGIN = 1_700_000_000.0
 GROUPS = 10
 SLICES = {
-    "Hour": Slice(time_span=HOUR, weight=20, max_correction=5),
-    "Week": Slice(time_span=7 * DAY, weight=50, max_correction=3),
-    "Month": Slice(time_span=30 * DAY, weight=30, max_correction=2),
+    "Hour": CorrectionSlice(time_span=HOUR, weight=20, max_correction=5),
+    "Week": CorrectionSlice(time_span=7 * DAY, weight=50, max_correction=3),
+    "Month": CorrectionSlice(time_span=30 * DAY, weight=30, max_correction=2),
 }
 PERIOD = 60.0
 DIRAC = "DIRAC 9.1, priorities alone (field notes: 3.6 to 5.2 s)"

@@ -83,12 +83,12 @@ class Stored:
             self.writer.call(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
         who = self.writer.call(lambda _: corrections.waiting(pool))
         found = corrections.corrections(self.book, who, *usage.memory(connection))
-        self.writer.call(lambda tx: corrections.take_up(pool, tx, found, charged.as_of))
+        self.writer.call(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
         self._settle()
         return (time.perf_counter() - begun) * 1000
 
     def _settle(self) -> None:
-        while not self.writer.call(lambda _: corrections.settle_some(self.pool)):
+        while not self.writer.call(lambda _: corrections.apply_priorities(self.pool)):
             pass
 
     def first_cycle(self) -> float:

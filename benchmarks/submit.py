@@ -24,7 +24,7 @@ from pilotage.services.submission.job_creation import encoded
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.engine.sqlite import open_writer
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import submissions
 from pilotage.wire.people import MAX_CHUNK_ROWS
 
@@ -86,11 +86,11 @@ def _bare(folder: Path, address: tuple[str, str] | None) -> WriterConnection:
         upgrade(engine)
         engine.dispose()
         return open_writer(folder / "bare.db")
-    return Address.parse(address[1]).open_writer()
+    return DatabaseAddress.parse(address[1]).open_writer()
 
 
 def _bare_insertion(connection: WriterConnection, jobs: int, values: int) -> float:
-    row = submissions.Submission(
+    row = submissions.SubmissionRow(
         SubmissionId(1), "a", "b", None, 1.0, "{}", "[]", (), "", "", "", QueueId(1), JobId(1), jobs, ()
     )  # fmt: skip
     texts = encoded(list(_rows(jobs, values)))

@@ -143,10 +143,10 @@ class Server:
         """The name of a new database with this version's schema."""
         if not self._template:
             from pilotage.store.admin.upgrade import upgrade
-            from pilotage.store.postgresql.dsn import Address
+            from pilotage.store.postgresql.dsn import DatabaseAddress
 
             template = self.empty()
-            engine = Address.parse(self.url(template)).engine()
+            engine = DatabaseAddress.parse(self.url(template)).engine()
             upgrade(engine)
             engine.dispose()
             self._template = template

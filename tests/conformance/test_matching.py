@@ -27,7 +27,7 @@ from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.fit import Identity, Offer, fits
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Entry, Head
+from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.shares.priorities import Priorities
 
 SUITE = "match/integration"
@@ -103,7 +103,7 @@ class Dirac:
             tags=frozenset(wanted.get("Tags", ())),
         )
         queue = self.ids.setdefault(identity, QueueId(len(self.ids) + 1))
-        self.index.add(Entry(queue, identity, (identity.owner, identity.group)))
+        self.index.add(IndexedQueue(queue, identity, (identity.owner, identity.group)))
         self.jobs[job] = (queue, priority)
         self.index.jobs_added(queue, priority, JobId(job), 1)
         return sorted(one for one, place in self.jobs.items() if place[0] == queue)

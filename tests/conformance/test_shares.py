@@ -27,7 +27,7 @@ import pytest
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.shares.correction import Facts, correct
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import HistoryInstance, Slice
+from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.use import Use
 
 HOUR, DAY = 3600, 86400
@@ -183,7 +183,9 @@ def corrected(case: dict[str, Any]) -> dict[str, float]:
     spans = {name: float(part["TimeSpan"]) for name, part in case["slices"].items()}
     most = case.get("MaxGlobalCorrection", case.get("MaxGlobalCorrectionFactor"))
     slices = {
-        name: Slice(time_span=spans[name], weight=part["Weight"], max_correction=part["MaxCorrection"])
+        name: CorrectionSlice(
+            time_span=spans[name], weight=part["Weight"], max_correction=part["MaxCorrection"]
+        )
         for name, part in case["slices"].items()
     }
     running = {

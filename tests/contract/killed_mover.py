@@ -11,12 +11,14 @@ from pathlib import Path
 from random import Random
 
 from pilotage.store.engine.sqlite import open_writer
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import history, retention
 
 
 def main(database: str, seed: int) -> None:
-    connection = Address.parse(database).open_writer() if "://" in database else open_writer(Path(database))
+    connection = (
+        DatabaseAddress.parse(database).open_writer() if "://" in database else open_writer(Path(database))
+    )
     connection.renew()
     rng = Random(seed)
     while True:

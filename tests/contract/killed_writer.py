@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from pilotage.store.engine.sqlite import open_writer
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import submissions
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -19,7 +19,7 @@ from pilotage.store.writer.writer import Writer
 
 def main(database: str, first: int) -> None:
     writer = Writer(
-        Address.parse(database).open_writer() if "://" in database else open_writer(Path(database))
+        DatabaseAddress.parse(database).open_writer() if "://" in database else open_writer(Path(database))
     )
     writer.start()
     lock = threading.Lock()

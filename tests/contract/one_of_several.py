@@ -13,7 +13,7 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.indexed_queue import HeadsWanted
 from pilotage.services.peers import sync
 from pilotage.services.pool.index_loading import open_pool
-from pilotage.services.pool.peer_state import Company
+from pilotage.services.pool.peer_state import Peers
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.id_allocator import Counters
@@ -42,7 +42,7 @@ class One:
 
     def _open(self, tx: Any) -> Pool:
         servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
-        company = Company(self.name, position=changes.position(tx.connection))
+        company = Peers(self.name, position=changes.position(tx.connection))
         return open_pool(
             tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", company=company,
             filled=self._filled,
@@ -50,7 +50,7 @@ class One:
         )  # fmt: skip
 
     @property
-    def company(self) -> Company:
+    def company(self) -> Peers:
         assert self.pool.company is not None
         return self.pool.company
 

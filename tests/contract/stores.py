@@ -17,7 +17,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import Readers, WriterConnection
 from pilotage.store.engine.sqlite import SqliteReaders, open_writer
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import chunks, instance, jobs, pilots, submissions
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -48,7 +48,7 @@ def sqlite_store(folder: Path, migrated: bool) -> Store:
 
 def postgresql_store(folder: Path, migrated: bool) -> Store:
     database = server().migrated() if migrated else server().empty()
-    address = Address.parse(server().url(database))
+    address = DatabaseAddress.parse(server().url(database))
     return Store(
         "postgresql", server().url(database), address.engine(), address.open_writer, address.readers(),
         lambda: server().drop(database),
@@ -64,7 +64,7 @@ IDENTITY = QueueIdentity("alice", "physics", sites=frozenset({"b", "a"}))
 def fill(connection: Any) -> QueueId:
     """Ten waiting jobs, 1 to 10, of UserPriority 1 and 2 in turn; two pilots at two sites."""
     queue = submissions.insert_queue(connection, IDENTITY, 1.0)
-    row = submissions.Submission(
+    row = submissions.SubmissionRow(
         SubmissionId(1),
         "alice",
         "physics",
@@ -82,7 +82,7 @@ def fill(connection: Any) -> QueueId:
         ("w",),
     )
     submissions.insert(connection, row)
-    chunk = chunks.Chunk(row.id, 0, "digest", JobId(1), 10, 0, 1.0)
+    chunk = chunks.ChunkRow(row.id, 0, "digest", JobId(1), 10, 0, 1.0)
     chunks.insert(connection, chunk, json.dumps([[n] for n in range(10)]))
     for job in range(1, 11):
         submissions.insert_jobs(connection, row, JobId(job), [f"[{job}]"], 1 + job % 2, 0, 1.0)
@@ -105,7 +105,7 @@ def fill(connection: Any) -> QueueId:
 
 
 def offer(connection: Any, pilot: int, take: int, at: float, *numbers: int) -> None:
-    moves = [jobs.Offered(PilotId(pilot), take, at, 7, JobId(n), 0) for n in numbers]
+    moves = [jobs.OfferedJob(PilotId(pilot), take, at, 7, JobId(n), 0) for n in numbers]
     assert jobs.save_offered(connection, moves) == set()
     row = pilots.by_id(connection, PilotId(pilot))
     assert row is not None

@@ -51,7 +51,7 @@ def test_ids_that_were_promised_count_as_given(connection: Any) -> None:
     connection.execute("DELETE FROM submission_chunks")
     submissions.insert(connection, replace(row, id=SubmissionId(2), key="more", expected=500))
     assert submissions.last_ids(connection) == (2, 500)
-    chunks.insert(connection, chunks.Chunk(SubmissionId(2), 0, "d", JobId(900), 5, 0, 1.0), "[]")
+    chunks.insert(connection, chunks.ChunkRow(SubmissionId(2), 0, "d", JobId(900), 5, 0, 1.0), "[]")
     assert submissions.last_ids(connection) == (2, 904)
     assert instance.highest_id(connection) >= 904
 

@@ -18,7 +18,7 @@ from pilotage.core.ids import QueueId
 from pilotage.server.duties import loop
 from pilotage.server.duties.loop import fill_index
 from pilotage.services.pool import index_loading
-from pilotage.services.pool.index_loading import count_waiting, take_up
+from pilotage.services.pool.index_loading import apply_counts, count_waiting
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
 
@@ -110,7 +110,7 @@ def test_whatever_both_do_while_the_count_runs_each_job_is_counted_once(setting:
         held.commit()
         anything(setting, rng, b)
     assert a.pool.filling is not None
-    a.writer.call(lambda tx: take_up(a.pool, tx, seen, counts))
+    a.writer.call(lambda tx: apply_counts(a.pool, tx, seen, counts))
     assert a.pool.filling is None
     if held:
         held.commit()
@@ -189,7 +189,7 @@ def test_a_count_is_taken_up_once_though_its_group_fails(setting: Setting) -> No
     def make(tx: Any) -> None:
         a.make_in(tx, queue, 7)
 
-    answers = together(make, lambda tx: take_up(a.pool, tx, seen, counts), make, fails)
+    answers = together(make, lambda tx: apply_counts(a.pool, tx, seen, counts), make, fails)
     assert [type(answer) for answer in answers] == [type(None)] * 3 + [ZeroDivisionError]
     assert a.pool.filling is None
     setting.check()
@@ -202,7 +202,7 @@ def test_requests_of_one_transaction_with_the_count_are_in_it(setting: Setting) 
 
     def request(tx: Any) -> None:
         a.make_in(tx, queue, 7)
-        take_up(a.pool, tx, seen, counts)
+        apply_counts(a.pool, tx, seen, counts)
         a.make_in(tx, queue, 2)
 
     a.writer.call(request)
@@ -215,7 +215,7 @@ def test_what_was_read_at_once_counts_its_own_transaction_once(setting: Setting)
 
     def request(tx: Any) -> None:
         a.make_in(tx, queue, 7)
-        index_loading.fill(a.pool, tx)
+        index_loading.load_all(a.pool, tx)
 
     a.writer.call(request)
     assert sum(a.waiting(queue).values()) == 17

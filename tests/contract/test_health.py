@@ -12,7 +12,7 @@ from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.store.admin import integrity_check
 from pilotage.store.admin.upgrade import head_revision
-from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, instance, jobs
 from pilotage.store.tables.events import last_event
 
@@ -21,7 +21,7 @@ from pilotage.store.tables.events import last_event
 def filled(connection: Any) -> Any:
     """Waiting, offered, held, rescheduled and ended jobs, with their attempts and events."""
     fill(connection)
-    ids = Counting(last_event(connection))
+    ids = SequentialIds(last_event(connection))
     made = events.record(connection, ids, at=1.0, kind="submitted", actor="user:a", detail="", jobs="[1,10]")
     connection.execute("UPDATE jobs SET last_event = ?", (made,))
     chunk = chunks.by_number(connection, SubmissionId(1), 0)
@@ -32,14 +32,14 @@ def filled(connection: Any) -> Any:
         "UPDATE jobs SET state = 'Matched', epoch = 1, pilot_id = 1, started = 2 WHERE id IN (1, 2, 3, 4)"
     )
     connection.execute(with_pilot)
-    jobs.save_held(connection, [jobs.Held(3.0, made, JobId(n)) for n in (2, 3)])
+    jobs.save_held(connection, [jobs.HeldJob(3.0, made, JobId(n)) for n in (2, 3)])
     begun = [
         attempts.Begun(JobId(n), 1, 1, PilotId(1), 3.0, 1, "alice", "physics", "here", 1.0) for n in (2, 3, 4)
     ]
     attempts.save_begun(connection, begun)
     attempts.save_closed(connection, [attempts.Closed(9.0, "applied", 0, "", "", 1.0, 1.0, 1, JobId(4), 1)])
-    jobs.save_ended(connection, [jobs.Ended(JobState.DONE, 0, 0, "", 0, 9.0, made, JobId(4))])
-    jobs.save_freed(connection, [jobs.Freed(JobState.RESCHEDULED, 9.0, 1, 0, "", made, JobId(5))])
+    jobs.save_ended(connection, [jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 9.0, made, JobId(4))])
+    jobs.save_freed(connection, [jobs.FreedJob(JobState.RESCHEDULED, 9.0, 1, 0, "", made, JobId(5))])
     return connection
 
 
@@ -110,7 +110,7 @@ def test_an_id_that_would_be_given_again_is_found(filled: Any, store: Store) -> 
 
 
 def test_events_that_the_retention_let_go_are_no_damage(filled: Any, store: Store) -> None:
-    events.record(filled, Counting(last_event(filled)), at=9.0, kind="x", actor="server", detail="")
+    events.record(filled, SequentialIds(last_event(filled)), at=9.0, kind="x", actor="server", detail="")
     filled.execute("DELETE FROM events WHERE id = 1")
     assert integrity_check.findings(store.readers.connection(), head_revision()) == []
 

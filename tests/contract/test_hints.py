@@ -15,14 +15,14 @@ from stores import DEADLINE, Store, postgresql_store
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties import peers as company_module
 from pilotage.server.duties.loop import every, until_stopped
-from pilotage.server.duties.peers import CompanyDuty
+from pilotage.server.duties.peers import PeersDuty
 from pilotage.services.peers import sync
-from pilotage.services.pool.peer_state import HINTS, Company
+from pilotage.services.pool.peer_state import HINTS, Peers
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.servers import ServerRow
-from pilotage.store.engine.connection import Lost
-from pilotage.store.postgresql.dsn import Address
-from pilotage.store.postgresql.notify import PostgresqlHints
+from pilotage.store.engine.connection import ConnectionLost
+from pilotage.store.postgresql.dsn import DatabaseAddress
+from pilotage.store.postgresql.notify import PostgresqlNotifications
 
 LISTENING = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
 
@@ -44,7 +44,7 @@ def writing(postgresql: Store) -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def listening(hints: PostgresqlHints, heard: Callable[[str], object]) -> AsyncIterator[None]:
+async def listening(hints: PostgresqlNotifications, heard: Callable[[str], object]) -> AsyncIterator[None]:
     task = asyncio.create_task(hints.listen(heard))
     try:
         yield
@@ -68,7 +68,9 @@ def in_time(work: Any) -> None:
 def test_a_hint_is_heard_after_the_commit_once_for_a_transaction(postgresql: Store, writing: Any) -> None:
     async def work() -> None:
         heard: asyncio.Queue[str] = asyncio.Queue()
-        async with listening(PostgresqlHints(Address.parse(postgresql.place).listening), heard.put_nowait):
+        async with listening(
+            PostgresqlNotifications(DatabaseAddress.parse(postgresql.place).listening), heard.put_nowait
+        ):
             assert await heard.get() == ""
             writing.begin()
             changes.write(writing, "taken back", "{}", 1.0, hint=True)
@@ -90,15 +92,15 @@ def test_a_hint_is_heard_after_the_commit_once_for_a_transaction(postgresql: Sto
 def test_a_listener_that_lost_its_session_listens_again_and_looks(postgresql: Store, writing: Any) -> None:
     async def work() -> None:
         heard: asyncio.Queue[str] = asyncio.Queue()
-        address, refused = Address.parse(postgresql.place), [0]
+        address, refused = DatabaseAddress.parse(postgresql.place), [0]
 
         async def connect() -> Any:
             if refused[0]:
                 refused[0] -= 1
-                raise Lost("not now")
+                raise ConnectionLost("not now")
             return await address.listening()
 
-        async with listening(PostgresqlHints(connect, pause=0.0), heard.put_nowait):
+        async with listening(PostgresqlNotifications(connect, pause=0.0), heard.put_nowait):
             assert await heard.get() == ""
             refused[0] = 3
             [listener] = await sessions(writing, 1)
@@ -115,14 +117,14 @@ def test_a_listener_that_lost_its_session_listens_again_and_looks(postgresql: St
 
 def test_a_server_does_not_hint_at_every_transaction() -> None:
     now = [100.0]
-    company = Company("a", clock=lambda: now[0])
+    company = Peers("a", clock=lambda: now[0])
     given = []
     for _ in range(1000):
         given.append(company.hints_now())
         now[0] += HINTS / 10
     assert given[0]
     assert 90 <= sum(given) <= 100
-    assert not Company("a").hints_now()
+    assert not Peers("a").hints_now()
 
 
 class Follower:
@@ -132,7 +134,7 @@ class Follower:
         self.looks: asyncio.Queue[int] = asyncio.Queue()
         connection = store.open_writer()
         servers.register(connection, ServerRow("me", "host", "url", "1", 1.0, 1.0, 1))
-        self.company = Company("me", position=changes.position(connection))
+        self.company = Peers("me", position=changes.position(connection))
         connection.close()
         self.context: Any = SimpleNamespace(
             pool=SimpleNamespace(policy_version=1),
@@ -143,7 +145,7 @@ class Follower:
             space=DiskSpace({}),
         )
         monkeypatch.setattr(sync, "follow", self._follow)
-        self.duty = CompanyDuty(self.context, self.company, None, None)  # type: ignore[arg-type]
+        self.duty = PeersDuty(self.context, self.company, None, None)  # type: ignore[arg-type]
 
     async def _acall(self, request: Any) -> None:
         request(None)
@@ -171,7 +173,7 @@ def test_a_hint_has_a_server_look_though_its_period_is_long(
 
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)
-        hints = PostgresqlHints(Address.parse(postgresql.place).listening)
+        hints = PostgresqlNotifications(DatabaseAddress.parse(postgresql.place).listening)
         listener = asyncio.create_task(until_stopped(follower.context, hints.listen(follower.duty.heard)))
         async with follower.at_work():
             await sessions(writing, 1)

@@ -32,21 +32,23 @@ from pilotage.store.tables import (
     retention,
     submissions,
 )
-from pilotage.store.tables.selections import Condition, Selection, Viewer, of_history
+from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, of_history
 
 EVERYBODY = Viewer("", everything=True)
 OWNERS = (("alice", "physics"), ("alice", "prod"), ("bob", "physics"), ("böb", "prod"))
 OTHERS = ("Waiting", "Running", "Rescheduled", "Stalled")
 
 
-def submission(connection: Any, number: int, first: int, count: int, **more: Any) -> submissions.Submission:
+def submission(
+    connection: Any, number: int, first: int, count: int, **more: Any
+) -> submissions.SubmissionRow:
     owner, group = more.pop("who", OWNERS[0])
-    row = submissions.Submission(
+    row = submissions.SubmissionRow(
         SubmissionId(number), owner, group, None, float(number), '{"executable": "x"}', "[]", (), more.pop("name", ""),
         more.pop("job_group", ""), "User", QueueId(1), JobId(first), count, (),
     )  # fmt: skip
     submissions.insert(connection, row)
-    chunk = chunks.Chunk(row.id, 0, "", JobId(first), count, 0, float(number))
+    chunk = chunks.ChunkRow(row.id, 0, "", JobId(first), count, 0, float(number))
     chunks.insert(connection, chunk, "[]")
     parameters, names = more.pop("parameters", [None] * count), more.pop("names", None)
     submissions.insert_jobs(connection, row, JobId(first), parameters, 1, number, float(number), names)
@@ -92,16 +94,16 @@ def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: A
     result(6, 2, ["of a job that is tried again"], [])
 
     def incomplete() -> dict[int, bool]:
-        rows = listing.jobs(connection, Selection(submission=1), EVERYBODY, 0, 100)
+        rows = listing.jobs(connection, JobSelection(submission=1), EVERYBODY, 0, 100)
         return {row["id"]: row["outputs_incomplete"] for row in rows}
 
     told = {job: job in (1, 2) for job in range(1, 7)}
-    asked = Selection(submission=1, outputs_incomplete=True)
+    asked = JobSelection(submission=1, outputs_incomplete=True)
     for _ in range(3):  # all in the hot table, then one, then all final ones in history
         assert incomplete() == told
         assert listing.job_ids(connection, asked, EVERYBODY, 0, 100) == [1, 2]
         assert listing.counts(connection, asked, EVERYBODY) == {"Done": 2}
-        assert listing.counts(connection, Selection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
+        assert listing.counts(connection, JobSelection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
         history.move(connection, 100.0, 1)
 
 
@@ -154,7 +156,7 @@ def asked(connection: Any) -> dict[str, Any]:
         Viewer("nobody"),
     ]
     for number in range(60):
-        selection = Selection(
+        selection = JobSelection(
             ids=rng.choice([(), (), rng.sample(range(1, last + 9), 20)]),
             submission=rng.choice([None, None, None, rng.randint(1, 30)]),
             states=rng.choice([(), (), ("Failed",), ("Done", "Waiting"), OTHERS, tuple(map(str, FINAL))]),
@@ -172,8 +174,8 @@ def asked(connection: Any) -> dict[str, Any]:
         )
         answers[f"counts {selection} {viewer}"] = listing.counts(connection, selection, viewer)
     for viewer in viewers:
-        answers[f"all {viewer}"] = pages(connection, Selection(), viewer, 40)
-        answers[f"all counts {viewer}"] = listing.counts(connection, Selection(), viewer)
+        answers[f"all {viewer}"] = pages(connection, JobSelection(), viewer, 40)
+        answers[f"all counts {viewer}"] = listing.counts(connection, JobSelection(), viewer)
     every = list(range(last + 3))
     answers["facts"] = [listing.job_facts(connection, job) for job in every]
     answers["attempts"] = [listing.attempts(connection, job) for job in every]
@@ -183,7 +185,7 @@ def asked(connection: Any) -> dict[str, Any]:
     return answers
 
 
-def pages(connection: Any, selection: Selection, viewer: Viewer, limit: int) -> list[dict[str, Any]]:
+def pages(connection: Any, selection: JobSelection, viewer: Viewer, limit: int) -> list[dict[str, Any]]:
     """All pages; the ids alone must be the same."""
     found: list[dict[str, Any]] = []
     while page := listing.jobs(connection, selection, viewer, found[-1]["id"] if found else 0, limit):
@@ -261,7 +263,7 @@ def test_a_recalled_job_is_one_of_the_hot_table_again(many: Any) -> None:
     history.recall(many, [first])
     assert many.execute("SELECT id FROM jobs WHERE ended IS NOT NULL").fetchall() == [(first,)]
     assert jobs.by_ids(many, [first]) == before
-    freed = jobs.Freed(JobState.WAITING, None, 0, 0, "", 99, JobId(first))
+    freed = jobs.FreedJob(JobState.WAITING, None, 0, 0, "", 99, JobId(first))
     jobs.save_freed(many, [freed])
     assert moved(many, 1000.0) == 0
     assert jobs.by_ids(many, [first])[first].state == JobState.WAITING
@@ -526,19 +528,19 @@ def test_progress_adds_up(connection: Any) -> None:
 APART = 500.0
 """Seconds between two ends of jobs: 20,000 of them are four months."""
 
-QUESTIONS: dict[str, tuple[Selection, Viewer]] = {
-    "one's own": (Selection(), Viewer("user 3")),
-    "one's own and the group's": (Selection(), Viewer("user 3", "group 1")),
-    "one's own failed ones": (Selection(states=["Failed"]), Viewer("user 3")),
-    "those of somebody": (Selection(owner="user 3"), EVERYBODY),
-    "those of a group": (Selection(group="group 1"), EVERYBODY),
-    "all failed ones": (Selection(states=["Failed", "Killed"]), EVERYBODY),
-    "all": (Selection(), EVERYBODY),
-    "a job": (Selection(ids=[73]), Viewer("user 3")),
-    "a submission": (Selection(submission=50), Viewer("user 3")),
-    "a name": (Selection(name="name"), Viewer("user 3")),
-    "lately": (Selection(ended_since=19_000.0 * APART), Viewer("user 3")),
-    "a job group": (Selection(job_group="group of jobs"), Viewer("user 3")),
+QUESTIONS: dict[str, tuple[JobSelection, Viewer]] = {
+    "one's own": (JobSelection(), Viewer("user 3")),
+    "one's own and the group's": (JobSelection(), Viewer("user 3", "group 1")),
+    "one's own failed ones": (JobSelection(states=["Failed"]), Viewer("user 3")),
+    "those of somebody": (JobSelection(owner="user 3"), EVERYBODY),
+    "those of a group": (JobSelection(group="group 1"), EVERYBODY),
+    "all failed ones": (JobSelection(states=["Failed", "Killed"]), EVERYBODY),
+    "all": (JobSelection(), EVERYBODY),
+    "a job": (JobSelection(ids=[73]), Viewer("user 3")),
+    "a submission": (JobSelection(submission=50), Viewer("user 3")),
+    "a name": (JobSelection(name="name"), Viewer("user 3")),
+    "lately": (JobSelection(ended_since=19_000.0 * APART), Viewer("user 3")),
+    "a job group": (JobSelection(job_group="group of jobs"), Viewer("user 3")),
 }
 
 
@@ -609,7 +611,7 @@ def test_old_jobs_and_events_are_looked_up_by_their_ids(large: Any) -> None:
     assert re.search(r"SEARCH history USING|history_197004_pkey", plan), plan
 
 
-def planned(connection: Any, branch: Condition) -> list[str]:
+def planned(connection: Any, branch: WhereClause) -> list[str]:
     sql = f"SELECT j.id FROM history j WHERE {branch.sql} AND j.id > ? ORDER BY j.id LIMIT ?"
     explain = {"sqlite": "EXPLAIN QUERY PLAN", "postgresql": "EXPLAIN"}[connection.dialect]
     return [
@@ -624,9 +626,9 @@ def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> N
             connection.execute(sa.text(sql))
     upgrade(unmade.engine)
     opened: Any = unmade.open_writer()
-    before = [listing.jobs(opened, Selection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)]
+    before = [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)]
     assert moved(opened, 100.0) == 1
-    assert [listing.jobs(opened, Selection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)] == before
+    assert [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)] == before
     assert [job["state"] for job in before[0]] == ["Done", "Running"]
     opened.close()
 
@@ -654,7 +656,7 @@ def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: An
     connection.commit()
 
     def named(*name: str) -> list[tuple[int, str]]:
-        selection = Selection(name=name[0]) if name else Selection()
+        selection = JobSelection(name=name[0]) if name else JobSelection()
         return [(row["id"], row["name"]) for row in listing.jobs(connection, selection, EVERYBODY, 0, 10)]
 
     def kept() -> list[tuple[Any, ...]]:
@@ -666,7 +668,7 @@ def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: An
     everything = [*enumerate(names, 1), (5, "other")]
     assert named() == everything
     assert named("sim-ü") == [(3, "sim-ü")]
-    assert listing.counts(connection, Selection(name="sim-1.10"), EVERYBODY) == {"Waiting": 1}
+    assert listing.counts(connection, JobSelection(name="sim-1.10"), EVERYBODY) == {"Waiting": 1}
     connection.begin()
     for job in range(1, 6):
         end(connection, job, 10.0 + job)

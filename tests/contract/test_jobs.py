@@ -10,7 +10,7 @@ from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import HeadsWanted
-from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, jobs, pilots, submissions
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables.events import EventBatch, last_event
@@ -50,7 +50,7 @@ def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
     fill(connection)
     offer(connection, 1, 1, 2.0, 1)
     late = [
-        jobs.Offered(PilotId(2), 1, 3.0, 8, JobId(n), before)
+        jobs.OfferedJob(PilotId(2), 1, 3.0, 8, JobId(n), before)
         for n, before in ((1, 0), (2, 0), (3, 99), (77, 0))
     ]
     assert jobs.save_offered(connection, late) == {1, 3, 77}
@@ -66,7 +66,7 @@ def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
     offer(connection, 1, 6, 2.0, 4)
     offer(connection, 2, 5, 2.0, 5)
     assert [row.id for row in jobs.of_take(connection, PilotId(1), 5)] == [1, 2, 3]
-    jobs.save_held(connection, [jobs.Held(3.0, 8, JobId(2))])
+    jobs.save_held(connection, [jobs.HeldJob(3.0, 8, JobId(2))])
     rows = jobs.of_take(connection, PilotId(1), 5)
     assert [(row.id, row.epoch, row.state, row.parameters) for row in rows] == [
         (1, 1, JobState.MATCHED, "[1]"),
@@ -74,7 +74,7 @@ def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
     ]
     assert [row.id for row in jobs.of_pilot(connection, PilotId(1))] == [1, 2, 3, 4]
     assert jobs.with_any(connection, pilots.live(connection)) == {1, 2}
-    jobs.save_freed(connection, [jobs.Freed(JobState.WAITING, None, 0, 0, "", 9, JobId(5))])
+    jobs.save_freed(connection, [jobs.FreedJob(JobState.WAITING, None, 0, 0, "", 9, JobId(5))])
     assert jobs.with_any(connection, pilots.live(connection)) == {1}
     assert jobs.by_ids(connection, [2, 99]).keys() == {2}
     assert jobs.by_ids(connection, [2])[2].attempt == 1
@@ -84,10 +84,10 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     queue = fill(connection)
     offer(connection, 1, 1, 2.0, 1, 2, 3)
     offer(connection, 2, 1, 2.0, 4)
-    jobs.save_held(connection, [jobs.Held(3.0, 8, JobId(2))])
+    jobs.save_held(connection, [jobs.HeldJob(3.0, 8, JobId(2))])
     assert {row.id for row in jobs.held(connection)} == {1, 2, 3, 4}
     assert jobs.stalled_pilots(connection) == []
-    ended = jobs.Ended(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
+    ended = jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
     jobs.save_ended(connection, [ended])
     assert sorted(count_rows.held_counts(connection)) == [
         (queue, "here", "ce here", 2),
@@ -98,19 +98,20 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
 def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
     fill(connection)
     later = [
-        jobs.Freed(JobState.RESCHEDULED, at, 1, 0, "why", 8, JobId(job)) for job, at in ((1, 10.0), (2, 20.0))
+        jobs.FreedJob(JobState.RESCHEDULED, at, 1, 0, "why", 8, JobId(job))
+        for job, at in ((1, 10.0), (2, 20.0))
     ]
     jobs.save_freed(connection, later)
     assert [row.id for row in jobs.due(connection, 9.9, 9)] == []
     assert [row.id for row in jobs.due(connection, 10.0, 9)] == [1]
     assert {row.id for row in jobs.due(connection, 50.0, 9)} == {1, 2}
     assert len(jobs.due(connection, 50.0, 1)) == 1
-    jobs.save_freed(connection, [jobs.Freed(JobState.WAITING, None, 1, 0, "", 9, JobId(1))])
+    jobs.save_freed(connection, [jobs.FreedJob(JobState.WAITING, None, 1, 0, "", 9, JobId(1))])
     assert [row.id for row in jobs.due(connection, 50.0, 9)] == [2]
     offer(connection, 1, 1, 100.0, 3)
     offer(connection, 1, 2, 101.0, 4)
     assert jobs.offered_since(connection, [3, 4]) == {3: 100.0, 4: 101.0}
-    jobs.save_held(connection, [jobs.Held(102.0, 8, JobId(3))])
+    jobs.save_held(connection, [jobs.HeldJob(102.0, 8, JobId(3))])
     jobs.extend_offers(connection, 5.0)
     assert jobs.offered_since(connection, [3, 4]) == {3: 102.0, 4: 106.0}
     assert pilots.last_takes(connection) == [(1, 101.0)]
@@ -118,7 +119,7 @@ def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
 
 def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> None:
     fill(connection)
-    ids = Counting(last_event(connection))
+    ids = SequentialIds(last_event(connection))
     made = events.record(
         connection, ids, at=1.0, kind="submitted", actor="user:a", detail="", jobs="[1,10]", new="Waiting"
     )
@@ -155,7 +156,7 @@ def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> Non
 
 
 def test_alike_moves_with_different_details_are_events_of_their_own(connection: Any) -> None:
-    batch = EventBatch(Counting(last_event(connection)), 1.0, "server")
+    batch = EventBatch(SequentialIds(last_event(connection)), 1.0, "server")
     same = {batch.add("k", "a", "b", JobId(job), 1, 0, "one") for job in range(5)}
     assert len(same) == 1
     assert batch.add("k", "a", "b", JobId(5), 1, 0, "two") not in same

@@ -14,10 +14,10 @@ from tests.postgres import PASSWORD, server
 
 from pilotage.core.errors import InvalidInput, Overloaded
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Lost
+from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql import pipeline
 from pilotage.store.postgresql.connection import COPY_FROM, WAITING
-from pilotage.store.postgresql.dsn import Address, alone
+from pilotage.store.postgresql.dsn import DatabaseAddress, alone
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import RACES, Writer
 
@@ -169,7 +169,7 @@ def test_a_race_that_the_commit_tells_is_run_again(writer: Writer, of_servers: N
 def proxied() -> Iterator[tuple[Writer, Proxy, Any]]:
     database, proxy = server().migrated(), Proxy(server().port)
     url = f"postgresql://postgres:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{proxy.port}/{database}"
-    connection = Address.parse(url).open_writer(alone)
+    connection = DatabaseAddress.parse(url).open_writer(alone)
     writer = Writer(connection)
     writer.start()
     yield writer, proxy, connection
@@ -221,7 +221,7 @@ def test_what_was_lost_before_its_commit_was_sent_was_not_committed(
     later(connection, 2)
     proxy.open = False
     proxy.cut_at(b"INSERT", delivered=True)
-    with pytest.raises(Lost):
+    with pytest.raises(ConnectionLost):
         connection.commit()
     proxy.open = True
     connection.renew()

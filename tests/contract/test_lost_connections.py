@@ -14,8 +14,8 @@ from stores import DEADLINE, Gate, note, noted
 from tests.postgres import PASSWORD, Server, server
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
-from pilotage.store.engine.connection import Lost
-from pilotage.store.postgresql.dsn import Address, alone, one_of_servers
+from pilotage.store.engine.connection import ConnectionLost
+from pilotage.store.postgresql.dsn import DatabaseAddress, alone, one_of_servers
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -67,7 +67,7 @@ class Told:
 @pytest.fixture
 def told(database: str, proxy: Proxy) -> Iterator[Told]:
     url = f"postgresql://postgres:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{proxy.port}/{database}"
-    made = Told(Address.parse(url).open_writer(alone))
+    made = Told(DatabaseAddress.parse(url).open_writer(alone))
     yield made
     made.end()
 
@@ -183,11 +183,11 @@ def test_a_writer_stops_though_the_outcome_is_not_known(told: Told, proxy: Proxy
 
     told.writer.submit(last, lambda result, error: errors.append(error))
     told.writer.stop()
-    assert [type(error) for error in errors] == [Lost]
+    assert [type(error) for error in errors] == [ConnectionLost]
 
 
 def test_a_deadlock_is_carried_out_again(database: str) -> None:
-    told = Told(Address.parse(server().url(database)).open_writer())
+    told = Told(DatabaseAddress.parse(server().url(database)).open_writer())
     told.note(1)
     told.note(2)
     tries = 0
@@ -218,7 +218,7 @@ def test_a_deadlock_is_carried_out_again(database: str) -> None:
 
 
 def test_a_failure_that_somebody_swallowed_is_no_success(database: str) -> None:
-    told = Told(Address.parse(server().url(database)).open_writer())
+    told = Told(DatabaseAddress.parse(server().url(database)).open_writer())
 
     def swallows(tx: Transaction) -> None:
         note(1)(tx)
@@ -232,7 +232,7 @@ def test_a_failure_that_somebody_swallowed_is_no_success(database: str) -> None:
 
 
 def test_a_number_that_does_not_fit_is_told_to_its_sender_alone(database: str) -> None:
-    told = Told(Address.parse(server().url(database)).open_writer())
+    told = Told(DatabaseAddress.parse(server().url(database)).open_writer())
 
     def too_large(tx: Transaction) -> None:
         told.noting(tx, 7)
@@ -267,7 +267,7 @@ def test_a_session_that_the_server_has_not_missed_yet_does_not_keep_its_owner_aw
 
 
 def test_servers_share_a_database_and_whoever_changes_it_has_it_alone(database: str) -> None:
-    address = Address.parse(server().url(database))
+    address = DatabaseAddress.parse(server().url(database))
     servers = [address.open_writer(one_of_servers) for _ in range(2)]
     with pytest.raises(Conflict, match="a server uses this database"):
         address.open_writer(alone)
@@ -278,7 +278,7 @@ def test_servers_share_a_database_and_whoever_changes_it_has_it_alone(database: 
         address.open_writer(one_of_servers)
     # Another database of the same server is another instance.
     elsewhere = server().migrated()
-    Address.parse(server().url(elsewhere)).open_writer(alone).close()
+    DatabaseAddress.parse(server().url(elsewhere)).open_writer(alone).close()
     server().drop(elsewhere)
     first.close()
     address.open_writer(one_of_servers).close()
@@ -287,7 +287,7 @@ def test_servers_share_a_database_and_whoever_changes_it_has_it_alone(database: 
 def test_a_crash_of_the_database_loses_nothing_that_was_acknowledged() -> None:
     own = Server()
     try:
-        told = Told(Address.parse(own.url(own.migrated())).open_writer(alone))
+        told = Told(DatabaseAddress.parse(own.url(own.migrated())).open_writer(alone))
         for number in range(20):
             told.note(number)
         own.stop(signal.SIGQUIT)
@@ -307,7 +307,7 @@ def test_a_crash_of_the_database_loses_nothing_that_was_acknowledged() -> None:
 
 
 def test_readers_are_few_and_come_back(database: str) -> None:
-    readers = Address.parse(server().url(database)).readers()
+    readers = DatabaseAddress.parse(server().url(database)).readers()
     threads = [threading.Thread(target=lambda: noted(readers.connection())) for _ in range(40)]
     for thread in threads:
         thread.start()
@@ -322,7 +322,7 @@ def test_readers_are_few_and_come_back(database: str) -> None:
     for _ in range(12):
         try:
             assert noted(readers.connection()) == []
-        except Lost:
+        except ConnectionLost:
             lost += 1
     assert lost <= 6
     assert noted(readers.connection()) == []
@@ -330,7 +330,7 @@ def test_readers_are_few_and_come_back(database: str) -> None:
 
 
 def test_no_password_is_shown(database: str) -> None:
-    address = Address.parse(server().tcp(database, "xyzzy plugh"))
+    address = DatabaseAddress.parse(server().tcp(database, "xyzzy plugh"))
     with pytest.raises(Unreachable) as refused:
         address.open_writer()
     told = (
@@ -338,7 +338,7 @@ def test_no_password_is_shown(database: str) -> None:
     )
     assert "xyzzy" not in told
     assert "password authentication failed" in told
-    Address.parse(server().tcp(database)).open_writer().close()
+    DatabaseAddress.parse(server().tcp(database)).open_writer().close()
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_no_password_is_shown(database: str) -> None:
 )
 def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        Address.parse(url)
+        DatabaseAddress.parse(url)
     assert "zzy" not in str(refused.value)
     assert refused.value.__cause__ is None
     assert refused.value.hint
@@ -373,8 +373,8 @@ def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
     ],
 )
 def test_an_address_is_remembered_without_its_password(url: str) -> None:
-    assert Address.parse(url).shown == url
+    assert DatabaseAddress.parse(url).shown == url
     if "@h" in url or "@d" in url:
-        with_password = Address.parse(url.replace("@h", ":p%2F%40w@h").replace("@d", ":p%2F%40w@d"))
+        with_password = DatabaseAddress.parse(url.replace("@h", ":p%2F%40w@h").replace("@d", ":p%2F%40w@d"))
         assert with_password.shown == url
         assert with_password.secrets() == {"PGPASSWORD": "p/@w"}

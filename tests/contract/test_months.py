@@ -22,7 +22,7 @@ from pilotage.services.retention import RULES, Rule, see_to_month
 from pilotage.store.admin import integrity_check
 from pilotage.store.admin.postgresql import PostgresqlDatabase
 from pilotage.store.admin.upgrade import head_revision
-from pilotage.store.cluster.id_allocator import Counting
+from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import (
     chunks,
     events,
@@ -35,7 +35,7 @@ from pilotage.store.tables import (
     submissions,
 )
 from pilotage.store.tables.partitions import begin_of, following, month_of
-from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.writer import Writer
 
 EVERYBODY = Viewer("", everything=True)
@@ -85,14 +85,14 @@ def filled(connection: Any) -> Any:
         instance.create(connection, "uuid", NOW)
         instance.save_policy(connection, text="", now=1.0, by="a", reason="")
         submissions.insert_queue(connection, IDENTITY, 1.0)
-        numbers = Counting(0)
+        numbers = SequentialIds(0)
         for number in range(1, 6):
-            row = submissions.Submission(
+            row = submissions.SubmissionRow(
                 SubmissionId(number), "alice", "physics", None, 1.0, "{}", "[]", (), "", "", "User", QueueId(1),
                 JobId(4 * number - 3), 4, (),
             )  # fmt: skip
             submissions.insert(connection, row)
-            chunk = chunks.Chunk(row.id, 0, "", row.first_job, 4, 0, 1.0)
+            chunk = chunks.ChunkRow(row.id, 0, "", row.first_job, 4, 0, 1.0)
             chunks.insert(connection, chunk, "[]")
             submissions.insert_jobs(connection, row, row.first_job, [None] * 4, 1, 0, 1.0)
             chunks.note_made(connection, chunk, 4)
@@ -127,7 +127,7 @@ def facts(connection: Any) -> dict[str, Any]:
     """What is left."""
     [[counted]] = connection.execute("SELECT coalesce(sum(jobs), 0) FROM history_counts").fetchall()
     return {
-        "jobs": listing.job_ids(connection, Selection(), EVERYBODY, 0, 99),
+        "jobs": listing.job_ids(connection, JobSelection(), EVERYBODY, 0, 99),
         "counted": int(counted),
         "results": listed(connection, "SELECT job_id FROM results ORDER BY 1"),
         "submissions": listed(connection, "SELECT id FROM submissions ORDER BY 1"),
@@ -181,7 +181,7 @@ def test_months_and_parts_of_them_go_alike(
 
 
 def test_events_go_but_the_newest_and_its_month_is_not_dropped(filled: Any) -> None:
-    before = listing.jobs(filled, Selection(), EVERYBODY, 0, 99)
+    before = listing.jobs(filled, JobSelection(), EVERYBODY, 0, 99)
     carry_out(filled, EVENTS, begin_of(SECOND))
     assert facts(filled)["events"] == list(range(15, 41))
     assert events.history(filled, JobId(3), 6) == []
@@ -191,7 +191,7 @@ def test_events_go_but_the_newest_and_its_month_is_not_dropped(filled: Any) -> N
     carry_out(filled, EVENTS, NOW)
     assert facts(filled)["events"] == [40]
     assert events.last_event(filled) == 40
-    assert listing.jobs(filled, Selection(), EVERYBODY, 0, 99) == before
+    assert listing.jobs(filled, JobSelection(), EVERYBODY, 0, 99) == before
 
 
 def test_jobs_of_any_month_are_found_by_their_ids_and_come_back(filled: Any) -> None:
@@ -203,7 +203,7 @@ def test_jobs_of_any_month_are_found_by_their_ids_and_come_back(filled: Any) -> 
     with transaction(filled):
         assert history.move(filled, NOW, 100) == 3
     assert facts(filled) == left(1, submission=1)
-    since = Selection(ended_since=ended(9), ended_before=ended(15))
+    since = JobSelection(ended_since=ended(9), ended_before=ended(15))
     assert listing.job_ids(filled, since, EVERYBODY, 0, 99) == [9, 10, 11, 12, 13, 14]
 
 
@@ -259,7 +259,7 @@ def test_what_has_no_month_is_not_refused_and_moves_when_it_is_made(
     divided: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock stepped, or nobody made months for long."""
-    numbers = Counting(100)
+    numbers = SequentialIds(100)
     for at in (-1e9, begin_of(190001), begin_of(205005), begin_of(205005) + 1, begin_of(205006), 1e14):
         events.record(divided, numbers, at=at, kind="x", actor="server", detail="")
     assert {part_of(divided, "events", number) for number in range(101, 107)} == {"events_default"}
@@ -394,7 +394,7 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
             await asyncio.wait_for(RetentionDuty(context, Path(), session).cycle(), DEADLINE)
 
     asyncio.run(cycles())
-    found = listing.job_ids(store.readers.connection(), Selection(), EVERYBODY, 0, 99)
+    found = listing.job_ids(store.readers.connection(), JobSelection(), EVERYBODY, 0, 99)
     assert found == [job for job in range(1, 21) if ended(job) >= NOW - 31 * DAY]
     assert sorted(removed) == [job for job in range(1, 21) if job not in found]
     if store.name == "postgresql":

@@ -67,7 +67,7 @@ def test_versions_of_the_policy_are_paged_from_the_newest(connection: Any) -> No
     assert instance.policy_version(connection, 1) is None
     for number in range(1, 8):
         instance.save_policy(connection, text=f"text {number}", now=number, by="a", reason=f"r{number}")
-    assert instance.policy_version(connection, 3) == instance.PolicyVersion(3, "text 3", 3.0, "a", "r3")
+    assert instance.policy_version(connection, 3) == instance.PolicyRow(3, "text 3", 3.0, "a", "r3")
     assert instance.policy_version(connection, 8) is None
     first = instance.policy_versions(connection, 0, 3)
     assert [(one.version, one.text, one.reason) for one in first] == [

@@ -210,9 +210,9 @@ def test_what_was_accepted_before_chunks_is_still_made(unmade: Store) -> None:
     assert submissions.unfinished(connection) == [2, 3]
     made = [chunks.by_number(connection, SubmissionId(number), 0) for number in (1, 2, 3)]
     assert made == [
-        chunks.Chunk(SubmissionId(1), 0, "", JobId(1), 3, 3, 5.0),
-        chunks.Chunk(SubmissionId(2), 0, "", JobId(4), 3, 2, 5.0),
-        chunks.Chunk(SubmissionId(3), 0, "", JobId(7), 1, 0, 5.0),
+        chunks.ChunkRow(SubmissionId(1), 0, "", JobId(1), 3, 3, 5.0),
+        chunks.ChunkRow(SubmissionId(2), 0, "", JobId(4), 3, 2, 5.0),
+        chunks.ChunkRow(SubmissionId(3), 0, "", JobId(7), 1, 0, 5.0),
     ]
     assert [chunks.rows(connection, SubmissionId(number), 0) for number in (2, 3)] == ["[[1],[2],[3]]", "[]"]
     row = submissions.by_id(connection, SubmissionId(2))

@@ -11,12 +11,12 @@ import pytest
 from stores import Store, postgresql_store
 
 from pilotage.core.errors import Overloaded, Superseded
-from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.store.cluster import changes, duty_leases, limit_leases, servers
-from pilotage.store.cluster.changes import Snapshot
-from pilotage.store.cluster.id_allocator import Counters, Counting, InBlocks
+from pilotage.store.cluster.changes import TransactionSnapshot
+from pilotage.store.cluster.id_allocator import BlockIds, Counters, SequentialIds
 from pilotage.store.cluster.servers import ServerRow
-from pilotage.store.engine.connection import GivenUp, WriterConnection
+from pilotage.store.engine.connection import ServerEvicted, WriterConnection
 
 Open = Callable[[], WriterConnection]
 
@@ -125,7 +125,7 @@ def test_ids_of_blocks_are_given_once_and_above_the_floor(opened: Open) -> None:
     def take(connection: WriterConnection) -> None:
         counters = Counters(connection)
         counters.raise_to("jobs", 1000)
-        numbers = InBlocks(lambda count: counters.take("jobs", count), 7)
+        numbers = BlockIds(lambda count: counters.take("jobs", count), 7)
         mine = []
         for count in (1, 3, 20, 1, 6, 2) * 20:
             first = numbers.run(count)
@@ -160,7 +160,7 @@ def test_blocks_that_follow_one_another_are_one() -> None:
         last += count
         return last - count + 1
 
-    numbers, plain = InBlocks(take, 5), Counting(0)
+    numbers, plain = BlockIds(take, 5), SequentialIds(0)
     for count in (1, 3, 4, 20, 1, 2):
         assert numbers.run(count) == plain.run(count)
     assert (numbers.next(), plain.next()) == (32, 32)
@@ -256,7 +256,7 @@ def test_a_snapshot_says_which_transactions_it_has_seen(opened: Open) -> None:
     writing.begin()
     [ended] = writing.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
     writing.commit()
-    found = Snapshot.parse(reader.execute(f"SELECT {changes.SNAPSHOT}").fetchone()[0])
+    found = TransactionSnapshot.parse(reader.execute(f"SELECT {changes.SNAPSHOT}").fetchone()[0])
     assert not found.saw(open_one)
     assert found.saw(ended)
     assert not found.saw(ended + 1000)
@@ -288,17 +288,17 @@ HERE, THERE = ("here", "", "owner", "alice"), ("there", "", "owner", "bob")
 
 
 def test_limits_and_what_servers_have_of_them(connection: Any) -> None:
-    states = {HERE: Shared(5, 3, 1.0, 7.0), THERE: Shared(None, 0, 0.5, 8.0)}
+    states = {HERE: UnleasedRoom(5, 3, 1.0, 7.0), THERE: UnleasedRoom(None, 0, 0.5, 8.0)}
     limit_leases.save_states(connection, states)
     assert limit_leases.states(connection) == limit_leases.states(connection, lock=True) == states
     limit_leases.begin(connection, "a", [HERE, THERE])
-    limit_leases.save_blocks(connection, "a", {HERE: Block(2, 1, 9.0, True)})
+    limit_leases.save_blocks(connection, "a", {HERE: Allocation(2, 1, 9.0, True)})
     limit_leases.begin(connection, "a", [HERE])
-    assert limit_leases.blocks_of(connection, "a") == {HERE: Block(2, 1, 9.0, True), THERE: Block()}
-    assert limit_leases.blocks(connection)[HERE] == {"a": Block(2, 1, 9.0, True)}
-    assert limit_leases.take_away(connection, "a")[HERE] == Block(2, 1, 9.0, True)
+    assert limit_leases.blocks_of(connection, "a") == {HERE: Allocation(2, 1, 9.0, True), THERE: Allocation()}
+    assert limit_leases.blocks(connection)[HERE] == {"a": Allocation(2, 1, 9.0, True)}
+    assert limit_leases.take_away(connection, "a")[HERE] == Allocation(2, 1, 9.0, True)
     with pytest.raises(Overloaded):
-        limit_leases.save_blocks(connection, "a", {HERE: Block(1)})
+        limit_leases.save_blocks(connection, "a", {HERE: Allocation(1)})
     limit_leases.forget(connection, [HERE])
     assert limit_leases.states(connection).keys() == {THERE}
 
@@ -315,10 +315,10 @@ def test_a_server_that_was_given_up_carries_out_nothing_more(opened: Open) -> No
     assert servers.silent(other, 100.0, "b") == ["a"]
     servers.give_up(other, "a")
     own.begin()
-    with pytest.raises(GivenUp, match="start it again"):
+    with pytest.raises(ServerEvicted, match="start it again"):
         own.execute("SELECT 1")
     assert not own.in_transaction
     own.begin()
-    with pytest.raises(GivenUp):
+    with pytest.raises(ServerEvicted):
         own.commit()
     assert not own.in_transaction

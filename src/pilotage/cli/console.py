@@ -41,7 +41,7 @@ class Column:
     """Its words are states, coloured so."""
 
 
-class Screen:
+class CommandOutput:
     """One command's output. With `as_json` only `json` writes to standard output, notes go to standard error."""
 
     def __init__(self, as_json: bool = False) -> None:

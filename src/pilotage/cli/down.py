@@ -10,7 +10,7 @@ import typer
 
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_span
-from pilotage.client.credentials import Place, read_place
+from pilotage.client.credentials import ServerFacts, read_place
 from pilotage.client.server_process import on_this_machine, process_state
 from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 
@@ -39,7 +39,7 @@ def down(
         raise InvalidInput("only one of --drain, --keep-pilots and --cancel-pilots")
     pilots = "drain" if drain else "cancel" if cancel_pilots else "keep"
     limit = parse_span(timeout) if timeout else 3600.0 if drain else 30.0
-    place = Place(session.server) if session.server else read_place(session.folder)
+    place = ServerFacts(session.server) if session.server else read_place(session.folder)
     try:
         with session.client(patience=2.0) as client:
             client.shutdown(pilots)
@@ -65,7 +65,7 @@ def _tell(session: Session, text: str, pilots: str) -> None:
         session.screen.line(text)
 
 
-def _wait(session: Session, place: Place, limit: float) -> None:
+def _wait(session: Session, place: ServerFacts, limit: float) -> None:
     until = time.monotonic() + limit
     with session.screen.progress("stopping") as advance:
         advance(0, 0, "")
@@ -78,7 +78,7 @@ def _wait(session: Session, place: Place, limit: float) -> None:
             time.sleep(0.1)
 
 
-def _gone(place: Place) -> bool:
+def _gone(place: ServerFacts) -> bool:
     """Whether the server's process has ended; one of another host is taken for gone when it does not answer."""
     if place.pid is None or not on_this_machine(place.host):
         return not _listens(place.url)

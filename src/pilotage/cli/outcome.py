@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pilotage.cli.console import Screen, counts_text
+from pilotage.cli.console import CommandOutput, counts_text
 from pilotage.cli.job_selection import in_options
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.people import Counts, JobSummary, Selection
@@ -40,7 +40,7 @@ class Outcome:
         return OUTPUT_MISSING if self.outputs_incomplete else 0
 
 
-def tell_outcome(screen: Screen, client: Client, selection: Selection, counts: Counts) -> Outcome:
+def tell_outcome(screen: CommandOutput, client: Client, selection: Selection, counts: Counts) -> Outcome:
     """Say how the jobs of a selection ended, and what to look at next."""
     outcome = Outcome(counts.states, counts.total, counts.final)
     screen.line(counts_text(counts))
@@ -59,7 +59,7 @@ def tell_outcome(screen: Screen, client: Client, selection: Selection, counts: C
     return outcome
 
 
-def _tell_not_done(screen: Screen, jobs: list[JobSummary], number: int, selection: Selection) -> None:
+def _tell_not_done(screen: CommandOutput, jobs: list[JobSummary], number: int, selection: Selection) -> None:
     for job in jobs:
         screen.note(f"job {job.id} is {job.state}" + (f": {job.reason}" if job.reason else ""))
     if number > len(jobs):
@@ -70,7 +70,7 @@ def _tell_not_done(screen: Screen, jobs: list[JobSummary], number: int, selectio
         screen.note(f"next: pilotage logs --stderr {jobs[0].id}; pilotage status {jobs[0].id}")
 
 
-def tell_incomplete(screen: Screen, jobs: list[JobSummary], number: int) -> None:
+def tell_incomplete(screen: CommandOutput, jobs: list[JobSummary], number: int) -> None:
     """Name jobs whose outputs are not all there."""
     for job in jobs:
         why = f": {job.reason}" if job.reason and job.state == "Done" else ""
@@ -82,7 +82,7 @@ def tell_incomplete(screen: Screen, jobs: list[JobSummary], number: int) -> None
 
 
 @contextmanager
-def jobs_go_on(screen: Screen, selection: Selection) -> Iterator[None]:
+def jobs_go_on(screen: CommandOutput, selection: Selection) -> Iterator[None]:
     """Tell on Ctrl-C that only the command has ended, and how to come back."""
     words = in_options(selection)
     text = f"the jobs go on: `pilotage wait {words}` waits for them again, `pilotage kill {words}` ends them"
@@ -91,7 +91,7 @@ def jobs_go_on(screen: Screen, selection: Selection) -> Iterator[None]:
 
 
 @contextmanager
-def told_on_interrupt(screen: Screen, text: str) -> Iterator[None]:
+def told_on_interrupt(screen: CommandOutput, text: str) -> Iterator[None]:
     """Say this on Ctrl-C, and go on with it."""
     try:
         yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.console import Screen
+from pilotage.cli.console import CommandOutput
 from pilotage.cli.description_options import with_options
 from pilotage.cli.job_selection import IdsArgument, SubmissionOption, chosen, nothing_found, required
 from pilotage.cli.option_groups import with_option_groups
@@ -66,7 +66,7 @@ def rerun(
 
 
 def _prepared(
-    screen: Screen, client: Client, selection: Selection, options: JobOptions, key: str
+    screen: CommandOutput, client: Client, selection: Selection, options: JobOptions, key: str
 ) -> list[Again]:
     found: list[Again] = []
     submissions = _submissions(client, selection)
@@ -104,7 +104,7 @@ def _submissions(client: Client, selection: Selection) -> list[int]:
     return list(numbers)
 
 
-def _tell(screen: Screen, again: Again) -> None:
+def _tell(screen: CommandOutput, again: Again) -> None:
     """Say which files the new jobs get."""
     for names, what in (
         (again.changed, "changed since, from this folder"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast
 
 import typer
 
-from pilotage.cli.console import Screen
+from pilotage.cli.console import CommandOutput
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -54,7 +54,7 @@ class Session:
     home: Path | None
     server: str | None
     token_file: Path | None
-    screen: Screen
+    screen: CommandOutput
 
     @property
     def as_json(self) -> bool:
@@ -106,7 +106,7 @@ def connected(function: Callable[Concatenate[Session, P], int | None]) -> Callab
 
     def command(**values: Any) -> int | None:
         home, server, token_file, as_json = (values.pop(name) for name, _, _ in SHARED)
-        session = Session(home, server, token_file, Screen(as_json))
+        session = Session(home, server, token_file, CommandOutput(as_json))
         return cast(Callable[..., int | None], function)(session, **values)
 
     parameters = [one.replace(kind=keyword) for one in own] + shared

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.console import Column, Screen, counts_text
+from pilotage.cli.console import Column, CommandOutput, counts_text
 from pilotage.cli.job_facts import facts_of
 from pilotage.cli.job_selection import (
     BeforeOption,
@@ -88,7 +88,7 @@ def status(
     return None
 
 
-def _several(screen: Screen, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
+def _several(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     counts = client.counts(selection)
     if not counts.total:
         _check_named(client, selection)
@@ -132,7 +132,7 @@ def _row(job: JobSummary, now: float, *, exact: bool) -> tuple[object, ...]:
     return (job.id, job.state, job.name, job.owner, job.site, code, changed, job.reason)
 
 
-def _one(screen: Screen, client: Client, number: int) -> None:
+def _one(screen: CommandOutput, client: Client, number: int) -> None:
     detail = client.job(number)
     if screen.as_json:
         screen.json(detail)
@@ -140,7 +140,7 @@ def _one(screen: Screen, client: Client, number: int) -> None:
     screen.facts(facts_of(detail, time.time(), exact=not screen.terminal))
 
 
-def _events(screen: Screen, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
+def _events(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     numbers = selection.ids or [job.id for job in _listed(client, selection, limit, oldest)]
     if not numbers:
         _check_named(client, selection)
@@ -166,7 +166,7 @@ def _events(screen: Screen, client: Client, selection: Selection, limit: int, ol
     screen.table(columns, rows)
 
 
-def _watch(screen: Screen, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
+def _watch(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     if not screen.terminal:
         client.wait(selection, progress=lambda counts: screen.line(counts_text(counts)))
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.console import Screen
+from pilotage.cli.console import CommandOutput
 from pilotage.cli.description_options import Command, described, with_options
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
@@ -20,7 +20,7 @@ from pilotage.cli.submit_options import JobOptions, SubmitOptions
 from pilotage.cli.time_format import size_text
 from pilotage.cli.wait import watch_to_end
 from pilotage.client.describing import Described, read_file, read_text
-from pilotage.client.submitting import Prepared, PreparedRows, prepare, prepare_rows
+from pilotage.client.submitting import PreparedRequest, PreparedRows, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.own_inputs import is_column
@@ -75,7 +75,9 @@ def submit(
     return send_prepared(session, prepared, how.wait)
 
 
-def read_words(screen: Screen, words: list[str], job: JobOptions, *, no_inputs: bool) -> list[Described]:
+def read_words(
+    screen: CommandOutput, words: list[str], job: JobOptions, *, no_inputs: bool
+) -> list[Described]:
     """Files if the first word is one (or "-"), else a command."""
     if words[0] != "-" and Path(words[0]).suffix.lower() not in SUFFIXES:
         commands = [described(words, job, no_inputs=no_inputs)]
@@ -91,7 +93,7 @@ def read_words(screen: Screen, words: list[str], job: JobOptions, *, no_inputs: 
     return [one.described for one in commands]
 
 
-def try_prepared(session: Session, prepared: list[Prepared]) -> None:
+def try_prepared(session: Session, prepared: list[PreparedRequest]) -> None:
     """Print what would be sent; the server tells the errors and warnings of it."""
     if session.as_json:
         session.screen.json([one.request for one in prepared])
@@ -103,7 +105,7 @@ def try_prepared(session: Session, prepared: list[Prepared]) -> None:
             show_warnings(session.screen, client.check(one).warnings)
 
 
-def _show(screen: Screen, prepared: Prepared) -> None:
+def _show(screen: CommandOutput, prepared: PreparedRequest) -> None:
     import msgspec
 
     size = sum(file.size for file in (*prepared.files, *prepared.own))
@@ -120,12 +122,12 @@ def _show(screen: Screen, prepared: Prepared) -> None:
         screen.line(f"  and {len(prepared.own):,} input files of single jobs: {prepared.own[0].path} ...")
 
 
-def show_warnings(screen: Screen, warnings: Sequence[str]) -> None:
+def show_warnings(screen: CommandOutput, warnings: Sequence[str]) -> None:
     for warning in warnings:
         screen.note(f"warning: {warning}")
 
 
-def send_prepared(session: Session, prepared: list[Prepared], wait: bool) -> int | None:
+def send_prepared(session: Session, prepared: list[PreparedRequest], wait: bool) -> int | None:
     sent, screen = Sent(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         for one in prepared:
@@ -172,7 +174,9 @@ def _in_bytes(advance: Callable[[int, int, str], None]) -> Callable[[int, int], 
     return lambda done, total: advance(done, total, "")
 
 
-def in_rows(screen: Screen, advance: Callable[[int, int, str], None]) -> Callable[[int, int | None], None]:
+def in_rows(
+    screen: CommandOutput, advance: Callable[[int, int, str], None]
+) -> Callable[[int, int | None], None]:
     def show(done: int, total: int | None) -> None:
         if screen.moving:  # elsewhere each chunk would be a line
             advance(done, total or 0, f"{done:,} jobs")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.console import Screen, counts_text
+from pilotage.cli.console import CommandOutput, counts_text
 from pilotage.cli.job_selection import (
     GroupOption,
     IdsArgument,
@@ -53,7 +53,7 @@ def wait(
 
 
 def watch_to_end(
-    screen: Screen, client: Client, selection: Selection, timeout: float | None = None
+    screen: CommandOutput, client: Client, selection: Selection, timeout: float | None = None
 ) -> Outcome:
     """Wait with a progress bar; then tell how the jobs ended."""
     with jobs_go_on(screen, selection), screen.progress("jobs") as advance:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.console import Column, Screen
+from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import moment, span
 from pilotage.client.selections import parse_ids
@@ -47,7 +47,7 @@ def _number(text: str, whole: str) -> int:
     return number
 
 
-def _show(screen: Screen, answer: Why, now: float) -> None:
+def _show(screen: CommandOutput, answer: Why, now: float) -> None:
     screen.facts(_facts(answer))
     for title, columns, rows in _tables(screen, answer, now):
         if rows:
@@ -84,7 +84,7 @@ Row = tuple[object, ...]
 Table = tuple[str, tuple[Column, ...], list[Row]]
 
 
-def _tables(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
+def _tables(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table]:
     yield from _refused(answer)
     yield from _drawn(answer)
     yield from _over_time(screen, answer, now)
@@ -138,7 +138,7 @@ def _draws(standings: Sequence[Standing]) -> Table:
     )
 
 
-def _over_time(screen: Screen, answer: Why, now: float) -> Iterator[Table]:
+def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table]:
     yield (
         "pilots where it fits",
         (Column("ce"), Column("site"), Column("pilots"), Column("cores in use"), Column("director")),
@@ -166,7 +166,7 @@ def _draw(one: Standing, buckets: bool) -> Row:
     return (f"{one.ce}, {size}", one.serves or "all", made, one.queues, f"{one.chance:.2%}", before)
 
 
-def _pilots(one: CePilots, now: float, screen: Screen) -> Row:
+def _pilots(one: CePilots, now: float, screen: CommandOutput) -> Row:
     live = ", ".join(f"{number} {state}" for state, number in sorted(one.pilots.items())) or "none"
     if one.giving_way:
         live += f" ({one.giving_way} leaving: share)"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from pilotage.client import downloads, polling, selections
 from pilotage.client.answers import decode
-from pilotage.client.credentials import FixedToken, Place, TokenFile, default_home, read_place
+from pilotage.client.credentials import FixedToken, ServerFacts, TokenFile, default_home, read_place
 from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submitting import Submitting
@@ -117,7 +117,7 @@ class Client(Submitting):
     ) -> Self:
         """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
         folder = default_home() if home is None else Path(home)
-        place = Place(server) if server else read_place(folder)
+        place = ServerFacts(server) if server else read_place(folder)
         file = TokenFile(Path(token_file)) if token_file else TokenFile(folder / "token", of_home=True)
         return cls(
             place.url,

@@ -24,7 +24,7 @@ RENEW_AFTER = 3600.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerFacts:
     """The content of server.json."""
 
     url: str
@@ -37,12 +37,12 @@ def default_home() -> Path:
     return Path(os.environ.get("PILOTAGE_HOME") or Path.home() / ".pilotage")
 
 
-def read_place(home: Path) -> Place:
+def read_place(home: Path) -> ServerFacts:
     """What server.json of a home says. Raises Unreachable where no server has been started."""
     path = home / "server.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Place(
+        return ServerFacts(
             str(content["url"]), content.get("pid"), content.get("host", ""), content.get("fingerprint")
         )
     except (FileNotFoundError, NotADirectoryError):

@@ -25,7 +25,7 @@ class LogPiece:
     state: str
 
 
-class Pace:
+class PollInterval:
     """Pauses between questions: short while things change, longer while they do not."""
 
     def __init__(self, shortest: float, longest: float) -> None:
@@ -41,7 +41,7 @@ def until_final(
     ask: Callable[[], Counts], timeout: float | None, progress: Callable[[Counts], None] | None
 ) -> Counts:
     """Ask for counts until all jobs are final, or `timeout` seconds are over; the last counts."""
-    pace = Pace(0.2, 5.0)
+    pace = PollInterval(0.2, 5.0)
     until = None if timeout is None else time.monotonic() + timeout
     before: Counts | None = None
     while True:
@@ -69,7 +69,7 @@ def so_far(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
 
 def follow(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
     """The pieces of a log as it grows, until its job is final and all is read."""
-    pace = Pace(0.5, 3.0)
+    pace = PollInterval(0.5, 3.0)
     offset = 0
     while True:
         piece = ask(offset)

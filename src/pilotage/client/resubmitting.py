@@ -14,7 +14,7 @@ from pathlib import Path
 from pilotage.client import inputs
 from pilotage.client.describing import Described
 from pilotage.client.inputs import LocalFile
-from pilotage.client.submitting import Prepared
+from pilotage.client.submitting import PreparedRequest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.own_inputs import own_columns
@@ -27,7 +27,7 @@ from pilotage.wire.people import Parameters, SubmissionSource, SubmitRequest, Up
 class Again:
     """A prepared submission, and what its files are: names in the job's folder."""
 
-    prepared: Prepared
+    prepared: PreparedRequest
     changed: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     as_sent: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ def prepare_again(
     )
     varying = any(place not in own for place, _ in described.varying(submission.names))
     again = Again(
-        Prepared(request, tuple(files), (), varying), as_sent=[*own_names, *(one.name for one in kept)]
+        PreparedRequest(request, tuple(files), (), varying), as_sent=[*own_names, *(one.name for one in kept)]
     )
     _compare(again, files, source.inputs)
     return again

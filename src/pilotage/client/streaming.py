@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RowChunk:
     """`body` is the JSON list of its rows, without spaces."""
 
     first: int
@@ -104,7 +104,7 @@ class _Sending:
         self._send_all(enumerate(cut(rows, compared, self._most), self._opened.chunks))
         return self._close(self._there)
 
-    def _send_all(self, chunks: Iterator[tuple[int, Chunk]]) -> None:
+    def _send_all(self, chunks: Iterator[tuple[int, RowChunk]]) -> None:
         """One after the other, each while the next one is made."""
         under_way: Future[None] | None = None
         try:
@@ -119,7 +119,7 @@ class _Sending:
         if under_way is not None:
             under_way.result()
 
-    def _send(self, number: int, chunk: Chunk) -> None:
+    def _send(self, number: int, chunk: RowChunk) -> None:
         self._transport.request(
             "PUT",
             f"{self._address}/chunks/{number}",
@@ -211,7 +211,7 @@ def wrong(value: Any) -> str:
     return f"values are texts, numbers or truth values, not {type(value).__name__}"
 
 
-def cut(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[Chunk]:
+def cut(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[RowChunk]:
     """The rows in chunks that a server takes, of at most so many; `first` is the number of the first row."""
     parts: list[bytes] = []
     size = 2
@@ -235,5 +235,5 @@ def cut(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iter
         yield _chunk(first, parts)
 
 
-def _chunk(first: int, parts: list[bytes]) -> Chunk:
-    return Chunk(first, len(parts), b"[" + b",".join(parts) + b"]")
+def _chunk(first: int, parts: list[bytes]) -> RowChunk:
+    return RowChunk(first, len(parts), b"[" + b",".join(parts) + b"]")

@@ -31,7 +31,7 @@ from pilotage.wire.people import (
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRequest:
     """A request that is complete, and the files that must be at the server before it is sent."""
 
     request: SubmitRequest
@@ -137,7 +137,7 @@ class Submitting:
             inputs.upload(self._transport, files, uploading)
         return streaming.send_rows(self._transport, request, rows, progress)
 
-    def check(self, prepared: Prepared) -> SubmissionCheck:
+    def check(self, prepared: PreparedRequest) -> SubmissionCheck:
         """Ask the server for the errors, which are raised, and the warnings of a submission. Nothing is stored."""
         if prepared.in_chunks:
             return self.check_rows(_opening(prepared))
@@ -156,7 +156,7 @@ class Submitting:
         return self.send(prepare(read_file(Path(path)), group=group, key=key))
 
     def send(
-        self, prepared: Prepared, progress: Progress | None = None, rows: RowsProgress | None = None
+        self, prepared: PreparedRequest, progress: Progress | None = None, rows: RowsProgress | None = None
     ) -> SubmitResponse:
         """Upload what the server lacks, then submit: in chunks what is too much for one of them."""
         whole = prepared.request
@@ -170,7 +170,7 @@ class Submitting:
         return decode(answer.content, SubmitResponse)
 
 
-def _opening(prepared: Prepared) -> OpenRequest:
+def _opening(prepared: PreparedRequest) -> OpenRequest:
     """What opens a submission that is sent in chunks."""
     whole = prepared.request
     assert whole.description is not None
@@ -179,7 +179,7 @@ def _opening(prepared: Prepared) -> OpenRequest:
     return OpenRequest(whole.description, names, whole.key, whole.inputs, whole.group, prepared.count)
 
 
-def prepare(described: Described, *, group: str = "", key: str = "") -> Prepared:
+def prepare(described: Described, *, group: str = "", key: str = "") -> PreparedRequest:
     """Gather and hash the inputs; nothing is sent. Raises InvalidInput for what cannot be right."""
     submission = described.submission
     first = submission.parameters[0] if submission.parameters else None
@@ -195,7 +195,7 @@ def prepare(described: Described, *, group: str = "", key: str = "") -> Prepared
         key=key or str(uuid.uuid4()),
     )
     folders = any(place not in places for place, _ in described.varying(submission.names))
-    return Prepared(request, tuple(files), own_files, folders)
+    return PreparedRequest(request, tuple(files), own_files, folders)
 
 
 def _parameters(submission: Submission, own: OwnFiles) -> tuple[Parameters | None, tuple[LocalFile, ...]]:

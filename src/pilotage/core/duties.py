@@ -20,7 +20,7 @@ class Lock:
     until: float = 0.0
 
 
-class Held(StrEnum):
+class LockStatus(StrEnum):
     """How a lock stands for a server that asks for it."""
 
     MINE = "mine"
@@ -32,7 +32,7 @@ class Held(StrEnum):
     """Another server's."""
 
 
-class Claim(StrEnum):
+class ClaimOutcome(StrEnum):
     """What comes of asking."""
 
     RENEW = "renew"
@@ -41,28 +41,28 @@ class Claim(StrEnum):
     WAIT = "wait"
 
 
-CLAIMS: Mapping[Held, Claim] = {
-    Held.MINE: Claim.RENEW,
-    Held.FREE: Claim.TAKE,
-    Held.OVER: Claim.TAKE,
-    Held.OTHERS: Claim.WAIT,
+CLAIMS: Mapping[LockStatus, ClaimOutcome] = {
+    LockStatus.MINE: ClaimOutcome.RENEW,
+    LockStatus.FREE: ClaimOutcome.TAKE,
+    LockStatus.OVER: ClaimOutcome.TAKE,
+    LockStatus.OTHERS: ClaimOutcome.WAIT,
 }
 
 
-def held(lock: Lock, who: str, now: float) -> Held:
+def held(lock: Lock, who: str, now: float) -> LockStatus:
     if not lock.holder:
-        return Held.FREE
+        return LockStatus.FREE
     if lock.holder == who:
-        return Held.MINE
-    return Held.OTHERS if now < lock.until else Held.OVER
+        return LockStatus.MINE
+    return LockStatus.OTHERS if now < lock.until else LockStatus.OVER
 
 
 def claimed(lock: Lock, who: str, now: float, seconds: float) -> Lock | None:
     """The lock as `who` has it from now on for `seconds`; None: another one has it."""
     claim = CLAIMS[held(lock, who, now)]
-    if claim is Claim.WAIT:
+    if claim is ClaimOutcome.WAIT:
         return None
-    epoch = lock.epoch + 1 if claim is Claim.TAKE else lock.epoch
+    epoch = lock.epoch + 1 if claim is ClaimOutcome.TAKE else lock.epoch
     return Lock(who, epoch, now + seconds)
 
 

@@ -39,9 +39,9 @@ def place_of(database: Path | None, url: str) -> str:
         return str(database) if database is not None else ""
     if database is not None:
         raise InvalidInput("two databases were named", hint="give --database or --database-url, not both")
-    from pilotage.store.postgresql.dsn import Address
+    from pilotage.store.postgresql.dsn import DatabaseAddress
 
-    if Address.parse(url).has_password and any(url in word for word in sys.argv):
+    if DatabaseAddress.parse(url).has_password and any(url in word for word in sys.argv):
         raise InvalidInput(
             "a password on the command line can be read by everybody on this machine",
             hint="leave it out there; it can be in PILOTAGE_DATABASE_URL or in ~/.pgpass",

@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     from .log import log
     from .loop import Loop, WakeUp, started_at
     from .node import find_node
-    from .transport import Away, Line, Refused
+    from .transport import Connection, RequestRefused, ServerAway
 
     secret = read_secret(options.secret_fd)
     if not secret:
@@ -46,13 +46,13 @@ def _run(options: argparse.Namespace, folder: str) -> int:
         return 2
     wake_up = WakeUp()
     wake_up.install()
-    line = Line(options.server, options.fingerprint)
+    line = Connection(options.server, options.fingerprint)
     try:
         answer = enrol(line, secret, options, lambda: bool(wake_up.signals))
-    except Refused as error:
+    except RequestRefused as error:
         log("not enrolled", why=error)
         return REFUSED
-    except Away as error:
+    except ServerAway as error:
         log("server away", why=error)
         return SERVER_AWAY
     finally:
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     return Loop(
         terms,
         found,
-        lambda: Line(options.server, options.fingerprint, answer.token),
+        lambda: Connection(options.server, options.fingerprint, answer.token),
         wake_up,
         folder,
         os.environ,

@@ -48,7 +48,7 @@ OCCUPYING = (Stage.RUNNING, Stage.STOPPING, Stage.DROPPED)
 
 
 @dataclass
-class Held:
+class Assignment:
     offer: Offer
     since: float
     """When it came to its stage."""
@@ -62,11 +62,11 @@ class Held:
         return (self.offer.job, self.offer.epoch)
 
 
-class Holdings:
+class Assignments:
     """All held tries. A try is in exactly one stage; in a stage they stand in the order in which they came."""
 
     def __init__(self) -> None:
-        self._stages: Dict[Stage, Dict[Key, Held]] = {stage: {} for stage in Stage}
+        self._stages: Dict[Stage, Dict[Key, Assignment]] = {stage: {} for stage in Stage}
         self._stage_of: Dict[Key, Stage] = {}
 
     def __contains__(self, key: Key) -> bool:
@@ -75,15 +75,15 @@ class Holdings:
     def __len__(self) -> int:
         return len(self._stage_of)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: Assignment) -> None:
         self._stage_of[held.key] = held.stage
         self._stages[held.stage][held.key] = held
 
-    def get(self, key: Key) -> Optional[Held]:
+    def get(self, key: Key) -> Optional[Assignment]:
         stage = self._stage_of.get(key)
         return None if stage is None else self._stages[stage][key]
 
-    def move(self, held: Held, stage: Stage, now: float) -> None:
+    def move(self, held: Assignment, stage: Stage, now: float) -> None:
         """Move one on; only along ALLOWED."""
         if stage not in ALLOWED[held.stage]:
             raise AssertionError(f"{held.key}: {held.stage.value} to {stage.value}")
@@ -92,20 +92,20 @@ class Holdings:
         self._stages[stage][held.key] = held
         self._stage_of[held.key] = stage
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: Assignment) -> None:
         del self._stages[held.stage][held.key]
         del self._stage_of[held.key]
 
     def count(self, *stages: Stage) -> int:
         return sum(len(self._stages[stage]) for stage in stages)
 
-    def of(self, *stages: Stage) -> List[Held]:
-        found: List[Held] = []
+    def of(self, *stages: Stage) -> List[Assignment]:
+        found: List[Assignment] = []
         for stage in stages:
             found += self._stages[stage].values()
         return found
 
-    def first(self, stage: Stage) -> Optional[Held]:
+    def first(self, stage: Stage) -> Optional[Assignment]:
         """The one that has been longest in this stage."""
         return next(iter(self._stages[stage].values()), None)
 
@@ -117,7 +117,7 @@ class Holdings:
             memory += held.offer.payload.memory
         return processors, memory
 
-    def _each(self, stages: Iterable[Stage]) -> Iterator[Held]:
+    def _each(self, stages: Iterable[Stage]) -> Iterator[Assignment]:
         for stage in stages:
             yield from self._stages[stage].values()
 

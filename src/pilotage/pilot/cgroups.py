@@ -11,14 +11,14 @@ _ABSURD = 1 << 60
 
 
 @dataclass(frozen=True)
-class Limits:
+class CgroupLimits:
     processors: float = 0.0
     """0: none."""
     memory: int = 0
     """Bytes; 0: none."""
 
 
-def limits_of(root: str = "/") -> Limits:
+def limits_of(root: str = "/") -> CgroupLimits:
     """Read for the calling process. What can't be read does not limit."""
     processors: List[float] = []
     memory: List[int] = []
@@ -29,7 +29,7 @@ def limits_of(root: str = "/") -> Limits:
         processors += _quota(_words(folder, "cpu.cfs_quota_us") + _words(folder, "cpu.cfs_period_us"))
     for folder in _folders(root, "memory"):
         memory += _number(_words(folder, "memory.limit_in_bytes"))
-    return Limits(min(processors, default=0.0), min(memory, default=0))
+    return CgroupLimits(min(processors, default=0.0), min(memory, default=0))
 
 
 def parse_membership(text: str) -> List[Tuple[str, str]]:

@@ -17,8 +17,8 @@ from pilotage.wire.pilot import EnrolRequest, EnrolResponse
 
 from .log import log
 from .node import Found
-from .pilot_config import Terms
-from .transport import Away, Line
+from .pilot_config import PilotConfig
+from .transport import Connection, ServerAway
 
 _MOST_SECRET = 4096
 
@@ -39,7 +39,9 @@ def read_secret(number: int) -> str:
     return data.decode("utf-8", "replace").strip()
 
 
-def enrol(line: Line, secret: str, options: argparse.Namespace, give_up: Callable[[], bool]) -> EnrolResponse:
+def enrol(
+    line: Connection, secret: str, options: argparse.Namespace, give_up: Callable[[], bool]
+) -> EnrolResponse:
     """Raises Refused, and Away when the server stayed away for all the patience or `give_up` says so."""
     request = EnrolRequest(
         secret=secret,
@@ -55,7 +57,7 @@ def enrol(line: Line, secret: str, options: argparse.Namespace, give_up: Callabl
     while True:
         try:
             return line.post("/v1/pilot/enrol", request, EnrolResponse)
-        except Away as error:
+        except ServerAway as error:
             if time.monotonic() > until or give_up():
                 raise
             wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
@@ -72,14 +74,14 @@ def terms_of(
     options: argparse.Namespace,
     environment: Mapping[str, str],
     start: float,
-) -> Terms:
+) -> PilotConfig:
     """`start`: when the program started, on the machine's clock."""
     end = start + answer.wall if answer.wall > 0 else math.inf
     slurm = environment.get("SLURM_JOB_END_TIME", "")
     if slurm.isdigit():
         end = min(end, start + float(slurm) - time.time())
     part = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
-    return Terms(
+    return PilotConfig(
         incarnation=answer.incarnation,
         node=dataclasses.replace(found.node),
         lease=answer.lease,

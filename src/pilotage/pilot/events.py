@@ -27,7 +27,7 @@ class Unanswered:
 
 
 @dataclass(frozen=True)
-class Superseded:
+class AttemptSuperseded:
     """The server no longer takes this pilot for its own."""
 
     why: str = ""
@@ -62,7 +62,7 @@ class Signal:
     name: str
 
 
-Event = Union[Answered, Unanswered, Superseded, ProcessesGone, PayloadEnded, Tick, Signal]
+Event = Union[Answered, Unanswered, AttemptSuperseded, ProcessesGone, PayloadEnded, Tick, Signal]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Optional
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Take
 
-from .pilot_config import Terms
+from .pilot_config import PilotConfig
 
 LEASE_PART = 0.9
 """The lease is acted upon a tenth early."""
@@ -22,8 +22,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _FIRST_POLL, _POLL_GROWTH, _LONGEST_POLL = 0.25, 1.6, 15.0
 
 
-class Contact:
-    def __init__(self, terms: Terms, now: float, rng: random.Random) -> None:
+class ExchangeTiming:
+    def __init__(self, terms: PilotConfig, now: float, rng: random.Random) -> None:
         self._terms = terms
         self._rng = rng
         self.flying: Optional[ExchangeRequest] = None

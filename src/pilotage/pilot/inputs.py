@@ -18,7 +18,7 @@ from pilotage.wire.pilot import Input
 from .beneath import OF_THE_NAME, make_folders, open_root, split
 from .folders import within
 from .launch import CannotRun
-from .transport import Line, Refused
+from .transport import Connection, RequestRefused
 
 _CHUNK = 1 << 16
 _URL_TIMEOUT = 60.0
@@ -35,7 +35,7 @@ class InputCache:
         self._locks: Dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
-    def provide(self, line: Line, job: int, item: Input, place: str) -> None:
+    def provide(self, line: Connection, job: int, item: Input, place: str) -> None:
         """Put the file of that digest at `place`. Raises CannotRun or Away."""
         digest = item.source
         if len(digest) != 64 or not all(char in "0123456789abcdef" for char in digest):
@@ -49,7 +49,7 @@ class InputCache:
                 self._download(line, f"/v1/pilot/jobs/{job}/inputs/{digest}", digest, kept)
         shutil.copyfile(kept, place)
 
-    def _download(self, line: Line, path: str, digest: str, kept: str) -> None:
+    def _download(self, line: Connection, path: str, digest: str, kept: str) -> None:
         seen = hashlib.sha256()
         number, part = tempfile.mkstemp(dir=self._folder)
         try:
@@ -62,7 +62,7 @@ class InputCache:
                     f"input {digest}: what came has the digest {seen.hexdigest()}", failure="input"
                 )
             os.rename(part, kept)
-        except Refused as error:
+        except RequestRefused as error:
             raise CannotRun(f"input {digest}: {error}", failure="input") from None
         finally:
             if os.path.exists(part):
@@ -73,7 +73,7 @@ def needs_fetching(items: Iterable[Input]) -> bool:
     return any(item.mode != "shared" for item in items)
 
 
-def place_inputs(line: Line, cache: InputCache, job: int, items: Iterable[Input], folder: str) -> None:
+def place_inputs(line: Connection, cache: InputCache, job: int, items: Iterable[Input], folder: str) -> None:
     """Put all inputs into the folder. Raises CannotRun with class input or node, or Away."""
     for item in items:
         place = place_for(folder, item.name)

@@ -17,7 +17,7 @@ _SHORTEST = 0.002
 """No payload is taken to be faster: starting one costs about that."""
 
 
-class Pace:
+class JobRate:
     def __init__(self) -> None:
         self._durations: Deque[float] = deque(maxlen=_REMEMBERED)
 

@@ -8,18 +8,18 @@ from typing import Callable, Dict, Optional, Set, Tuple
 
 from .events import Key
 from .payload import RunningPayload
-from .thread_pool import Errands
-from .transport import Line
+from .thread_pool import ThreadPool
+from .transport import Connection
 
 PERIOD = 1.0
 _MOST = 1 << 16
 """Bytes in one message."""
 
 
-class Tails:
+class LogStreamer:
     """Belongs to the loop's thread. A message that is lost is sent again with the next: the offset stays."""
 
-    def __init__(self, errands: Errands, clock: Callable[[], float]) -> None:
+    def __init__(self, errands: ThreadPool, clock: Callable[[], float]) -> None:
         self._errands = errands
         self._clock = clock
         self._jobs: Set[int] = set()
@@ -51,7 +51,7 @@ class Tails:
         job, epoch = payload.key
         path = f"/v1/pilot/jobs/{job}/tail?stream={stream}&offset={offset}&epoch={epoch}"
 
-        def post(line: Line) -> None:
+        def post(line: Connection) -> None:
             line.request("POST", path, data, {"Content-Type": "application/octet-stream"})
 
         def posted(result: object, error: Optional[BaseException]) -> None:

@@ -15,6 +15,7 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Offer
 from .events import (
     Action,
     Answered,
+    AttemptSuperseded,
     Event,
     Follow,
     Kill,
@@ -23,19 +24,18 @@ from .events import (
     Send,
     Signal,
     Start,
-    Superseded,
     Tick,
     Unanswered,
 )
 from .log import log
-from .log_streaming import Tails
+from .log_streaming import LogStreamer
 from .machine import Machine
 from .node import Found
-from .payload_runner import Crew
-from .pilot_config import Terms
+from .payload_runner import PayloadRunner
+from .pilot_config import PilotConfig
 from .system import LEAVE_SIGNALS, clock
-from .thread_pool import Errands
-from .transport import Line, Refused
+from .thread_pool import ThreadPool
+from .transport import Connection, RequestRefused
 
 _LONGEST_NAP = 5.0
 _UPLOADS = 4
@@ -73,9 +73,9 @@ class WakeUp:
 class Loop:
     def __init__(
         self,
-        terms: Terms,
+        terms: PilotConfig,
         found: Found,
-        new_line: Callable[[], Line],
+        new_line: Callable[[], Connection],
         wake_up: WakeUp,
         folder: str,
         environment: Mapping[str, str],
@@ -83,13 +83,13 @@ class Loop:
     ) -> None:
         self._wake_up = wake_up
         self._facts = dict(facts)
-        self._exchanges = Errands(new_line, wake_up.wake)
-        errands = Errands(new_line, wake_up.wake, _UPLOADS)
-        self._crew = Crew(
+        self._exchanges = ThreadPool(new_line, wake_up.wake)
+        errands = ThreadPool(new_line, wake_up.wake, _UPLOADS)
+        self._crew = PayloadRunner(
             folder, found.cores, terms.cpu_power, environment, errands, clock, terms.most_output
         )
         self._errands = errands
-        self._tails = Tails(errands, clock)
+        self._tails = LogStreamer(errands, clock)
         rng = random.Random()  # noqa: S311 (jitter)
         self._machine = Machine(terms, clock(), rng)
         self._events: List[Event] = [Tick()]
@@ -151,7 +151,7 @@ class Loop:
         )
 
     def _send(self, request: ExchangeRequest) -> None:
-        def exchange(line: Line) -> ExchangeResponse:
+        def exchange(line: Connection) -> ExchangeResponse:
             return line.post("/v1/pilot/exchange", request, ExchangeResponse)
 
         self._exchanges.submit(exchange, self._answered)
@@ -159,8 +159,8 @@ class Loop:
     def _answered(self, response: Any, error: Optional[BaseException]) -> None:
         if error is None:
             self._events.append(Answered(response))
-        elif isinstance(error, Refused) and error.superseded:
-            self._events.append(Superseded(str(error)))
+        elif isinstance(error, RequestRefused) and error.superseded:
+            self._events.append(AttemptSuperseded(str(error)))
         else:
             self._events.append(Unanswered(str(error) or repr(error), getattr(error, "retry_after", 0.0)))
 

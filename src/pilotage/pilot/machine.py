@@ -17,10 +17,11 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
 
-from .assignments import ACTIVE, OCCUPYING, WAITING, Held, Holdings, Stage
+from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage
 from .events import (
     Action,
     Answered,
+    AttemptSuperseded,
     Event,
     Follow,
     Key,
@@ -32,13 +33,12 @@ from .events import (
     Send,
     Signal,
     Start,
-    Superseded,
     Tick,
     Unanswered,
 )
-from .exchange_timing import Contact
-from .job_rate import Pace
-from .pilot_config import Terms
+from .exchange_timing import ExchangeTiming
+from .job_rate import JobRate
+from .pilot_config import PilotConfig
 from .take_request import next_take
 
 LEFT = 0
@@ -59,12 +59,12 @@ GRACE = 25.0
 class Machine:
     """One mutator, `handle`; `next_at` says when a Tick is due at the latest."""
 
-    def __init__(self, terms: Terms, now: float, rng: random.Random) -> None:
+    def __init__(self, terms: PilotConfig, now: float, rng: random.Random) -> None:
         self.terms = terms
-        self.holdings = Holdings()
-        self.contact = Contact(terms, now, rng)
+        self.holdings = Assignments()
+        self.contact = ExchangeTiming(terms, now, rng)
         self.leaving = ""
-        self._pace = Pace()
+        self._pace = JobRate()
         self._quitting = False
         self._superseded = False
         self._left = False
@@ -76,7 +76,7 @@ class Machine:
         self._hear: Dict[type, Callable[[Event, float, List[Action]], None]] = {
             Answered: self._answered,
             Unanswered: self._unanswered,
-            Superseded: self._was_superseded,
+            AttemptSuperseded: self._was_superseded,
             ProcessesGone: self._processes_gone,
             PayloadEnded: self._payload_ended,
             Signal: self._signalled,
@@ -130,7 +130,7 @@ class Machine:
         self._take_verdicts(response, now, actions)
         for offer in response.offers:
             if (offer.job, offer.epoch) not in self.holdings:
-                self.holdings.add(Held(offer, now))
+                self.holdings.add(Assignment(offer, now))
         followed = tuple(sorted(response.follow))
         if followed != self._followed:
             self._followed = followed
@@ -174,7 +174,7 @@ class Machine:
             actions.append(Note(f"no answer from the server: {event.why}"))
 
     def _was_superseded(self, event: Event, now: float, actions: List[Action]) -> None:
-        assert isinstance(event, Superseded)
+        assert isinstance(event, AttemptSuperseded)
         self.contact.ended()
         self._superseded = True
         self.leaving = "superseded"
@@ -245,17 +245,17 @@ class Machine:
 
     # Moves of one try
 
-    def _release(self, held: Held, reason: str, now: float) -> None:
+    def _release(self, held: Assignment, reason: str, now: float) -> None:
         held.reason = reason
         self.holdings.move(held, Stage.RELEASED, now)
 
-    def _stop(self, held: Held, reason: str, now: float, actions: List[Action]) -> None:
+    def _stop(self, held: Assignment, reason: str, now: float, actions: List[Action]) -> None:
         held.reason = reason
         self.holdings.move(held, Stage.STOPPING, now)
         actions.append(Kill(held.key, reason))
 
     def _drop(
-        self, held: Held, reason: str, now: float, actions: List[Action], *, keep_streams: bool = False
+        self, held: Assignment, reason: str, now: float, actions: List[Action], *, keep_streams: bool = False
     ) -> None:
         """Ours no more: end it if it runs, and report nothing of it."""
         if held.stage in ACTIVE:
@@ -300,7 +300,7 @@ class Machine:
                 self._pace.forget()
                 self._release(held, "could not be started soon", now)
 
-    def _longest_waiting(self) -> Optional[Held]:
+    def _longest_waiting(self) -> Optional[Assignment]:
         """For room, or to be confirmed."""
         firsts = (self.holdings.first(Stage.OFFERED), self.holdings.first(Stage.READY))
         return min((held for held in firsts if held), key=lambda held: held.since, default=None)

@@ -24,7 +24,7 @@ _PATIENCE = 2.0
 _Identity = Tuple[int, int]
 
 
-class Strays:
+class Orphans:
     def __init__(self) -> None:
         self.look_at = math.inf
         self._suspects: Dict[_Identity, Set[Key]] = {}

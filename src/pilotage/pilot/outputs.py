@@ -8,7 +8,7 @@ from typing import IO
 
 from .beneath import open_file, open_root
 from .events import Key
-from .transport import Line
+from .transport import Connection
 
 
 class Unreadable(Exception):
@@ -46,7 +46,9 @@ class _Exactly:
         return data
 
 
-def upload(line: Line, key: Key, name: str, file: IO[bytes], most: int = 0, place: str = "outputs") -> None:
+def upload(
+    line: Connection, key: Key, name: str, file: IO[bytes], most: int = 0, place: str = "outputs"
+) -> None:
     """Stream one open file up. Raises Away, Refused or Unreadable.
 
     `most`: bytes that the server takes; 0: not known. Bytes that are added meanwhile are left out.

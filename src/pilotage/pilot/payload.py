@@ -23,8 +23,8 @@ from .outputs import Unreadable, open_output, upload
 from .removal import remove_tree
 from .search import MOST_REFUSED, SHOWN, GivenUp, find_outputs
 from .thread_pool import persist
-from .transport import FORBIDDEN, Away, Line, Refused
-from .work_dirs import Workplace, Workplaces
+from .transport import FORBIDDEN, Connection, RequestRefused, ServerAway
+from .work_dirs import WorkDir, WorkDirs
 
 _OWN_PEAK = resource.RUSAGE_SELF
 _ROOM = 256_000_000
@@ -39,7 +39,7 @@ class RunningPayload:
         self.offer = offer
         self.payload = offer.payload
         self.key: Key = (offer.job, offer.epoch)
-        self.place: Optional[Workplace] = None
+        self.place: Optional[WorkDir] = None
         self.pid = 0
         self.cores: Tuple[int, ...] = ()
         self.begun = now
@@ -81,7 +81,7 @@ class RunningPayload:
         """Those of the names that lie in the folder itself: nothing else is emptied or removed by name."""
         return frozenset(name for name in self._names if within(name) and "/" not in name)
 
-    def make_folder(self, places: Workplaces) -> None:
+    def make_folder(self, places: WorkDirs) -> None:
         """Raises CannotRun."""
         try:
             self.place = places.take((self.payload.owner, self.payload.group), self._streams)
@@ -91,7 +91,7 @@ class RunningPayload:
     def needs_fetching(self) -> bool:
         return needs_fetching(self.payload.inputs)
 
-    def place_inputs_away(self, line: Line, cache: InputCache) -> None:
+    def place_inputs_away(self, line: Connection, cache: InputCache) -> None:
         """Raises CannotRun; Away only when killed meanwhile."""
         persist(
             lambda: place_inputs(line, cache, self.key[0], self.payload.inputs, self.folder),
@@ -208,7 +208,7 @@ class RunningPayload:
             return None
         return base64.b64encode(os.pread(number, size, 0)).decode() if size else ""
 
-    def store_away(self, line: Line) -> None:
+    def store_away(self, line: Connection) -> None:
         """Upload what has to be, and say so in the Finish.
 
         A file that can't be stored is told of and the others go on: nothing that a payload leaves behind makes it
@@ -224,13 +224,13 @@ class RunningPayload:
             for output in found.outputs:
                 if output.name not in stored:
                     self._store(line, output.name, partial(open_output, self.folder, output.source))
-        except (Away, Refused, GivenUp, OSError) as error:
+        except (ServerAway, RequestRefused, GivenUp, OSError) as error:
             self.finish.message = f"output: {printable(str(error))}"
             self.finish.failure = self.finish.failure or "output"
         if self.keep_streams:
             self.keep_streams_away(line)
 
-    def keep_streams_away(self, line: Line) -> None:
+    def keep_streams_away(self, line: Connection) -> None:
         """Upload standard output and error of a job that was killed, as they are now."""
         for name, number in zip(("stdout", "stderr"), self._files):  # noqa: B905 (Python 3.9)
             if os.fstat(number).st_size:
@@ -240,7 +240,7 @@ class RunningPayload:
                             partial(upload, line, self.key, name, file, self.most_output, "streams"),
                             lambda: self.given_up,
                         )
-                except (Away, Refused, Unreadable, OSError) as error:
+                except (ServerAway, RequestRefused, Unreadable, OSError) as error:
                     log(
                         "output of a killed job is lost",
                         job=self.key[0],
@@ -248,19 +248,19 @@ class RunningPayload:
                         why=printable(str(error)),
                     )
 
-    def _store_streams(self, line: Line) -> None:
+    def _store_streams(self, line: Connection) -> None:
         """Standard output and error, as far as they are not in the Finish."""
         inlined = (self.finish.stdout, self.finish.stderr)
         for name, number, inline in zip(self._names, self._files, inlined):  # noqa: B905 (Python 3.9)
             if inline is None:
                 self._store(line, name, partial(_copy_of, number))
 
-    def _store(self, line: Line, name: str, opened: Callable[[], IO[bytes]]) -> None:
+    def _store(self, line: Connection, name: str, opened: Callable[[], IO[bytes]]) -> None:
         """Upload one file. Raises Away, and Refused if the server wants no other file either."""
         try:
             with opened() as file:
                 persist(lambda: upload(line, self.key, name, file, self.most_output), lambda: self.given_up)
-        except Refused as error:
+        except RequestRefused as error:
             if error.superseded or error.status == FORBIDDEN:
                 raise
             self._refuse(name, error.error.message or f"the server answered {error.status}")
@@ -290,7 +290,7 @@ class RunningPayload:
             os.close(number)
         self._files.clear()
 
-    def tidy_quickly(self, places: Workplaces, *, alone: bool) -> bool:
+    def tidy_quickly(self, places: WorkDirs, *, alone: bool) -> bool:
         """Remove the folders if there is nothing in them but what we put there; False if more is to be done.
 
         `alone`: no process lives below the pilot. Then they are kept for another payload, if they are clean.
@@ -299,7 +299,7 @@ class RunningPayload:
             return True
         return self.place.remove(self._streams)
 
-    def remove_away(self, line: Line) -> None:
+    def remove_away(self, line: Connection) -> None:
         assert self.place is not None
         remove_tree(self.place.tmp)
         remove_tree(self.place.folder)

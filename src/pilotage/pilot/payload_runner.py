@@ -18,13 +18,13 @@ from .events import Event, Key, PayloadEnded, ProcessesGone
 from .inputs import InputCache, not_placed
 from .launch import CannotRun, base_environment
 from .log import log
-from .orphans import Strays
+from .orphans import Orphans
 from .payload import RunningPayload
 from .sampling import Sampling
 from .system import kill_group, peek_dead_child
-from .thread_pool import Errands
+from .thread_pool import ThreadPool
 from .tree import all_processes, below, proportional_memory
-from .work_dirs import Workplaces
+from .work_dirs import WorkDirs
 
 TERM_GRACE = 5.0
 """Between SIGTERM and SIGKILL."""
@@ -32,21 +32,21 @@ STORE_GRACE = 10.0
 """What is being uploaded when the payload is to end has so long."""
 
 
-class Crew:
+class PayloadRunner:
     def __init__(
         self,
         folder: str,
         cores: Tuple[int, ...],
         power: float,
         environment: Mapping[str, str],
-        errands: Errands,
+        errands: ThreadPool,
         clock: Callable[[], float],
         most_output: int = 0,
     ) -> None:
         """`most_output`: bytes of one output file that the server takes; 0: not known."""
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
-        self._places = Workplaces(folder)
+        self._places = WorkDirs(folder)
         self._all_cores = len(cores)
         self._free_cores = set(cores)
         self._power = power
@@ -56,7 +56,7 @@ class Crew:
         self._most_output = most_output
         self._cache = InputCache(os.path.join(folder, "inputs"))
         self._by_pid: Dict[int, RunningPayload] = {}
-        self._strays = Strays()
+        self._strays = Orphans()
         self._sampling = Sampling()
         self._null = os.open(os.devnull, os.O_RDONLY)
         # Inherited by all payloads.

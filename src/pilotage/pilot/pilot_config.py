@@ -9,7 +9,7 @@ from pilotage.wire.pilot import Node
 
 
 @dataclass(frozen=True)
-class Terms:
+class PilotConfig:
     """Durations in seconds; instants on the clock of the machine's events."""
 
     incarnation: int

@@ -7,15 +7,17 @@ from typing import Optional
 
 from pilotage.wire.pilot import Node, Take
 
-from .assignments import OCCUPYING, WAITING, Holdings, Stage
-from .job_rate import SHORT, Pace
-from .pilot_config import Terms
+from .assignments import OCCUPYING, WAITING, Assignments, Stage
+from .job_rate import SHORT, JobRate
+from .pilot_config import PilotConfig
 
 UNLIMITED = 1e9
 """CPU seconds left where the batch system sets no limit."""
 
 
-def next_take(number: int, holdings: Holdings, pace: Pace, terms: Terms, now: float) -> Optional[Take]:
+def next_take(
+    number: int, holdings: Assignments, pace: JobRate, terms: PilotConfig, now: float
+) -> Optional[Take]:
     """The take that makes best use of the node, or None if nothing more is wanted.
 
     `count` covers the free processors with one-processor jobs. `ahead` is bounded by the terms; jobs ahead are
@@ -38,7 +40,7 @@ def next_take(number: int, holdings: Holdings, pace: Pace, terms: Terms, now: fl
     )
 
 
-def _ahead(holdings: Holdings, pace: Pace, terms: Terms) -> int:
+def _ahead(holdings: Assignments, pace: JobRate, terms: PilotConfig) -> int:
     slots = terms.node.processors
     target = min(terms.ahead, pace.ahead(slots))
     if not target:
@@ -48,7 +50,7 @@ def _ahead(holdings: Holdings, pace: Pace, terms: Terms) -> int:
     return max(0, target - held_ahead)
 
 
-def _part(terms: Terms, processors: int, used_memory: int, now: float) -> Node:
+def _part(terms: PilotConfig, processors: int, used_memory: int, now: float) -> Node:
     whole = terms.node
     # 0 would mean "not known, refuse nothing": a node whose memory is used up offers 1 MB.
     memory = max(1, whole.memory - used_memory) if whole.memory else 0

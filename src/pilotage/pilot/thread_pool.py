@@ -11,19 +11,21 @@ import threading
 import time
 from typing import Any, Callable, Deque, Optional, Tuple, TypeVar
 
-from .transport import Away, Line
+from .transport import Connection, ServerAway
 
 T = TypeVar("T")
-Work = Callable[[Line], Any]
+Work = Callable[[Connection], Any]
 Done = Callable[[Any, Optional[BaseException]], None]
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class Errands:
+class ThreadPool:
     """Work for `threads` threads, each with its own connection; `done(result, error)` is called by the loop."""
 
-    def __init__(self, new_line: Callable[[], Line], wake: Callable[[], None], threads: int = 1) -> None:
+    def __init__(
+        self, new_line: Callable[[], Connection], wake: Callable[[], None], threads: int = 1
+    ) -> None:
         self._new_line = new_line
         self._wake = wake
         self._most = threads
@@ -66,7 +68,7 @@ def persist(work: Callable[[], T], given_up: Callable[[], bool]) -> T:
     while True:
         try:
             return work()
-        except Away as error:
+        except ServerAway as error:
             pause = max(_PAUSES[min(failures, len(_PAUSES) - 1)], error.retry_after)
             failures += 1
             until = time.monotonic() + pause

@@ -30,7 +30,7 @@ FORBIDDEN = 403
 _CHUNK = 1 << 16
 
 
-class Away(Exception):
+class ServerAway(Exception):
     """No answer that settles the matter: the same request may be sent again."""
 
     def __init__(self, why: str, retry_after: float = 0.0) -> None:
@@ -38,7 +38,7 @@ class Away(Exception):
         self.retry_after = retry_after
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server answered no, and would again."""
 
     def __init__(self, status: int, error: ErrorBody) -> None:
@@ -69,7 +69,7 @@ class _PinnedConnection(http.client.HTTPSConnection):
             )
 
 
-class Line:
+class Connection:
     """One kept-alive connection; not for two threads at once."""
 
     def __init__(self, server: str, fingerprint: str = "", token: str = "", timeout: float = TIMEOUT) -> None:
@@ -88,7 +88,7 @@ class Line:
         try:
             return decode(kind, data)
         except (ValueError, TypeError) as error:
-            raise Away(f"unreadable answer: {error}") from None
+            raise ServerAway(f"unreadable answer: {error}") from None
 
     def request(self, method: str, path: str, body: Body, headers: Dict[str, str]) -> bytes:
         """The body of a 2xx answer. Raises Away or Refused."""
@@ -97,7 +97,7 @@ class Line:
             return response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise Away(_say(error)) from None
+            raise ServerAway(_say(error)) from None
 
     def stream(self, path: str) -> Iterator[bytes]:
         """The body of a 2xx answer to GET, in pieces. Raises Away or Refused."""
@@ -111,7 +111,7 @@ class Line:
                     return
                 yield piece
         except (OSError, http.client.HTTPException) as error:
-            raise Away(_say(error)) from None
+            raise ServerAway(_say(error)) from None
         finally:
             if not done:
                 self.close()
@@ -128,7 +128,7 @@ class Line:
             response = self._send(method, self._base + path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise Away(_say(error)) from None
+            raise ServerAway(_say(error)) from None
         except BaseException:  # the body could not be read: half of it was sent
             self.close()
             raise
@@ -173,8 +173,8 @@ class Line:
             error = ErrorBody("", response.reason or "")
         wait = _seconds(response.getheader("Retry-After")) or error.retry_after
         if response.status == 429 or response.status >= 500 or response.status == 408:
-            return Away(f"{response.status} {error.code} {error.message}".strip(), wait)
-        return Refused(response.status, error)
+            return ServerAway(f"{response.status} {error.code} {error.message}".strip(), wait)
+        return RequestRefused(response.status, error)
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._url.hostname or "", self._url.port

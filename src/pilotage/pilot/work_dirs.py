@@ -18,7 +18,7 @@ _MOST = 16
 """So many are kept for the next payloads."""
 
 
-class Workplace:
+class WorkDir:
     """A working directory, and a folder for temporary files beside it."""
 
     def __init__(self, folder: str, whom: Whom) -> None:
@@ -78,13 +78,13 @@ def _attributes(folder: str) -> Tuple[str, ...]:
         return ()
 
 
-class Workplaces:
+class WorkDirs:
     def __init__(self, parent: str) -> None:
         self._parent = parent
         self._count = 0
-        self._clean: List[Workplace] = []
+        self._clean: List[WorkDir] = []
 
-    def take(self, whom: Whom, streams: FrozenSet[str]) -> Workplace:
+    def take(self, whom: Whom, streams: FrozenSet[str]) -> WorkDir:
         """One for a payload with these files of standard output and error. Raises OSError."""
         for place in self._clean:
             if place.whom == whom:
@@ -92,9 +92,9 @@ class Workplaces:
                 place.without_others(streams)
                 return place
         self._count += 1
-        return Workplace(os.path.join(self._parent, f"payload-{self._count}"), whom)
+        return WorkDir(os.path.join(self._parent, f"payload-{self._count}"), whom)
 
-    def give_back(self, place: Workplace, streams: FrozenSet[str]) -> bool:
+    def give_back(self, place: WorkDir, streams: FrozenSet[str]) -> bool:
         """Keep it for another payload; False if it cannot be. No process may live below the pilot."""
         if len(self._clean) >= _MOST or not place.cleaned(streams):
             return False

@@ -16,9 +16,9 @@ from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.home_token import HomeToken
-from pilotage.server.metrics_cache import JobTotals
+from pilotage.server.metrics_cache import CachedJobTotals
 from pilotage.server.prospects import Prospects
-from pilotage.server.submission_gate import Bulk
+from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pilots.exchange import Message, exchange_many
 from pilotage.services.pool.state import Pool
@@ -54,11 +54,11 @@ class Context:
     home_token: HomeToken
     exchange: Handler = field(init=False)
     """Answers messages of pilots."""
-    totals: JobTotals = field(init=False)
+    totals: CachedJobTotals = field(init=False)
     prospects: Prospects = field(init=False)
     space: DiskSpace
     """Says whether new work is accepted."""
-    bulk: Bulk
+    bulk: SubmissionGate
     """Through which all submissions are written."""
     in_loop: bool = False
     """Whether transactions are carried out in the event loop's thread: no other thread may be busy for long then."""
@@ -83,7 +83,7 @@ class Context:
 
         self.exchange = exchange
         self.prospects = Prospects(self.pool, self.writer, self.clock)
-        self.totals = JobTotals(self.readers, time.monotonic)
+        self.totals = CachedJobTotals(self.readers, time.monotonic)
 
     async def glance(self, ask: Callable[[Connection], Answer]) -> Answer:
         """Put a short question to the store.

@@ -15,7 +15,7 @@ PART = 0.02
 """Of the time, at most, that counting takes."""
 
 
-class JobTotals:
+class CachedJobTotals:
     """The last count. Safe to ask from any thread; of several who ask at once one counts."""
 
     def __init__(self, readers: Readers, monotonic: Callable[[], float]) -> None:

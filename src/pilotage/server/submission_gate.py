@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pilotage.core.errors import Overloaded
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.job_creation import Making, Pace
+from pilotage.services.submission.job_creation import ChunkPace, JobCreator
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -19,10 +19,10 @@ AT_ONCE = 8
 """Chunks and submissions that may be under way: so many bodies are held in memory."""
 
 
-class Bulk:
+class SubmissionGate:
     """The gate that all submissions of one server pass. `pace` says how much one transaction does."""
 
-    def __init__(self, writer: Writer, pace: Pace) -> None:
+    def __init__(self, writer: Writer, pace: ChunkPace) -> None:
         self._writer = writer
         self.pace = pace
         self._one = asyncio.Lock()
@@ -44,7 +44,7 @@ class Bulk:
         async with self._one:
             return await self._writer.acall(request)
 
-    async def make(self, pool: Pool, making: Making) -> None:
+    async def make(self, pool: Pool, making: JobCreator) -> None:
         """Make all jobs, as many in a transaction as its time allows."""
         making.pace = self.pace
         while not await self.write(lambda tx: making.step(pool, tx)):

@@ -146,7 +146,7 @@ def see_to_month(connection: Connection, rule: Rule, before: float, now: float) 
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class SliceResult:
     """What one slice has done."""
 
     rows: int
@@ -169,7 +169,7 @@ class Slicer:
 
     def cut(
         self, connection: Connection, rule: Rule, found: Sequence[Any], before: float, now: float
-    ) -> Slice:
+    ) -> SliceResult:
         """One slice, in the writer's thread."""
         size, begin = self.size(rule), self.timer()
         rows = rule.step(connection, found, before, size)
@@ -177,7 +177,7 @@ class Slicer:
             retention.note(connection, rule.name, now, rows)
         seconds = self.timer() - begin
         self._learn(rule, size, rows, seconds)
-        return Slice(rows, seconds, rows < size)
+        return SliceResult(rows, seconds, rows < size)
 
     def _learn(self, rule: Rule, size: int, rows: int, seconds: float) -> None:
         if not rows or (rows < size and seconds <= SLICE):

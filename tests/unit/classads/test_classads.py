@@ -13,12 +13,12 @@ from pilotage.core.classads import (
     ERROR,
     UNDEFINED,
     Attribute,
+    AttributeReference,
     Chain,
     ClassAd,
-    Limits,
     Literal,
     Logic,
-    Reference,
+    ParserLimits,
     canonical,
     evaluate,
     matches,
@@ -216,7 +216,7 @@ def test_limits() -> None:
     with pytest.raises(TooLarge):
         parse_expression("x" * 65_537)
     with pytest.raises(TooLarge):
-        parse_expression("{1, 2, 3}", Limits(nodes=3))
+        parse_expression("{1, 2, 3}", ParserLimits(nodes=3))
     deepest = "(" * 99 + "a || b" + ")" * 99
     assert isinstance(parse_expression(deepest), Logic)
 
@@ -258,12 +258,12 @@ def test_literals_of_different_types_differ() -> None:
 def test_references() -> None:
     found = references(parse_expression("other.A > b && my.C == [d = 1; e = d + f].e || .g || other.h.i"))
     assert found == {
-        Reference("target", "a"),
-        Reference("", "b"),
-        Reference("my", "c"),
-        Reference("", "f"),
-        Reference(".", "g"),
-        Reference("target", "h"),
+        AttributeReference("target", "a"),
+        AttributeReference("", "b"),
+        AttributeReference("my", "c"),
+        AttributeReference("", "f"),
+        AttributeReference(".", "g"),
+        AttributeReference("target", "h"),
     }
 
 

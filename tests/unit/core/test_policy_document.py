@@ -13,7 +13,7 @@ from pilotage.core.policy import (
     JOB_SHARING,
     KEYS,
     NORMAL_USER,
-    Change,
+    PolicyChange,
     changes,
     known_properties,
     parse,
@@ -634,16 +634,19 @@ def test_what_differs_is_told_key_by_key() -> None:
     new = new.replace("[sites.here]\n", "[sites.here]\nbanned = false\n[sites.'new.one']\n")
     limit = {"attribute": "owner", "value": "alice"}
     assert changes(GOOD, new) == [
-        Change("groups.physics.share", "changed", 3000, 2000),
-        Change("limits", "removed", {**limit, "running": 5}),
-        Change("limits", "added", None, {**limit, "running": 6}),
-        Change('sites."new.one"', "added", None, {}),
-        Change("sites.here.banned", "added", None, False),
-        Change("sites.there.banned", "removed", True),
+        PolicyChange("groups.physics.share", "changed", 3000, 2000),
+        PolicyChange("limits", "removed", {**limit, "running": 5}),
+        PolicyChange("limits", "added", None, {**limit, "running": 6}),
+        PolicyChange('sites."new.one"', "added", None, {}),
+        PolicyChange("sites.here.banned", "added", None, False),
+        PolicyChange("sites.there.banned", "removed", True),
     ]
     assert changes(GOOD, "# only words\n" + GOOD) == []
-    assert changes("a = 1", "a = 1.0") == [Change("a", "changed", 1, 1.0)]
-    assert changes("a = 1", "a.b = 1") == [Change("a", "removed", 1), Change("a.b", "added", None, 1)]
+    assert changes("a = 1", "a = 1.0") == [PolicyChange("a", "changed", 1, 1.0)]
+    assert changes("a = 1", "a.b = 1") == [
+        PolicyChange("a", "removed", 1),
+        PolicyChange("a.b", "added", None, 1),
+    ]
     with pytest.raises(InvalidInput, match="not TOML"):
         changes(GOOD, "x = ")
 

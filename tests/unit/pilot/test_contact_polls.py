@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 
-from pilotage.pilot.exchange_timing import Contact
-from pilotage.pilot.pilot_config import Terms
+from pilotage.pilot.exchange_timing import ExchangeTiming
+from pilotage.pilot.pilot_config import PilotConfig
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Node, Take
 
 NODE = Node(hostname="n", processors=1)
 FIRST = 0.25 * 1.2
 
 
-def new_contact() -> Contact:
-    return Contact(Terms(1, NODE, lease=100, heartbeat=60, idle=50), 0.0, random.Random(1))
+def new_contact() -> ExchangeTiming:
+    return ExchangeTiming(PilotConfig(1, NODE, lease=100, heartbeat=60, idle=50), 0.0, random.Random(1))
 
 
-def pause_after(contact: Contact, now: float, *finishes: Finish) -> float:
+def pause_after(contact: ExchangeTiming, now: float, *finishes: Finish) -> float:
     """Send a take with these reports, have it answered with nothing; how long takes alone rest then."""
     take = Take(contact.take_number, 1, NODE)
     contact.sent(ExchangeRequest(1, finishes=list(finishes), take=take), now)

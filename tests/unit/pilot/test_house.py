@@ -8,7 +8,7 @@ import pytest
 
 from pilotage.pilot.codec import decode, encode
 from pilotage.pilot.folders import within
-from pilotage.pilot.job_rate import Pace
+from pilotage.pilot.job_rate import JobRate
 from pilotage.wire.pilot import EnrolResponse, ExchangeRequest, ExchangeResponse, Node, Take
 
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
@@ -44,7 +44,7 @@ def test_names_that_lead_out(name: str) -> None:
 
 
 def test_only_short_payloads_are_held_ahead() -> None:
-    pace = Pace()
+    pace = JobRate()
     assert pace.ahead(4) == 0
     for _ in range(5):
         pace.add(0.05)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pilotage.pilot.events import (
     Answered,
+    AttemptSuperseded,
     Kill,
     Leave,
     PayloadEnded,
@@ -17,12 +18,11 @@ from pilotage.pilot.events import (
     Send,
     Signal,
     Start,
-    Superseded,
     Tick,
     Unanswered,
 )
 from pilotage.pilot.machine import Machine
-from pilotage.pilot.pilot_config import Terms
+from pilotage.pilot.pilot_config import PilotConfig
 from pilotage.wire.pilot import ExchangeResponse, Finish, Node, Offer, Payload, Verdict
 
 PROCESSORS, MEMORY = 4, 4000
@@ -33,7 +33,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         node = Node(hostname="n", processors=PROCESSORS, memory=MEMORY)
-        self.terms = Terms(3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000)
+        self.terms = PilotConfig(3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000)
         self.machine = Machine(self.terms, self.now, random.Random(1))
         self.sent = None
         self.sent_at = self.now
@@ -164,7 +164,7 @@ class AnyOrder(RuleBasedStateMachine):
     def be_superseded(self):
         self.sent, self.superseded = None, True
         self.owed.clear()
-        self.tell(Superseded("other nonce"))
+        self.tell(AttemptSuperseded("other nonce"))
 
     @invariant()
     def nothing_is_forgotten(self):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.pilot import node
-from pilotage.pilot.cgroups import Limits, limits_of, parse_membership
+from pilotage.pilot.cgroups import CgroupLimits, limits_of, parse_membership
 from pilotage.pilot.tree import below, parse_stat
 
 
@@ -20,7 +20,7 @@ def test_version_2_takes_the_smallest_up_to_the_root(tmp_path: Path) -> None:
     write(tmp_path, "sys/fs/cgroup/slurm/cpu.max", "400000 100000\n")
     write(tmp_path, "sys/fs/cgroup/slurm/job_1/memory.max", "2000000000\n")
     write(tmp_path, "sys/fs/cgroup/slurm/memory.max", "max\n")
-    assert limits_of(str(tmp_path)) == Limits(4.0, 2_000_000_000)
+    assert limits_of(str(tmp_path)) == CgroupLimits(4.0, 2_000_000_000)
 
 
 def test_version_1(tmp_path: Path) -> None:
@@ -30,11 +30,11 @@ def test_version_1(tmp_path: Path) -> None:
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
     write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")
     write(tmp_path, "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712")
-    assert limits_of(str(tmp_path)) == Limits(1.5, 0)
+    assert limits_of(str(tmp_path)) == CgroupLimits(1.5, 0)
 
 
 def test_nothing_to_read_limits_nothing(tmp_path: Path) -> None:
-    assert limits_of(str(tmp_path)) == Limits()
+    assert limits_of(str(tmp_path)) == CgroupLimits()
     assert parse_membership("nonsense\n0::/a:b\n")[-1] == ("", "/a:b")
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from pilotage.pilot.events import Answered, Event, PayloadEnded, Send, Start
 from pilotage.pilot.machine import COALESCE, Machine
-from pilotage.pilot.pilot_config import Terms
+from pilotage.pilot.pilot_config import PilotConfig
 from pilotage.wire.pilot import (
     EnrolResponse,
     ExchangeRequest,
@@ -28,7 +28,7 @@ class Life:
 
     def __init__(self, jobs: int, length: float, latency: float, ahead: int) -> None:
         self.jobs, self.length, self.latency = jobs, length, latency
-        terms = Terms(1, Node(hostname="n", processors=1), 100.0, 10.0, 50.0, ahead=ahead)
+        terms = PilotConfig(1, Node(hostname="n", processors=1), 100.0, 10.0, 50.0, ahead=ahead)
         self.machine = Machine(terms, 0.0, random.Random(1))
         self.given = 0
         self.sent: list[float] = []

@@ -14,22 +14,22 @@ from pilotage.core.ids import QueueId
 from pilotage.server.context import Context
 from pilotage.server.duties import wait_reasons
 from pilotage.server.duties.wait_reasons import ReasonDuty
-from pilotage.services.why.answer import Snapshot
-from pilotage.services.why.wait_history import Looker
+from pilotage.services.why.answer import WaitSnapshot
+from pilotage.services.why.wait_history import WaitRecorder
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables.wait_reasons import ReasonRow
 
 QUEUES = 50
 
 
-class _Looker(Looker):
+class _Looker(WaitRecorder):
     """Notes in which thread it looked, and how often others had a turn before each step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.turns, self.seen, self.threads = 0, list[int](), set[int]()
 
-    def steps(self, found: Snapshot, connection: Connection, now: float) -> Iterator[list[ReasonRow]]:
+    def steps(self, found: WaitSnapshot, connection: Connection, now: float) -> Iterator[list[ReasonRow]]:
         for queue in range(QUEUES):
             self.seen.append(self.turns)
             self.threads.add(threading.get_ident())
@@ -46,7 +46,7 @@ async def _looked(context: Any, looker: _Looker) -> list[ReasonRow]:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    rows = await duty._look(cast(Snapshot, None), 5.0)
+    rows = await duty._look(cast(WaitSnapshot, None), 5.0)
     task.cancel()
     return rows
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilotage.server import metrics_cache as module
-from pilotage.server.metrics_cache import PART, QUICK, JobTotals
+from pilotage.server.metrics_cache import PART, QUICK, CachedJobTotals
 
 
 class Readers:
@@ -28,8 +28,8 @@ def test_jobs_are_counted_anew_when_the_last_count_is_paid_for(
         counted += 1
         return {"Waiting": counted}
 
-    monkeypatch.setattr(module.browse, "state_totals", count)
-    totals = JobTotals(Readers(), lambda: now)  # type: ignore[arg-type]
+    monkeypatch.setattr(module.listing, "state_totals", count)
+    totals = CachedJobTotals(Readers(), lambda: now)  # type: ignore[arg-type]
     assert totals.by_state() == {"Waiting": 1}
     if rest:
         now += rest - 1

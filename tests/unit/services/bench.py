@@ -27,12 +27,12 @@ from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.exchange import exchange, token_hash
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.accept import Prepared, accept, identity_of
-from pilotage.services.submission.job_creation import Making
+from pilotage.services.submission.accept import PreparedSubmission, accept, identity_of
+from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import Readers, WriterConnection
 from pilotage.store.engine.sqlite import SqliteReaders, open_writer
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.schema import metadata
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import events, history, instance, pilots, submissions
@@ -110,7 +110,7 @@ class Bench:
         self.database = ""
         if store == "postgresql":
             self.database = server().migrated()
-            self.address = Address.parse(server().url(self.database))
+            self.address = DatabaseAddress.parse(server().url(self.database))
         else:
             shutil.copy(empty_database(), self.path)
         self.now = now
@@ -203,14 +203,16 @@ class Bench:
         rows: Sequence[Sequence[Any]] = (),
         inputs: Sequence[Input] = (),
         **fields: Any,
-    ) -> Prepared:
+    ) -> PreparedSubmission:
         if count > 1:
             names, rows = ("",), [[place] for place in range(count)]
         description = JobDescription(executable="/bin/true", **fields)
         identity = identity_of(description, owner, group, self.pool.policy)
-        return Prepared(owner, group, key, description, tuple(names), rows, tuple(inputs), identity, ())
+        return PreparedSubmission(
+            owner, group, key, description, tuple(names), rows, tuple(inputs), identity, ()
+        )
 
-    def accept(self, prepared: Prepared) -> submissions.Submission:
+    def accept(self, prepared: PreparedSubmission) -> submissions.SubmissionRow:
         for item in prepared.inputs:
             self.do(
                 lambda tx, item=item: submissions.note_upload(
@@ -219,8 +221,8 @@ class Bench:
             )
         return self.do(lambda tx: accept(self.pool, tx, prepared, self.now))
 
-    def make(self, submission: submissions.Submission) -> None:
-        making = Making(submission.id)
+    def make(self, submission: submissions.SubmissionRow) -> None:
+        making = JobCreator(submission.id)
         while not self.do(lambda tx: making.step(self.pool, tx)):
             pass
 
@@ -244,7 +246,7 @@ class Bench:
             self.do(lambda tx, duty=duty: duty(self.pool, tx, self.now))
 
     def sign_of_life(self) -> float:
-        return self.do(lambda tx: leases.sign_of_life(self.pool, tx, self.now))
+        return self.do(lambda tx: leases.heartbeat(self.pool, tx, self.now))
 
     def later(self, seconds: float) -> None:
         self.now += seconds

@@ -196,6 +196,6 @@ def _correct(bench: Bench) -> None:
         bench.do(lambda tx, part=part: corrections.save_use(tx, part))
     last, memory = usage.memory(bench.connection)
     found = corrections.corrections(book, corrections.waiting(bench.pool), last, memory)
-    bench.do(lambda tx: corrections.take_up(bench.pool, tx, found, charged.as_of))
-    while not bench.do(lambda _: corrections.settle_some(bench.pool)):
+    bench.do(lambda tx: corrections.apply_use(bench.pool, tx, found, charged.as_of))
+    while not bench.do(lambda _: corrections.apply_priorities(bench.pool)):
         pass

@@ -27,14 +27,14 @@ from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool import index_loading as filling_module
-from pilotage.services.pool.index_loading import fill_some, open_pool
+from pilotage.services.pool.index_loading import load_some, open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares import corrections
 from pilotage.services.submission.accept import accept
 from pilotage.services.submission.chunked import accept_chunk, open_submission
-from pilotage.services.submission.job_creation import Making, encoded
-from pilotage.services.submission.job_creation import Pace as MakingPace
-from pilotage.services.submission.job_creation import Rows as ChunkRows
+from pilotage.services.submission.job_creation import ChunkPace as MakingPace
+from pilotage.services.submission.job_creation import ChunkRows as ChunkRows
+from pilotage.services.submission.job_creation import JobCreator, encoded
 from pilotage.services.why import wait_history
 from pilotage.store.tables import jobs as job_rows
 from pilotage.store.tables import pilots as pilot_rows
@@ -253,7 +253,7 @@ class Failing(RuleBasedStateMachine):
         def request(tx: Transaction) -> Any:
             submission = accept(self.pool, tx, prepared, bench.now)
             # Jobs are given out in the same group that makes them.
-            Making(submission.id).step(self.pool, tx)
+            JobCreator(submission.id).step(self.pool, tx)
             self.pool.read_submissions(tx, [submission.id])
             return submission
 
@@ -371,7 +371,7 @@ class Failing(RuleBasedStateMachine):
     def outage(self, fate: str, seconds: float, begins: bool) -> None:
         self.bench.sign_of_life()
         self.bench.now += seconds
-        self.carry_out(fate, lambda tx: leases.sign_of_life(self.pool, tx, self.bench.now, begins=begins))
+        self.carry_out(fate, lambda tx: leases.heartbeat(self.pool, tx, self.bench.now, begins=begins))
 
     @rule(fate=fates, number=which, what=st.sampled_from(["started", "aborted", "gone"]))
     def the_director(self, fate: str, number: int, what: str) -> None:
@@ -399,7 +399,7 @@ class Failing(RuleBasedStateMachine):
     @rule(fate=fates, factor=st.sampled_from([0.5, 2.0]))
     def correct_shares(self, fate: str, factor: float) -> None:
         found = Corrections({"physics": factor}, {("alice", "physics"): factor})
-        self.carry_out(fate, lambda tx: corrections.take_up(self.pool, tx, found, self.bench.now))
+        self.carry_out(fate, lambda tx: corrections.apply_use(self.pool, tx, found, self.bench.now))
 
     @rule(fate=fates, reason=st.sampled_from(["", "no-pilot"]))
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
@@ -433,10 +433,10 @@ class Failing(RuleBasedStateMachine):
                 def request(tx: Transaction, ids: list[int] = ids) -> None:
                     verb = "kill" if number % 2 else "reschedule"
                     act(self.pool, tx, verb, ids, actor="a", reason="", now=bench.now, dry_run=False)
-                    fill_some(self.pool, tx)
+                    load_some(self.pool, tx)
 
                 self._while_counting(fate, request)
-            while not bench.do(lambda tx: fill_some(self.pool, tx)):
+            while not bench.do(lambda tx: load_some(self.pool, tx)):
                 pass
         finally:
             filling_module.SLICE = before

@@ -24,12 +24,12 @@ from pilotage.core.policy import parse
 from pilotage.core.queues.draws import FIRST, RULES, Rule
 from pilotage.core.queues.fit import fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import Entry, taking_part
+from pilotage.core.queues.indexed_queue import IndexedQueue, taking_part
 from pilotage.services.matching.match import Match
 from pilotage.services.pilots.exchange import exchange_many, token_hash
 from pilotage.services.policy.apply import apply_policy
-from pilotage.services.pool.offer_cache import Rest, offer_of
-from pilotage.services.shares.corrections import settle_some
+from pilotage.services.pool.offer_cache import Remaining, offer_of
+from pilotage.services.shares.corrections import apply_priorities
 from pilotage.wire.pilot import Release
 
 DRAWS = 7000
@@ -112,7 +112,7 @@ class Rounds:
         insort(self.waiting.setdefault(self.origin[job], []), job)
 
     def settle(self) -> None:
-        while not settle_some(self.bench.pool):
+        while not apply_priorities(self.bench.pool):
             pass
 
     # --- what is done
@@ -162,7 +162,7 @@ class Rounds:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         give = Match._give
 
-        def watched(match: Match, rest: Rest) -> QueueIdentity | None:
+        def watched(match: Match, rest: Remaining) -> QueueIdentity | None:
             wanted = self.plain(match, rest)
             before = len(match._given)
             found = give(match, rest)
@@ -177,7 +177,7 @@ class Rounds:
 
         monkeypatch.setattr(Match, "_give", watched)
 
-    def plain(self, match: Match, rest: Rest) -> tuple[int, int, int] | None:
+    def plain(self, match: Match, rest: Remaining) -> tuple[int, int, int] | None:
         """(queue, UserPriority, place among its lowest ids) by the rule, from what waits now; None: nothing fits."""
         pool, pilot = match.pool, match.pilot
         offer = replace(offer_of(pool.policy, pilot, match.take.node), **rest._asdict())
@@ -191,7 +191,7 @@ class Rounds:
         if self.rule == "document":
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
-        queue: Entry = candidates[self.smallest([one.priority for one in candidates])]
+        queue: IndexedQueue = candidates[self.smallest([one.priority for one in candidates])]
         jobs = [weight for weight, part in queue.classes.items() for _ in range(part.count)]
         weight = jobs[self.smallest([float(one) for one in jobs])]
         there = len(self.waiting[queue.id, weight])

@@ -8,7 +8,7 @@ import pytest
 from bench import Bench
 
 from pilotage.services.pool import index_loading as module
-from pilotage.services.pool.index_loading import fill_some, open_pool
+from pilotage.services.pool.index_loading import load_some, open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.writer.transaction import Transaction
 
@@ -36,7 +36,7 @@ def test_whatever_happens_meanwhile_all_are_counted_once(
     bench.pool = started_again(bench)
     rng, killed, done = Random(slice_), 0, False
     while not done:
-        done = bench.do(lambda tx: fill_some(bench.pool, tx))
+        done = bench.do(lambda tx: load_some(bench.pool, tx))
         match rng.randrange(4):
             case 0:
                 bench.submit(count=3)

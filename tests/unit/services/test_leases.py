@@ -103,7 +103,7 @@ def test_at_a_start_any_time_away_counts(any_bench: Bench) -> None:
     offer = pilot.hold()
     bench.crash()
     bench.now += 12.0
-    credit = bench.do(lambda tx: leases.sign_of_life(bench.pool, tx, bench.now, begins=True))
+    credit = bench.do(lambda tx: leases.heartbeat(bench.pool, tx, bench.now, begins=True))
     assert credit == pytest.approx(12.0 + 2 * 1.0, abs=1.0)
     bench.duties()
     assert bench.state(job) == "Running"
@@ -112,14 +112,14 @@ def test_at_a_start_any_time_away_counts(any_bench: Bench) -> None:
 
 def test_a_pause_of_a_running_server_counts_when_it_takes_a_third_of_a_lease(bench: Bench) -> None:
     assert leases.longest_pause(bench.pool.policy) == leases.LONGEST_GAP
-    bench.do(lambda tx: leases.sign_of_life(bench.pool, tx, bench.now, begins=True))
+    bench.do(lambda tx: leases.heartbeat(bench.pool, tx, bench.now, begins=True))
     [job] = bench.submit()
     bench.pilot().hold()
     heard = bench.now
     bench.now += 20.0
-    assert bench.do(lambda tx: leases.sign_of_life(bench.pool, tx, bench.now, paused_since=heard)) == 0
+    assert bench.do(lambda tx: leases.heartbeat(bench.pool, tx, bench.now, paused_since=heard)) == 0
     bench.now += 31.0
-    assert bench.do(lambda tx: leases.sign_of_life(bench.pool, tx, bench.now, paused_since=heard)) == 51 + 20
+    assert bench.do(lambda tx: leases.heartbeat(bench.pool, tx, bench.now, paused_since=heard)) == 51 + 20
     assert bench.state(job) == "Running"
 
 

@@ -8,13 +8,13 @@ from bench import Bench
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.store.tables import listing
-from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.tables.selections import JobSelection, Viewer
 
 EVERYBODY = Viewer("", everything=True)
 
 
 def named(bench: Bench, name: str = "") -> dict[int, str]:
-    selection = Selection(name=name) if name else Selection()
+    selection = JobSelection(name=name) if name else JobSelection()
     rows = listing.jobs(bench.connection, selection, EVERYBODY, 0, 100)
     return {row["id"]: row["name"] for row in rows}
 

@@ -9,7 +9,7 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
 from pilotage.services.policy import impact
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
-from pilotage.services.policy.impact import LeftBehind, Stranded, left_behind
+from pilotage.services.policy.impact import LeftBehind, StrandedQueue, left_behind
 from pilotage.store.tables import instance, pilots
 
 SECOND = POLICY + "# second\n"
@@ -130,11 +130,11 @@ def test_whom_a_change_strands(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
         '["physics", "sharing"]', '["sharing"]'
     )
     found = left(bench, gone)
-    assert found.stranded == (Stranded("physics", "", sum(waiting.values())),)
+    assert found.stranded == (StrandedQueue("physics", "", sum(waiting.values())),)
     assert found.jobs == sum(waiting.values())
     # A user who goes: the jobs of the group that shares are the group's, and go on.
     without_bob = POLICY.replace('[users.bob]\ngroups = ["physics", "sharing"]\n', "")
-    assert left(bench, without_bob).stranded == (Stranded("physics", "bob", waiting["bob"]),)
+    assert left(bench, without_bob).stranded == (StrandedQueue("physics", "bob", waiting["bob"]),)
     # Most jobs first, and a bounded list with the sum of all.
     monkeypatch.setattr(impact, "MOST", 1)
     neither = gone.replace("[groups.sharing]\n", "[groups.other]\n").replace('"sharing"]\n[', '"other"]\n[')

@@ -11,12 +11,12 @@ from bench import POLICY, Bench, finished
 from pilotage.core.policy import Policy, parse
 from pilotage.services import retention
 from pilotage.services.jobs.actions import act
-from pilotage.services.retention import FIRST, LEAST, MOST, RULES, SLICE, Rule, Slice, Slicer
+from pilotage.services.retention import FIRST, LEAST, MOST, RULES, SLICE, Rule, Slicer, SliceResult
 from pilotage.services.submission import job_creation as making_module
-from pilotage.services.submission.job_creation import Making
+from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import attempts, history, jobs, listing
 from pilotage.store.tables import retention as retention_rows
-from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.pilot import Reference, Release
 
 EVERYBODY = Viewer("", everything=True)
@@ -60,7 +60,7 @@ def everything(bench: Bench, now: float | None = None, policy: Policy | None = N
 
 
 def summary(bench: Bench, job: int) -> dict[str, Any]:
-    [row] = listing.jobs(bench.connection, Selection(ids=[job]), EVERYBODY, 0, 1)
+    [row] = listing.jobs(bench.connection, JobSelection(ids=[job]), EVERYBODY, 0, 1)
     return row
 
 
@@ -235,7 +235,7 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
     _, offer = ended(bench, {"stdout": "b3V0"})
     [outputs] = [rule for rule in RULES if rule.name == "outputs"]
 
-    def cut() -> Slice:
+    def cut() -> SliceResult:
         return bench.do(
             lambda tx: Slicer(Stopwatch(0.0)).cut(tx.connection, outputs, [], bench.now, bench.now)
         )
@@ -253,7 +253,7 @@ def test_jobs_of_a_submission_in_the_making_may_be_old_already(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making_module, "SIZE", 1)
-    making = Making(bench.accept(bench.prepared(3)).id)
+    making = JobCreator(bench.accept(bench.prepared(3)).id)
     assert not bench.do(lambda tx: making.step(bench.pool, tx))
     bench.act("kill", 1)
     bench.now += 1.0

@@ -55,11 +55,11 @@ class Shares:
         bench, charged = self.bench, self.charge()
         last, memory = usage.memory(bench.connection)
         found = corrections.corrections(self.book, corrections.waiting(bench.pool), last, memory)
-        bench.do(lambda tx: corrections.take_up(bench.pool, tx, found, charged.as_of))
+        bench.do(lambda tx: corrections.apply_use(bench.pool, tx, found, charged.as_of))
         self.settle()
 
     def settle(self) -> None:
-        while not self.bench.do(lambda _: corrections.settle_some(self.bench.pool)):
+        while not self.bench.do(lambda _: corrections.apply_priorities(self.bench.pool)):
             pass
 
     def seconds(self, span: float = HOUR) -> dict[tuple[str, str], float]:
@@ -309,7 +309,7 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
     found = corrections.corrections(shares.book, corrections.waiting(bench.pool), None, {})
 
     def fails(tx: object) -> None:
-        corrections.take_up(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
+        corrections.apply_use(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
@@ -335,7 +335,7 @@ def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
     for number in range(count):
         bench.submit(1, job_type=f"T{number}")
     turns = 1
-    while not bench.do(lambda _: corrections.settle_some(bench.pool)):
+    while not bench.do(lambda _: corrections.apply_priorities(bench.pool)):
         turns += 1
     assert turns == 3
     priorities = [entry.priority for entry in bench.pool.index.entries.values()]

@@ -14,7 +14,7 @@ from bench import Bench, finished
 from pilotage.core.queues.indexed_queue import HeadsWanted
 from pilotage.services.pilots.exchange import exchange_many, token_hash
 from pilotage.services.pool.index_loading import open_pool
-from pilotage.store.engine.bulk_statements import Bulk
+from pilotage.store.engine.bulk_statements import BulkStatement
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import jobs, pilots
 from pilotage.store.writer.transaction import Transaction
@@ -30,7 +30,7 @@ class Watched:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.asked: list[tuple[str | Bulk, Any]] = []
+        self.asked: list[tuple[str | BulkStatement, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)
@@ -46,17 +46,17 @@ class Watched:
         self.asked.append((sql, values))
         self.connection.execute_later(sql, values)
 
-    def save(self, bulk: Bulk, rows: Sequence[Any]) -> int:
+    def save(self, bulk: BulkStatement, rows: Sequence[Any]) -> int:
         self.asked.append((bulk, list(rows)))
         return int(self.connection.save(bulk, rows))
 
-    def save_later(self, bulk: Bulk, rows: Sequence[Any]) -> None:
+    def save_later(self, bulk: BulkStatement, rows: Sequence[Any]) -> None:
         self.asked.append((bulk, list(rows)))
         self.connection.save_later(bulk, rows)
 
-    def plan(self, statement: str | Bulk, values: Any) -> str:
+    def plan(self, statement: str | BulkStatement, values: Any) -> str:
         explain = "EXPLAIN QUERY PLAN " if self.connection.dialect == "sqlite" else "EXPLAIN "
-        if isinstance(statement, Bulk):
+        if isinstance(statement, BulkStatement):
             asked = replace(
                 statement, sqlite=explain + statement.sqlite, postgresql=explain + statement.postgresql,
                 returning="", copy="",
@@ -83,7 +83,7 @@ class Round:
         self.offered: list[list[Offer]] = [[] for _ in range(count)]
         self.held: list[list[Offer]] = [[] for _ in range(count)]
 
-    def go(self) -> list[tuple[str | Bulk, Any]]:
+    def go(self) -> list[tuple[str | BulkStatement, Any]]:
         messages = []
         for place, pilot in enumerate(self.pilots):
             request = ExchangeRequest(
@@ -107,7 +107,7 @@ class Round:
         return list(self.watched.asked)
 
 
-def texts(asked: list[tuple[str | Bulk, Any]]) -> Counter[str]:
+def texts(asked: list[tuple[str | BulkStatement, Any]]) -> Counter[str]:
     found = Counter(one if isinstance(one, str) else one.sqlite for one, _ in asked)
     for text in [text for text in found if HEADS in text]:
         # Read ahead, some at a time.
@@ -115,7 +115,7 @@ def texts(asked: list[tuple[str | Bulk, Any]]) -> Counter[str]:
     return found
 
 
-def after_two_others(round_: Round) -> list[tuple[str | Bulk, Any]]:
+def after_two_others(round_: Round) -> list[tuple[str | BulkStatement, Any]]:
     round_.go()
     round_.go()
     return round_.go()

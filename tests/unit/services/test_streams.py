@@ -16,7 +16,7 @@ from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.services.submission import chunked
 from pilotage.services.submission import job_creation as making_module
-from pilotage.services.submission.accept import Accepting, forget_staged
+from pilotage.services.submission.accept import ChunkedInsert, forget_staged
 from pilotage.services.submission.chunked import (
     KEPT_OPEN,
     accept_chunk,
@@ -24,20 +24,28 @@ from pilotage.services.submission.chunked import (
     close_left_open,
     open_submission,
 )
-from pilotage.services.submission.job_creation import AIM, FEWEST, Making, Pace, Rows, cut, encoded
+from pilotage.services.submission.job_creation import (
+    AIM,
+    FEWEST,
+    ChunkPace,
+    ChunkRows,
+    JobCreator,
+    cut,
+    encoded,
+)
 from pilotage.store.tables import chunks, submissions
 from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
 
 
-def at_most(jobs: int) -> Pace:
+def at_most(jobs: int) -> ChunkPace:
     """One that has a transaction make so many jobs."""
-    pace = Pace()
+    pace = ChunkPace()
     pace.size = jobs
     return pace
 
 
-def rows_of(*values: Any) -> Rows:
-    return Rows(tuple(encoded([[value] for value in values])), len(values))
+def rows_of(*values: Any) -> ChunkRows:
+    return ChunkRows(tuple(encoded([[value] for value in values])), len(values))
 
 
 class Stream:
@@ -49,31 +57,33 @@ class Stream:
         self.prepared = type(prepared)(**{**_facts(prepared), "expected": expected})
         self.id = self.open().id
 
-    def open(self) -> submissions.Submission:
+    def open(self) -> submissions.SubmissionRow:
         bench = self.bench
         return bench.do(lambda tx: open_submission(bench.pool, tx, self.prepared, bench.now))
 
     def accept(
-        self, number: int, *values: Any, owner: str = "alice", at_once: Pace | None = None
-    ) -> chunks.Chunk:
+        self, number: int, *values: Any, owner: str = "alice", at_once: ChunkPace | None = None
+    ) -> chunks.ChunkRow:
         """`at_once`: what it allows to be made in the same transaction; otherwise nothing."""
         return self.bench.do(lambda tx: self.accepting(tx, number, values, owner, at_once or at_most(0)))
 
-    def accepting(self, tx: Any, number: int, values: Sequence[Any], owner: str, pace: Pace) -> chunks.Chunk:
+    def accepting(
+        self, tx: Any, number: int, values: Sequence[Any], owner: str, pace: ChunkPace
+    ) -> chunks.ChunkRow:
         bench, given = self.bench, rows_of(*values)
         return accept_chunk(bench.pool, tx, owner, self.id, number, given, bench.now, pace)
 
-    def send(self, number: int, *values: Any) -> chunks.Chunk:
+    def send(self, number: int, *values: Any) -> chunks.ChunkRow:
         """Accepted and made."""
         chunk = self.accept(number, *values)
-        self.make(Making(self.id, number, rows=rows_of(*values)))
+        self.make(JobCreator(self.id, number, rows=rows_of(*values)))
         return chunk
 
-    def make(self, making: Making) -> None:
+    def make(self, making: JobCreator) -> None:
         while not self.bench.do(lambda tx: making.step(self.bench.pool, tx)):
             pass
 
-    def close(self, count: int) -> tuple[submissions.Submission, int]:
+    def close(self, count: int) -> tuple[submissions.SubmissionRow, int]:
         return self.bench.do(lambda tx: close(tx, "alice", self.id, count, self.bench.now))
 
     def parameters(self) -> list[tuple[int, Any]]:
@@ -163,14 +173,14 @@ def test_an_accepted_chunk_is_whole_after_a_crash(
     stream = Stream(bench)
     stream.send(0, 0, 1)
     stream.accept(1, 2, 3, 4, 5, 6)
-    making = Making(stream.id, 1)
+    making = JobCreator(stream.id, 1)
     for _ in range(steps):
         bench.do(lambda tx: making.step(bench.pool, tx))
     bench.crash(lambda tx: making.step(bench.pool, tx))
     # As the server does it at its start; others may come before.
     later = bench.submit(2)
     for one in submissions.unfinished(bench.connection):
-        stream.make(Making(one))
+        stream.make(JobCreator(one))
     assert [value for _, value in stream.parameters()] == list(range(7))
     assert not set(later) & {job for job, _ in stream.parameters()}
     stream.send(1, 2, 3, 4, 5, 6)
@@ -188,7 +198,7 @@ def test_a_chunk_that_is_small_enough_is_made_in_the_transaction_that_accepts_it
     assert submissions.unfinished(bench.connection) == []
     assert stream.accept(1, "c", "d", "e", at_once=at_most(2)).made == 0
     assert [value for _, value in stream.parameters()] == ["a", "b"]
-    stream.make(Making(stream.id))
+    stream.make(JobCreator(stream.id))
     again = stream.accept(0, "a", "b", at_once=at_most(2))
     assert (again.made, again.first_job) == (2, chunk.first_job)
     bench.crash(lambda tx: stream.accepting(tx, 2, ["f"], "alice", at_most(2)))
@@ -202,7 +212,7 @@ def test_a_chunk_that_was_accepted_in_part_is_gone_on_with_however_fast_it_goes_
     stream = Stream(bench)
     stream.accept(0, "a", "b", "c")
     assert stream.accept(0, "a", "b", "c", at_once=at_most(9)).made == 0
-    stream.make(Making(stream.id, 0, rows=rows_of("a", "b", "c")))
+    stream.make(JobCreator(stream.id, 0, rows=rows_of("a", "b", "c")))
     assert [value for _, value in stream.parameters()] == ["a", "b", "c"]
     bench.check()
 
@@ -213,7 +223,7 @@ def test_two_clients_with_one_key_make_each_job_once(bench: Bench, monkeypatch: 
     assert one.id == other.id
     one.accept(0, "a", "b", "c")
     other.accept(0, "a", "b", "c")
-    makings = [Making(one.id, 0), Making(one.id, 0)]
+    makings = [JobCreator(one.id, 0), JobCreator(one.id, 0)]
     done = [False, False]
     while not all(done):
         for place, making in enumerate(makings):
@@ -278,7 +288,7 @@ def test_the_limit_of_waiting_jobs_holds_across_chunks(tmp_path: Any) -> None:
         stream.accept(2, 6)
     with pytest.raises(Overloaded):
         bench.accept(bench.prepared())
-    stream.make(Making(stream.id))
+    stream.make(JobCreator(stream.id))
     with pytest.raises(Overloaded):
         stream.accept(2, 6)
     bench.pilot().hold()
@@ -315,11 +325,11 @@ def test_a_queue_stays_while_a_submission_of_it_is_open(bench: Bench) -> None:
 # --- large ones that come at once
 
 
-def large(bench: Bench, count: int = 2 * MAX_CHUNK_ROWS + 1, **more: Any) -> Accepting:
-    return Accepting.of(bench.prepared(count, **more))
+def large(bench: Bench, count: int = 2 * MAX_CHUNK_ROWS + 1, **more: Any) -> ChunkedInsert:
+    return ChunkedInsert.of(bench.prepared(count, **more))
 
 
-def step(bench: Bench, accepting: Accepting) -> submissions.Submission | None:
+def step(bench: Bench, accepting: ChunkedInsert) -> submissions.SubmissionRow | None:
     return bench.do(lambda tx: accepting.step(bench.pool, tx, bench.now))
 
 
@@ -409,7 +419,7 @@ def test_client_and_server_cut_long_rows_alike() -> None:
 
 def test_the_pace_follows_the_time_that_jobs_take() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = ChunkPace(lambda: now[0])
     for seconds_each, right in ((1e-6, 2000), (1e-5, 200), (1e-3, FEWEST), (4e-6, 500)):
         for _ in range(60):
             begun, count = pace.now(), pace.size
@@ -420,7 +430,7 @@ def test_the_pace_follows_the_time_that_jobs_take() -> None:
 
 
 def test_one_slow_transaction_halves_the_next_and_a_short_one_says_nothing() -> None:
-    pace = Pace(lambda: 0.0)
+    pace = ChunkPace(lambda: 0.0)
     pace.size = 1000
     pace.took(1000, 2 * AIM)
     assert pace.size == 500

@@ -17,7 +17,7 @@ from pilotage.services.director.local import LocalDirector
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.accept import accept
-from pilotage.services.submission.job_creation import Making
+from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import submissions
 from pilotage.wire.pilot import Input
 
@@ -27,7 +27,7 @@ LIMIT = '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning 
 def test_jobs_and_their_queue_appear_once_made(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(1200))
     assert bench.pool.index.entries == {}
-    making = Making(submission.id)
+    making = JobCreator(submission.id)
     steps = [bench.do(lambda tx: making.step(bench.pool, tx)) for _ in range(5)]
     assert steps == [False, False, False, False, True]
     assert bench.pool.index.entries[submission.queue].waiting == 1200
@@ -45,16 +45,16 @@ def test_a_submission_interrupted_after_any_chunk_is_completed(
 ) -> None:
     monkeypatch.setattr(making_module, "SIZE", 10)
     first = bench.accept(bench.prepared(30))
-    making = Making(first.id)
+    making = JobCreator(first.id)
     for _ in range(chunks):
         bench.do(lambda tx: making.step(bench.pool, tx))
-    bench.crash(lambda tx: Making(first.id).step(bench.pool, tx))
+    bench.crash(lambda tx: JobCreator(first.id).step(bench.pool, tx))
     left = submissions.unfinished(bench.connection)
     assert left == ([] if chunks == 3 else [first.id])
     # Others come before the server has made what was left.
     later = bench.submit(5)
     for one in left:
-        again = Making(one)
+        again = JobCreator(one)
         while not bench.do(lambda tx, again=again: again.step(bench.pool, tx)):
             pass
     bench.check()
@@ -72,7 +72,7 @@ def test_jobs_made_below_ids_that_were_read_are_matched(
 ) -> None:
     monkeypatch.setattr(making_module, "SIZE", 10)
     slow = bench.accept(bench.prepared(20))
-    making = Making(slow.id)
+    making = JobCreator(slow.id)
     bench.do(lambda tx: making.step(bench.pool, tx))
     bench.submit(3)
     pilot = bench.pilot(processors=64)
@@ -84,7 +84,7 @@ def test_jobs_made_below_ids_that_were_read_are_matched(
 
 def test_a_chunk_whose_group_failed_is_made_once(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(7))
-    making = Making(submission.id)
+    making = JobCreator(submission.id)
 
     def fails(_: object) -> None:
         raise RuntimeError("this one only")
@@ -97,7 +97,7 @@ def test_a_chunk_whose_group_failed_is_made_once(bench: Bench) -> None:
 
 def test_a_submission_in_the_making_twice_is_made_once(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(1300))
-    first, again = Making(submission.id), Making(submission.id)
+    first, again = JobCreator(submission.id), JobCreator(submission.id)
     ended = [False, False]
     while not all(ended):
         for place, making in enumerate((first, again)):

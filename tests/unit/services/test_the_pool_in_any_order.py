@@ -19,7 +19,7 @@ from pilotage.core.policy import parse
 from pilotage.core.shares.turns import next_owner
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission import job_creation as making_module
-from pilotage.services.submission.job_creation import Making
+from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import submissions
 from pilotage.wire.pilot import ExchangeRequest, Offer, Reference, Release
 
@@ -56,7 +56,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.papers: list[Paper] = [self.bench.pilot(processors=2) for _ in range(PILOTS)]
         self.offers: list[list[Offer]] = [[] for _ in range(PILOTS)]
         self.mail: list[tuple[int, str, ExchangeRequest]] = []
-        self.makings: list[Making] = []
+        self.makings: list[JobCreator] = []
         self.accepted: set[int] = set()
 
     @initialize()
@@ -81,7 +81,7 @@ class AnyOrder(RuleBasedStateMachine):
         )
         submission = self.bench.accept(prepared)
         self.accepted.update(range(submission.first_job, submission.first_job + submission.count))
-        self.makings.append(Making(submission.id))
+        self.makings.append(JobCreator(submission.id))
 
     @rule(number=which)
     def make_a_chunk(self, number: int) -> None:
@@ -256,7 +256,7 @@ class AnyOrder(RuleBasedStateMachine):
         """In the middle of a transaction that is never committed."""
         under_way = [self.request_of(*self.pick(self.mail, number))] if self.mail else []
         self.bench.crash(*[quietly(request) for request in under_way])
-        self.makings = [Making(one) for one in submissions.unfinished(self.bench.connection)]
+        self.makings = [JobCreator(one) for one in submissions.unfinished(self.bench.connection)]
 
     @rule(seconds=st.sampled_from([1000.0, -200.0]))
     def outage(self, seconds: float) -> None:

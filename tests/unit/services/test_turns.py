@@ -12,7 +12,7 @@ from bench import NODE, Bench, Paper, finished
 
 from pilotage.core.queues.rank import chance
 from pilotage.services.director.local import LocalDirector
-from pilotage.services.shares.corrections import settle_some
+from pilotage.services.shares.corrections import apply_priorities
 from pilotage.store.tables import listing
 from pilotage.wire.pilot import Offer, Reference
 
@@ -91,7 +91,7 @@ class Farm:
 
     def step(self) -> None:
         bench = self.bench
-        while not settle_some(bench.pool):
+        while not apply_priorities(bench.pool):
             pass
         for ordered in bench.do(lambda tx: self.director.order(bench.pool, tx, bench.now)):
             self.started += 1

@@ -17,9 +17,9 @@ from pilotage.core.ids import PilotId
 from pilotage.core.pilots import wall_time
 from pilotage.core.policy import parse, warnings
 from pilotage.core.queues.wait_reason import Reason
-from pilotage.pilot.assignments import Holdings
+from pilotage.pilot.assignments import Assignments
 from pilotage.pilot.enrol import terms_of
-from pilotage.pilot.job_rate import Pace
+from pilotage.pilot.job_rate import JobRate
 from pilotage.pilot.node import Found
 from pilotage.pilot.take_request import next_take
 from pilotage.services.director.local import LocalDirector, Ordered
@@ -53,7 +53,7 @@ def offered(answer: EnrolResponse, elapsed: float, environment: dict[str, str] |
     """The CPU time that the real pilot offers so many seconds after its start."""
     options = argparse.Namespace(idle=None, patience=60.0)
     terms = terms_of(answer, Found(NODE, ()), options, environment or {}, start=0.0)
-    take = next_take(1, Holdings(), Pace(), terms, elapsed)
+    take = next_take(1, Assignments(), JobRate(), terms, elapsed)
     assert take is not None
     return take.node.cpu_left
 

@@ -15,11 +15,11 @@ from pilotage.core.ids import QueueId
 from pilotage.core.queues.wait_reason import Reason
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.policy.apply import apply_policy
-from pilotage.services.shares.corrections import settle_some
+from pilotage.services.shares.corrections import apply_priorities
 from pilotage.services.why import answer as why_answer
 from pilotage.services.why import wait_history
 from pilotage.store.tables import listing, submissions, wait_reasons
-from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Opening, Why
 
@@ -61,7 +61,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def summary(bench: Bench, job: int) -> JobSummary:
     readers = bench.readers()
     everybody = Viewer("", everything=True)
-    [row] = listing.jobs(readers.connection(), Selection(ids=[job]), everybody, 0, 1)
+    [row] = listing.jobs(readers.connection(), JobSelection(ids=[job]), everybody, 0, 1)
     readers.close()
     return JobSummary(**row)
 
@@ -94,13 +94,13 @@ def new_policy(bench: Bench, text: str) -> None:
     bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="a", reason="", now=bench.now))
 
 
-def look(bench: Bench, looker: wait_history.Looker | None = None) -> None:
+def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
     """One cycle of the duty."""
     pool = bench.pool
     if pool.waited is None:
         pool.waited = wait_history.last_reasons(bench.connection)
     found = bench.do(lambda tx: why_answer.snapshot(pool, tx, bench.now, turn))
-    rows = (looker or wait_history.Looker()).look(found, bench.connection, bench.now)
+    rows = (looker or wait_history.WaitRecorder()).look(found, bench.connection, bench.now)
     for part in wait_history.chunks(rows):
         bench.do(lambda tx, part=part: wait_history.write(pool, tx, part))
 
@@ -504,7 +504,7 @@ def test_others_are_ahead_by_their_share(make: Make) -> None:
     # Each time another pilot: one that has served somebody makes another kind of offer.
     while (offer := (pilot := bench.pilot()).take()[0]).payload.owner != "carol":
         pilot.release(offer)
-    bench.do(lambda _: settle_some(bench.pool))
+    bench.do(lambda _: apply_priorities(bench.pool))
     answer = why_job(bench, job)
     assert answer.reason == Reason.SHARE
     [stands] = answer.standings
@@ -769,7 +769,7 @@ def test_a_look_that_takes_long_goes_on_where_it_stopped(
     jobs = [bench.submit(memory=memory)[0] for memory in (600, 1024, 2048, 3072, 4096)]
     bench.pilot().take(memory=100)
     monkeypatch.setattr(wait_history, "ASKED", 3)
-    looker = wait_history.Looker()
+    looker = wait_history.WaitRecorder()
     done = []
     for _ in range(6):
         look(bench, looker)

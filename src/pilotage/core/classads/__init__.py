@@ -11,8 +11,14 @@ docs/reference/classads.md.
 """
 
 from pilotage.core.classads.evaluate import evaluate, matches
-from pilotage.core.classads.lint import Reference, Suspicion, check_call, references, suspicions
-from pilotage.core.classads.parser import Definition, Limits, parse_ad, parse_definitions, parse_expression
+from pilotage.core.classads.lint import AttributeReference, Suspicion, check_call, references, suspicions
+from pilotage.core.classads.parser import (
+    Definition,
+    ParserLimits,
+    parse_ad,
+    parse_definitions,
+    parse_expression,
+)
 from pilotage.core.classads.printer import canonical, quote, unparse
 from pilotage.core.classads.tree import (
     ERROR,
@@ -36,6 +42,7 @@ __all__ = [
     "ERROR",
     "UNDEFINED",
     "Attribute",
+    "AttributeReference",
     "Call",
     "Chain",
     "ClassAd",
@@ -43,11 +50,10 @@ __all__ = [
     "Definition",
     "Error",
     "Expression",
-    "Limits",
     "ListOf",
     "Literal",
     "Logic",
-    "Reference",
+    "ParserLimits",
     "Subscript",
     "Suspicion",
     "Unary",

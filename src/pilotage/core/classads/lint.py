@@ -14,7 +14,7 @@ _SCOPES = {"my": "my", "target": "target", "other": "target"}
 _SPECIAL = frozenset({*_SCOPES, "self", "parent", "root", "toplevel"})
 
 
-class Reference(NamedTuple):
+class AttributeReference(NamedTuple):
     """An attribute an expression depends on: `scope` is `my`, `target`, `.` (absolute) or empty (either).
 
     Both names are in lower case. Of `a.b.c` only `a` is named; of `other.a.b`, `a` of the target.
@@ -32,9 +32,9 @@ class Suspicion:
     message: str
 
 
-def references(expression: Expression) -> frozenset[Reference]:
+def references(expression: Expression) -> frozenset[AttributeReference]:
     """The attributes an expression needs from outside itself."""
-    found: set[Reference] = set()
+    found: set[AttributeReference] = set()
     stack: list[tuple[Expression, frozenset[str]]] = [(expression, frozenset())]
     while stack:
         node, local = stack.pop()
@@ -43,10 +43,10 @@ def references(expression: Expression) -> frozenset[Reference]:
         elif isinstance(node, Attribute):
             scope = _scope_of(node, local)
             if scope is not None:
-                found.add(Reference(scope, node.key))
+                found.add(AttributeReference(scope, node.key))
                 continue
             if node.base is None and node.key not in local and node.key not in _SPECIAL:
-                found.add(Reference("", node.key))
+                found.add(AttributeReference("", node.key))
         stack.extend((below, local) for below in children(node))
     return frozenset(found)
 

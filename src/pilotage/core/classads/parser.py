@@ -44,7 +44,7 @@ _WORD_OPERATORS: Final = {"is": "=?=", "isnt": "=!="}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ParserLimits:
     """What a text may cost. `text` counts UTF-8 bytes, `depth` nested nodes, `nodes` all of them."""
 
     text: int = MAX_TEXT
@@ -52,7 +52,7 @@ class Limits:
     nodes: int = MAX_NODES
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ParserLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Definition:
     column: int
 
 
-def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
+def parse_expression(text: str, limits: ParserLimits = DEFAULT_LIMITS) -> Expression:
     """The tree of one expression; anything after it, or a limit exceeded, raises `InvalidInput`."""
     with _shallow():
         parser = _Parser(text, limits)
@@ -75,7 +75,7 @@ def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
     return expression
 
 
-def parse_ad(text: str, limits: Limits = DEFAULT_LIMITS) -> ClassAd:
+def parse_ad(text: str, limits: ParserLimits = DEFAULT_LIMITS) -> ClassAd:
     """The tree of one bracketed ad; an attribute defined twice raises `InvalidInput`."""
     with _shallow():
         parser = _Parser(text, limits)
@@ -85,7 +85,7 @@ def parse_ad(text: str, limits: Limits = DEFAULT_LIMITS) -> ClassAd:
     return ad
 
 
-def parse_definitions(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Definition, ...]:
+def parse_definitions(text: str, limits: ParserLimits = DEFAULT_LIMITS) -> tuple[Definition, ...]:
     """The attributes of a job description in the order written.
 
     The enclosing brackets may be absent, names may be dotted (`Parameters.Seed`), and repeated names are
@@ -113,7 +113,7 @@ def _shallow() -> Iterator[None]:
         raise TooLarge("the text nests too deep to be read here") from None
 
 
-def check_size(tree: Expression, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_size(tree: Expression, limits: ParserLimits = DEFAULT_LIMITS) -> None:
     """Raises `TooLarge` for a tree of more nodes or deeper nesting than allowed."""
     nodes = 0
     stack = [(tree, 1)]
@@ -134,7 +134,7 @@ class _Parser:
     no more memory than the limits allow.
     """
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: ParserLimits) -> None:
         if len(text.encode("utf-8", "surrogatepass")) > limits.text:
             raise TooLarge(f"the text is longer than {limits.text} bytes")
         self._source = Source(text)

@@ -25,7 +25,7 @@ _PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WrittenAttribute:
     """One attribute: its name as written, its value, and where it stands if that is known."""
 
     name: str
@@ -43,7 +43,7 @@ def check_attributes(count: int) -> None:
         raise TooLarge(f"{count:,} attributes: a job description has at most {MAX_ATTRIBUTES}")
 
 
-def unknown(entry: Entry, known: Iterable[str]) -> InvalidInput:
+def unknown(entry: WrittenAttribute, known: Iterable[str]) -> InvalidInput:
     """The error for a name that is no field, with the nearest that is."""
     reason = UNSUPPORTED.get(entry.name.lower().replace("_", ""))
     if reason is not None:
@@ -56,7 +56,7 @@ def unknown(entry: Entry, known: Iterable[str]) -> InvalidInput:
 
 
 def build(
-    entries: Iterable[tuple[Field, Entry]],
+    entries: Iterable[tuple[Field, WrittenAttribute]],
     sequences: Mapping[str, tuple[Scalar, ...]],
     names: Sequence[str] = (),
     mistakes: Iterable[InvalidInput] = (),
@@ -81,11 +81,11 @@ def build(
 
 
 def _values(
-    entries: Iterable[tuple[Field, Entry]], parametric: bool, mistakes: list[InvalidInput]
-) -> tuple[dict[str, Any], dict[str, Entry]]:
+    entries: Iterable[tuple[Field, WrittenAttribute]], parametric: bool, mistakes: list[InvalidInput]
+) -> tuple[dict[str, Any], dict[str, WrittenAttribute]]:
     """The values that could be read, and of each field its first entry; what is wrong goes to `mistakes`."""
     values: dict[str, Any] = {}
-    first: dict[str, Entry] = {}
+    first: dict[str, WrittenAttribute] = {}
     for field, entry in entries:
         if field.name in first:
             earlier = first[field.name]
@@ -104,7 +104,7 @@ def _values(
 
 def _submission(
     values: Mapping[str, Any],
-    first: Mapping[str, Entry],
+    first: Mapping[str, WrittenAttribute],
     names: Sequence[str],
     sequences: Mapping[str, tuple[Scalar, ...]],
 ) -> Submission:
@@ -124,7 +124,7 @@ def _submission(
 
 def _further(
     values: Mapping[str, Any],
-    first: Mapping[str, Entry],
+    first: Mapping[str, WrittenAttribute],
     names: Sequence[str],
     sequences: Mapping[str, tuple[Scalar, ...]],
 ) -> tuple[InvalidInput, ...]:
@@ -156,7 +156,7 @@ def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
             )
 
 
-def read_field(field: Field, entry: Entry, *, parametric: bool) -> Any:
+def read_field(field: Field, entry: WrittenAttribute, *, parametric: bool) -> Any:
     """The value of an entry as its field has it; errors tell the place of the entry."""
     if parametric and field.decides and field.kind != "expression":
         texts = entry.value if isinstance(entry.value, list | tuple) else (entry.value,)
@@ -172,7 +172,7 @@ def read_field(field: Field, entry: Entry, *, parametric: bool) -> Any:
         raise _placed(error, entry) from error
 
 
-def _placed(error: InvalidInput, entry: Entry | None) -> InvalidInput:
+def _placed(error: InvalidInput, entry: WrittenAttribute | None) -> InvalidInput:
     """The error with the place of its attribute, if it has none of its own, and the name as it was written."""
     if entry is None or error.line is not None:
         return error
@@ -184,7 +184,7 @@ def _placed(error: InvalidInput, entry: Entry | None) -> InvalidInput:
     )
 
 
-def scalars(entry: Entry, values: Any) -> tuple[Scalar, ...]:
+def scalars(entry: WrittenAttribute, values: Any) -> tuple[Scalar, ...]:
     """A sequence of parameters given as a list."""
     for value in values:
         if not isinstance(value, str | int | float):

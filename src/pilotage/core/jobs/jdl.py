@@ -10,20 +10,20 @@ from pilotage.core.classads import (
     ClassAd,
     Definition,
     Expression,
-    Limits,
     ListOf,
     Literal,
+    ParserLimits,
     parse_definitions,
     unparse,
 )
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.builder import Entry, build, check_attributes, scalars, unknown
+from pilotage.core.jobs.builder import WrittenAttribute, build, check_attributes, scalars, unknown
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, FIELDS, Field
 from pilotage.core.jobs.parametric import GLITE_PLACEHOLDER, glite_progression, progression
 
 # Room for the values of MAX_JOBS jobs; what a Requirements may be is checked apart.
-_LIMITS: Final = Limits(text=16 * 1024 * 1024, nodes=1_000_000)
+_LIMITS: Final = ParserLimits(text=16 * 1024 * 1024, nodes=1_000_000)
 _PARAMETRIC: Final = ("parameters", "parameterstart", "parameterstep", "parameterfactor")
 _NAMES: Final = (*(jdl for one in FIELDS for jdl in one.jdl), "Parameters", "ParameterStart", "ParameterStep")
 
@@ -49,9 +49,9 @@ def parse_jdl(text: str) -> Submission:
 class _Jdl:
     """The attributes of one text, as far as they have been read."""
 
-    fields: list[tuple[Field, Entry]] = dataclass_field(default_factory=list)
-    parametric: dict[str, dict[str, Entry]] = dataclass_field(default_factory=dict)
-    glite: Entry | None = None
+    fields: list[tuple[Field, WrittenAttribute]] = dataclass_field(default_factory=list)
+    parametric: dict[str, dict[str, WrittenAttribute]] = dataclass_field(default_factory=dict)
+    glite: WrittenAttribute | None = None
     """JobType, if it says Parametric."""
     mistakes: list[InvalidInput] = dataclass_field(default_factory=list)
 
@@ -68,7 +68,7 @@ class _Jdl:
             return
         field = BY_JDL.get(definition.name.lower())
         if field is None:
-            raise unknown(Entry(definition.name, None, definition.line, definition.column), _NAMES)
+            raise unknown(WrittenAttribute(definition.name, None, definition.line, definition.column), _NAMES)
         entry = _entry(definition, field)
         if field.name == "job_type" and _is_parametric(entry.value) and self.glite is None:
             self.glite = entry
@@ -98,7 +98,7 @@ def _is_parametric(value: Any) -> bool:
     return any(isinstance(one, str) and one.strip().lower() == "parametric" for one in values)
 
 
-def _with_placeholders(field: Field, entry: Entry) -> Entry:
+def _with_placeholders(field: Field, entry: WrittenAttribute) -> WrittenAttribute:
     """With `%s` for gLite's placeholder; an expression is read again from its text, to be refused if it has one."""
     if isinstance(entry.value, Expression):
         text = unparse(entry.value)
@@ -116,18 +116,18 @@ def _filled_in(value: Any) -> Any:
     return value
 
 
-def _check_type(entry: Entry) -> None:
+def _check_type(entry: WrittenAttribute) -> None:
     # gLite wrote it into every description.
     if not isinstance(entry.value, str) or entry.value.lower() != "job":
         raise entry.refused(f"Type {entry.value!r} is not supported: only single jobs and parameters are")
 
 
-def _entry(definition: Definition, field: Field | None = None) -> Entry:
+def _entry(definition: Definition, field: Field | None = None) -> WrittenAttribute:
     place = definition.line, definition.column
     value: Any = definition.expression
     if field is None or field.kind != "expression" or isinstance(value, Literal):
         value = _constant(definition, value)
-    return Entry(definition.name, value, *place)
+    return WrittenAttribute(definition.name, value, *place)
 
 
 def _constant(definition: Definition, value: Expression) -> Any:
@@ -146,7 +146,7 @@ def _constant(definition: Definition, value: Expression) -> Any:
     )
 
 
-def _sequence(name: str, found: dict[str, Entry], *, glite: bool) -> tuple[Scalar, ...]:
+def _sequence(name: str, found: dict[str, WrittenAttribute], *, glite: bool) -> tuple[Scalar, ...]:
     entry = found.get("parameters")
     if entry is None:
         some = next(iter(found.values()))

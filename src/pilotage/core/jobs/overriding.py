@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pilotage.core.jobs.builder import Entry, read_field
+from pilotage.core.jobs.builder import WrittenAttribute, read_field
 from pilotage.core.jobs.description import Scalar, Submission, checked
 from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.jobs.parametric import checked_parameters, rows
@@ -27,7 +27,7 @@ def overridden(
     if parameters:
         names, given = tuple(parameters), rows(dict(parameters))
     values = {
-        name: read_field(BY_NAME[name], Entry(name, value), parametric=bool(names))
+        name: read_field(BY_NAME[name], WrittenAttribute(name, value), parametric=bool(names))
         for name, value in fields.items()
     }
     if "environment" in values:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.core.jobs.builder import Entry, build, check_attributes, scalars, unknown
+from pilotage.core.jobs.builder import WrittenAttribute, build, check_attributes, scalars, unknown
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, BY_NAME
 from pilotage.core.jobs.jdl import parse_jdl
@@ -43,7 +43,7 @@ def parse_yaml_mapping(
     sequences: dict[str, tuple[Scalar, ...]] = {}
     mistakes: list[InvalidInput] = []
     for name, value in mapping.items():
-        entry = Entry(str(name), value, *places.get(str(name), (None, None)))
+        entry = WrittenAttribute(str(name), value, *places.get(str(name), (None, None)))
         try:
             if name == "parameters":
                 sequences = _sequences(entry)
@@ -56,7 +56,7 @@ def parse_yaml_mapping(
     return build(fields, sequences, names, mistakes)
 
 
-def _unknown(entry: Entry) -> InvalidInput:
+def _unknown(entry: WrittenAttribute) -> InvalidInput:
     field = BY_JDL.get(entry.name.lower())
     if field is not None:
         return entry.refused(f"there is no attribute {entry.name!r}", f"in YAML and JSON it is {field.name}")
@@ -66,7 +66,7 @@ def _unknown(entry: Entry) -> InvalidInput:
 _PROGRESSION: Final = frozenset({"count", "start", "step", "factor"})
 
 
-def _sequences(entry: Entry) -> dict[str, tuple[Scalar, ...]]:
+def _sequences(entry: WrittenAttribute) -> dict[str, tuple[Scalar, ...]]:
     """A list, a progression, or a mapping of names to either."""
     value = entry.value
     if isinstance(value, Mapping) and not (value and "count" in value and value.keys() <= _PROGRESSION):
@@ -76,7 +76,7 @@ def _sequences(entry: Entry) -> dict[str, tuple[Scalar, ...]]:
     return {"": _sequence(entry, value, "")}
 
 
-def _sequence(entry: Entry, value: Any, name: str) -> tuple[Scalar, ...]:
+def _sequence(entry: WrittenAttribute, value: Any, name: str) -> tuple[Scalar, ...]:
     if isinstance(value, list | tuple):
         return scalars(entry, value)
     if not name and isinstance(value, int) and not isinstance(value, bool):

@@ -5,7 +5,7 @@ in `reference.KEYS`.
 """
 
 from pilotage.core.policy.default_policy import annotated, initial
-from pilotage.core.policy.differences import Change, changes
+from pilotage.core.policy.differences import PolicyChange, changes
 from pilotage.core.policy.facts import (
     ADMINISTRATOR,
     GENERIC_PILOT,
@@ -38,13 +38,13 @@ __all__ = [
     "PROPERTIES",
     "Accounting",
     "Ce",
-    "Change",
     "Correction",
     "Group",
     "Jobs",
     "LimitEntry",
     "Matching",
     "Policy",
+    "PolicyChange",
     "Retention",
     "Site",
     "User",

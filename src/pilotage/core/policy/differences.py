@@ -11,7 +11,7 @@ from pilotage.core.policy.reading import plain_of
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PolicyChange:
     key: str
     """Dotted, as TOML writes it; of an entry of a list of tables that of the list."""
     change: Literal["added", "removed", "changed"]
@@ -28,27 +28,27 @@ class _Flat:
     tables: set[str]
 
 
-def changes(before: str, after: str) -> list[Change]:
+def changes(before: str, after: str) -> list[PolicyChange]:
     """By key; both must be TOML, though not valid policies: what was valid once may be so no longer."""
     old, new = _flat(plain_of(before)), _flat(plain_of(after))
     found = list(_values(old, new))
     for key in old.entries.keys() | new.entries.keys():
         left, right = old.entries.get(key, []), new.entries.get(key, [])
-        found += [Change(key, "removed", one) for one in _without(left, right)]
-        found += [Change(key, "added", None, one) for one in _without(right, left)]
+        found += [PolicyChange(key, "removed", one) for one in _without(left, right)]
+        found += [PolicyChange(key, "added", None, one) for one in _without(right, left)]
     return sorted(found, key=lambda one: one.key)
 
 
-def _values(old: _Flat, new: _Flat) -> Iterator[Change]:
+def _values(old: _Flat, new: _Flat) -> Iterator[PolicyChange]:
     for key, value in old.values.items():
         if key not in new.values:
             if value != {} or key not in new.tables:
-                yield Change(key, "removed", value)
+                yield PolicyChange(key, "removed", value)
         elif new.values[key] != value or type(new.values[key]) is not type(value):
-            yield Change(key, "changed", value, new.values[key])
+            yield PolicyChange(key, "changed", value, new.values[key])
     for key, value in new.values.items():
         if key not in old.values and (value != {} or key not in old.tables):
-            yield Change(key, "added", None, value)
+            yield PolicyChange(key, "added", None, value)
 
 
 def _without(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from pilotage.core.policy.facts import (
     User,
 )
 from pilotage.core.queues.limits import ATTRIBUTES
-from pilotage.core.shares.settings import HistoryInstance, Slice
+from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
 
 KEYS: dict[str, str] = {
     "groups.*.share": "what fraction of the whole the group is entitled to, relative to the other shares",
@@ -112,7 +112,7 @@ def reference_markdown() -> str:
         "limits.*": LimitEntry,
         "correction": Correction,
         "correction.WMSHistory.*": HistoryInstance,
-        "correction.WMSHistory.*.slices.*": Slice,
+        "correction.WMSHistory.*.slices.*": CorrectionSlice,
         "accounting": Accounting,
         "retention": Retention,
     }

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
-from pilotage.core.queues.indexed_queue import Entity, Entry, Standing, taking_part
-from pilotage.core.queues.offer_classes import Kind, OfferKinds
+from pilotage.core.queues.indexed_queue import Entity, IndexedQueue, QueueStanding, taking_part
+from pilotage.core.queues.offer_classes import OfferClass, OfferClasses
 from pilotage.core.queues.vectorised_matching import FITS, ORDER, Slots
-from pilotage.core.queues.weighted_draw import Field, after
+from pilotage.core.queues.weighted_draw import Sampler, after
 
 LATE = 16
 """When so many queues have begun to wait since the field of a kind was made, it is made anew."""
@@ -28,7 +28,7 @@ MOST_ARRIVALS = 10_000
 FORGOTTEN = 1000
 """When so many queues more have been forgotten than are known, all get new slots."""
 
-_OUT, _PLAIN, _SPECIAL = Standing.OUT, Standing.PLAIN, Standing.SPECIAL
+_OUT, _PLAIN, _SPECIAL = QueueStanding.OUT, QueueStanding.PLAIN, QueueStanding.SPECIAL
 
 
 class Candidates:
@@ -37,7 +37,7 @@ class Candidates:
     def __init__(
         self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: Random
     ) -> None:
-        self.kinds = OfferKinds(cpu_buckets, memory_buckets)
+        self.kinds = OfferClasses(cpu_buckets, memory_buckets)
         self._rule: Rule = rule
         self._chance = rng
         # For arrays of numbers; begins by chance as well.
@@ -53,10 +53,10 @@ class Candidates:
         """Forget all queues and kinds."""
         self.kinds.clear()
         self._known = 0
-        self._entries: list[Entry | None] = []
+        self._entries: list[IndexedQueue | None] = []
         """By slot; None: it has been forgotten."""
-        self._of_entity: dict[Entity, dict[int, Entry]] = {}
-        self._arrivals: list[Entry] = []
+        self._of_entity: dict[Entity, dict[int, IndexedQueue]] = {}
+        self._arrivals: list[IndexedQueue] = []
         self._specials = 0
         """How many are special now."""
         self._arrived = 0
@@ -64,7 +64,7 @@ class Candidates:
 
     # --- the queues
 
-    def enter(self, entry: Entry) -> None:
+    def enter(self, entry: IndexedQueue) -> None:
         """A queue that may have waiting jobs."""
         if len(self._entries) > 2 * self._known + FORGOTTEN:
             self._renumber()
@@ -87,14 +87,14 @@ class Candidates:
             self.enter(entry)
             self.stands(entry)
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: IndexedQueue) -> None:
         """Forget a queue without jobs."""
         self._entries[entry.slot] = None
         self._known -= 1
         self._standing[entry.slot] = _OUT
         del self._of_entity[entry.entity][entry.slot]
 
-    def stands(self, entry: Entry) -> None:
+    def stands(self, entry: IndexedQueue) -> None:
         """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
         self._specials -= entry.standing is _SPECIAL
         entry.standing = entry.stands()
@@ -107,7 +107,7 @@ class Candidates:
             if len(self._arrivals) > MOST_ARRIVALS:
                 self.settled()
 
-    def weigh(self, entry: Entry) -> None:
+    def weigh(self, entry: IndexedQueue) -> None:
         """Its priority is another one; taken up with the next `settled`."""
         self._priority[entry.slot] = entry.priority
 
@@ -119,13 +119,13 @@ class Candidates:
 
     # --- those of a kind
 
-    def waiting(self, kind: Kind) -> list[Entry]:
+    def waiting(self, kind: OfferClass) -> list[IndexedQueue]:
         """The queues of a kind that have waiting jobs now, Requirements not yet asked."""
         self.kinds.look_on(kind)
         slots = kind.slots[self._standing[kind.slots] != _OUT]
         return [entry for slot in slots.tolist() if (entry := self._entries[slot]) is not None]
 
-    def refused(self, offer: Offer) -> tuple[dict[Condition, int], list[Entry]]:
+    def refused(self, offer: Offer) -> tuple[dict[Condition, int], list[IndexedQueue]]:
         """How many admitted queues with waiting jobs fall at which condition first; and those that do not."""
         slots = np.flatnonzero(self._standing != _OUT)
         failed = self.kinds.screen.failures(offer, slots)
@@ -136,7 +136,7 @@ class Candidates:
 
     # --- the draw
 
-    def draw(self, kind: Kind, holds: RequirementsHold) -> Entry | None:
+    def draw(self, kind: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         """One of the queues that take part, by the rule; None if there is none."""
         if kind.version != self._version:
             self._prepare(kind)
@@ -147,7 +147,7 @@ class Candidates:
         found = self._draw_plain(kind)
         return None if found is None else found[0]
 
-    def look_ahead(self, kind: Kind) -> Entry | None:
+    def look_ahead(self, kind: OfferClass) -> IndexedQueue | None:
         """The queue that the next draw is likely to give; None: not known."""
         if kind.runners is None:
             return None
@@ -156,7 +156,7 @@ class Candidates:
         slot: int = kind.members[kind.ahead[0]]
         return self._entries[slot]
 
-    def _draw_plain(self, kind: Kind) -> tuple[Entry, float] | None:
+    def _draw_plain(self, kind: OfferClass) -> tuple[IndexedQueue, float] | None:
         """A plain queue and its time."""
         while kind.runners is not None:
             place, time = kind.ahead or kind.runners.run(self._chance, self._numbers)
@@ -179,8 +179,8 @@ class Candidates:
         return None
 
     def _against(
-        self, winner: Entry, time: float, others: Sequence[Entry], behind: int
-    ) -> tuple[Entry, float]:
+        self, winner: IndexedQueue, time: float, others: Sequence[IndexedQueue], behind: int
+    ) -> tuple[IndexedQueue, float]:
         """Who wins when `winner`, at its time out of so many, runs against `others` too (not empty)."""
         weights = np.array([entry.priority for entry in others])
         place, best = after(weights, self._rule, self._numbers, 0.0)
@@ -191,7 +191,7 @@ class Candidates:
             return others[place], time
         return winner, time
 
-    def _draw_with_special(self, kind: Kind, holds: RequirementsHold) -> Entry | None:
+    def _draw_with_special(self, kind: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         there = self._special_there(kind, holds)
         found = self._draw_plain(kind)
         if not there:
@@ -207,13 +207,13 @@ class Candidates:
             return self._against(there[0], math.inf, there, 0)[0]
         return self._against(*found, there, len(kind.members))[0]
 
-    def _special_there(self, kind: Kind, holds: RequirementsHold) -> list[Entry]:
+    def _special_there(self, kind: OfferClass, holds: RequirementsHold) -> list[IndexedQueue]:
         """Of the queues that must be looked at by themselves: those that take part."""
         waiting = [entry for entry in kind.special if entry.standing is _SPECIAL]
         there = taking_part(waiting, holds, ())
         return [entry for entry in there if not (entry.background and self._foreground(kind, entry.entity))]
 
-    def _foreground(self, kind: Kind, entity: Entity) -> bool:
+    def _foreground(self, kind: OfferClass, entity: Entity) -> bool:
         """Whether a plain queue of `entity` takes part."""
         slots = kind.slots
         for slot, entry in self._of_entity[entity].items():
@@ -223,7 +223,7 @@ class Candidates:
                     return True
         return False
 
-    def _prepare(self, kind: Kind) -> None:
+    def _prepare(self, kind: OfferClass) -> None:
         """Make the field, of the queues and with the priorities of now."""
         self.kinds.look_on(kind)
         kind.version, kind.arrivals = self._version, len(self._arrivals)
@@ -247,12 +247,12 @@ class Candidates:
             members = members[buckets == kind.cpu_time]
         self._stand(kind, members, self._priority[members])
 
-    def _stand(self, kind: Kind, members: Slots, weights: NDArray[np.float64]) -> None:
+    def _stand(self, kind: OfferClass, members: Slots, weights: NDArray[np.float64]) -> None:
         kind.members, kind.weights = members, weights
-        kind.runners = Field(weights, self._rule) if len(members) else None
+        kind.runners = Sampler(weights, self._rule) if len(members) else None
         kind.ahead = None
 
-    def _welcome(self, kind: Kind) -> None:
+    def _welcome(self, kind: OfferClass) -> None:
         """Take up the queues that have begun to wait since the field was made."""
         new = self._arrivals[kind.arrivals :]
         kind.arrivals = len(self._arrivals)
@@ -260,7 +260,7 @@ class Candidates:
         if len(new) > LATE or any(self._disturbs(kind, entry) for entry in new) or len(kind.late) > LATE:
             self._prepare(kind)
 
-    def _disturbs(self, kind: Kind, entry: Entry) -> bool:
+    def _disturbs(self, kind: OfferClass, entry: IndexedQueue) -> bool:
         """Whether the field is wrong now that `entry` waits; if not, it is taken up beside it."""
         place = int(kind.slots.searchsorted(entry.slot))
         if place == len(kind.slots) or kind.slots[place] != entry.slot:

@@ -18,24 +18,24 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates
 from pilotage.core.queues.draws import FIRST, Rule, draw_class
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, with_sizes
-from pilotage.core.queues.index_delta import Notes
+from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import (
-    Entry,
     Head,
     HeadsWanted,
-    JobClass,
-    Standing,
+    IndexedQueue,
+    PriorityLevel,
+    QueueStanding,
     refusal,
     taking_part,
 )
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.offer_classes import Kind
+from pilotage.core.queues.offer_classes import OfferClass
 from pilotage.core.shares.priorities import Priorities
 
 FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128
 """So many heads are read from the store at once, of a queue that is drawn for the first time and of a busy one."""
 
-_PLAIN = Standing.PLAIN
+_PLAIN = QueueStanding.PLAIN
 
 MOST_FOLLOWING = 256
 """For so many draws the next one is looked at."""
@@ -43,13 +43,13 @@ MOST_FOLLOWING = 256
 Heads = Callable[[Sequence[HeadsWanted]], Sequence[Sequence[Head]]]
 """For each that is wanted the waiting jobs, by rising id."""
 
-_Short = tuple[Entry, int, JobClass]
+_Short = tuple[IndexedQueue, int, PriorityLevel]
 """Of a queue, a UserPriority, and its jobs: the heads are to be read."""
 
 
 class Proposal(NamedTuple):
     head: Head
-    entry: Entry
+    entry: IndexedQueue
     user_priority: int
 
     @property
@@ -85,18 +85,18 @@ class QueueIndex:
         """`shared`: other servers have indexes of the same jobs. What is done to this one is noted, and what is done
         to those comes by `others`; counts then follow these notes alone, and heads are but what was last read.
         """
-        self.notes: Notes | None = Notes() if shared else None
-        self.entries: dict[QueueId, Entry] = {}
-        self.of_owner: dict[str, dict[QueueId, Entry]] = {}
-        self._stranded: dict[QueueId, Entry] = {}
+        self.notes: IndexDelta | None = IndexDelta() if shared else None
+        self.entries: dict[QueueId, IndexedQueue] = {}
+        self.of_owner: dict[str, dict[QueueId, IndexedQueue]] = {}
+        self._stranded: dict[QueueId, IndexedQueue] = {}
         """Those that the policy does not admit."""
         self._priorities = priorities
-        self._changed: set[Entry] = set()
+        self._changed: set[IndexedQueue] = set()
         """Queues of whose waiting jobs the priorities have not been told yet."""
         self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
         self._kinds = self._candidates.kinds
         self.sizes = self._kinds.sizes
-        self._following: deque[Kind] = deque(maxlen=MOST_FOLLOWING)
+        self._following: deque[OfferClass] = deque(maxlen=MOST_FOLLOWING)
         """Those of the last draws: they are likely to be asked for again."""
         self._heads = heads
         self.rule = rule
@@ -111,7 +111,7 @@ class QueueIndex:
 
     # --- what the use cases tell
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexedQueue) -> None:
         """A queue that may have waiting jobs; one that is known already stays as it is."""
         if entry.id not in self.entries:
             self.entries[entry.id] = entry
@@ -132,7 +132,7 @@ class QueueIndex:
     def _wait_from(self, queue: QueueId, user_priority: int, first: int, count: int) -> None:
         """`count` jobs more wait, none of them with an id below `first`."""
         entry = self.entries[queue]
-        part = entry.classes.setdefault(user_priority, JobClass())
+        part = entry.classes.setdefault(user_priority, PriorityLevel())
         entry.count(user_priority, part, count)
         if first <= part.read_to:
             del part.heads[bisect_left(part.heads, (first,)) :]
@@ -144,7 +144,7 @@ class QueueIndex:
         entry = self.entries[queue]
         part = entry.classes.get(user_priority)
         if part is None:
-            part = entry.classes[user_priority] = JobClass(read_to=first - 1)
+            part = entry.classes[user_priority] = PriorityLevel(read_to=first - 1)
         entry.count(user_priority, part, count)
         self._moved(entry)
 
@@ -155,7 +155,7 @@ class QueueIndex:
             self._wait_from(queue, user_priority, head[0], 1)
             return
         entry, job = self.entries[queue], head[0]
-        part = entry.classes.setdefault(user_priority, JobClass())
+        part = entry.classes.setdefault(user_priority, PriorityLevel())
         if job <= part.read_to:
             place = bisect_left(part.heads, (job,))
             if place < len(part.heads) and part.heads[place][0] == job:
@@ -184,7 +184,7 @@ class QueueIndex:
         entry.count(user_priority, part, -min(1, part.count))
         self._moved(entry)
 
-    def others(self, notes: Notes) -> None:
+    def others(self, notes: IndexDelta) -> None:
         """Follow what was done to the index of another server; of queues that this one knows."""
         for queue, user_priority, first, count in notes.back:
             self._wait_from(queue, user_priority, first, count)
@@ -226,11 +226,11 @@ class QueueIndex:
         entry = self.entries[queue]
         entry.classes, entry.waiting, entry.weight = {}, 0, 0
         for weight, count in counts.items():
-            part = entry.classes[weight] = JobClass(read_to=behind.get(weight, 0) if behind else 0)
+            part = entry.classes[weight] = PriorityLevel(read_to=behind.get(weight, 0) if behind else 0)
             entry.count(weight, part, count)
         self._moved(entry)
 
-    def take_over(self, entry: Entry, before: Entry) -> None:
+    def take_over(self, entry: IndexedQueue, before: IndexedQueue) -> None:
         """A queue that was added, with what `before`, its entry in another index, knows of its waiting jobs."""
         entry.classes, entry.waiting, entry.weight = before.classes, before.waiting, before.weight
         self._moved(entry)
@@ -283,11 +283,11 @@ class QueueIndex:
         """
         return self.propose_of(self.kind(offer, closed), holds, rng)
 
-    def kind(self, offer: Offer, closed: Sequence[Limit] = ()) -> Kind:
+    def kind(self, offer: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
         """The kind of `offer` while these limits let nothing start; good until it is `forgotten`."""
         return self._kinds.of(self._kinds.kind_of(offer), closed)
 
-    def propose_of(self, kind: Kind, holds: RequirementsHold, rng: Random) -> Proposal | None:
+    def propose_of(self, kind: OfferClass, holds: RequirementsHold, rng: Random) -> Proposal | None:
         """As `propose`; `holds` is asked only where the kind has queues with Requirements."""
         while True:
             entry = self._candidates.draw(kind, holds)
@@ -298,7 +298,7 @@ class QueueIndex:
                 self._following.append(kind)
                 return proposal
 
-    def lots(self, kind: Kind, holds: RequirementsHold, draws: int) -> dict[str, int]:
+    def lots(self, kind: OfferClass, holds: RequirementsHold, draws: int) -> dict[str, int]:
         """By owner: how many of so many draws their queues win. No job is taken; nobody wins if nothing fits."""
         won: dict[str, int] = {}
         for _ in range(draws):
@@ -335,12 +335,14 @@ class QueueIndex:
         stranded = sum(1 for entry in self._stranded.values() if entry.waiting)
         return NoMatch({Condition.MEMBERSHIP: stranded, **fallen} if stranded else fallen)
 
-    def candidates(self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
+    def candidates(
+        self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]
+    ) -> list[IndexedQueue]:
         """All queues that fit now, background ones left out as the draw leaves them out."""
         kind = self._kinds.of(self._kinds.kind_of(offer), closed)
         return taking_part(self._candidates.waiting(kind), holds, ())
 
-    def fitting(self, offer: Offer) -> list[Entry] | None:
+    def fitting(self, offer: Offer) -> list[IndexedQueue] | None:
         """The queues that fit `offer` but for their Requirements; None if no such offer is remembered."""
         kind = self._kinds.known(self._kinds.kind_of(offer))
         return None if kind is None else self._candidates.waiting(kind)
@@ -354,7 +356,7 @@ class QueueIndex:
         kind = self._kinds.kind_of(offer)
         return with_sizes(kind, kind.cpu_time, offer.processors, kind.memory)
 
-    def _take(self, entry: Entry, rng: Random) -> Proposal | None:
+    def _take(self, entry: IndexedQueue, rng: Random) -> Proposal | None:
         classes = entry.classes
         weight = next(iter(classes)) if len(classes) == 1 else self._draw_weight(entry, rng)
         part = classes[weight]
@@ -377,7 +379,7 @@ class QueueIndex:
             self.notes.gone.append((entry.id, weight, head[0], head[3]))
         return Proposal(head, entry, weight)
 
-    def _draw_weight(self, entry: Entry, rng: Random) -> int:
+    def _draw_weight(self, entry: IndexedQueue, rng: Random) -> int:
         """The UserPriority of the job that is given."""
         weights = [(weight, part.count) for weight, part in entry.classes.items() if part.count]
         return weights[draw_class(weights, self.rule, rng)][0]
@@ -394,7 +396,7 @@ class QueueIndex:
             if len(more) < one.most:
                 entry.count(weight, part, len(part.heads) - part.count)
 
-    def _moved(self, entry: Entry) -> None:
+    def _moved(self, entry: IndexedQueue) -> None:
         """The waiting jobs of a queue have changed."""
         if not entry.admitted:
             return
@@ -410,7 +412,7 @@ class QueueIndex:
             entry.priority = self._priorities.of(entry.id, identity.owner, identity.group)
         self._candidates.stands(entry)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: IndexedQueue) -> None:
         """Have the priorities know what waits in a queue."""
         identity = entry.identity
         self._priorities.set(entry.id, identity.owner, identity.group, entry.weight, entry.waiting)

@@ -8,7 +8,7 @@ from pilotage.core.ids import QueueId
 
 
 @dataclass(slots=True)
-class Notes:
+class IndexDelta:
     """What was done to an index since somebody last looked, for the indexes of other servers."""
 
     gone: list[tuple[QueueId, int, int, int]] = field(default_factory=list)

@@ -28,7 +28,7 @@ class HeadsWanted(NamedTuple):
     most: int
 
 
-class Standing(IntEnum):
+class QueueStanding(IntEnum):
     """How a queue stands among the candidates."""
 
     OUT = 0
@@ -39,11 +39,11 @@ class Standing(IntEnum):
 
 
 # Looked up once: an attribute of an enumeration costs more than all that is done with it here.
-_OUT, _PLAIN, _SPECIAL = Standing.OUT, Standing.PLAIN, Standing.SPECIAL
+_OUT, _PLAIN, _SPECIAL = QueueStanding.OUT, QueueStanding.PLAIN, QueueStanding.SPECIAL
 
 
 @dataclass(slots=True)
-class JobClass:
+class PriorityLevel:
     """The waiting jobs of one queue with one UserPriority."""
 
     count: int = 0
@@ -62,7 +62,7 @@ class JobClass:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class IndexedQueue:
     """One task queue with waiting jobs."""
 
     id: QueueId
@@ -76,10 +76,10 @@ class Entry:
     waiting: int = 0
     weight: int = 0
     """Sum of UserPriority of the waiting jobs."""
-    classes: dict[int, JobClass] = field(default_factory=dict)
+    classes: dict[int, PriorityLevel] = field(default_factory=dict)
     slot: int = -1
     """Its number in the index."""
-    standing: Standing = Standing.OUT
+    standing: QueueStanding = QueueStanding.OUT
     """As the candidates know it."""
 
     @property
@@ -87,20 +87,22 @@ class Entry:
         """Only UserPriority 0 waits here."""
         return not self.weight
 
-    def stands(self) -> Standing:
+    def stands(self) -> QueueStanding:
         """How it stands now."""
         if not self.waiting or not self.admitted:
             return _OUT
         return _SPECIAL if not self.weight or self.identity.requirements else _PLAIN
 
-    def count(self, user_priority: int, part: JobClass, change: int) -> None:
+    def count(self, user_priority: int, part: PriorityLevel, change: int) -> None:
         """So many more jobs wait in `part`."""
         part.count += change
         self.waiting += change
         self.weight += change * user_priority
 
 
-def refusal(entry: Entry, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]) -> Condition | None:
+def refusal(
+    entry: IndexedQueue, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]
+) -> Condition | None:
     """Why a queue with waiting jobs gets nothing of `offer` at any draw; None if it takes part."""
     if not entry.admitted:
         return Condition.MEMBERSHIP
@@ -110,7 +112,9 @@ def refusal(entry: Entry, offer: Offer, holds: RequirementsHold, closed: Sequenc
     return failed
 
 
-def taking_part(fitting: Iterable[Entry], holds: RequirementsHold, closed: Sequence[Limit]) -> list[Entry]:
+def taking_part(
+    fitting: Iterable[IndexedQueue], holds: RequirementsHold, closed: Sequence[Limit]
+) -> list[IndexedQueue]:
     """Of queues that fit an offer but for their Requirements: those that take part in its draw.
 
     Background ones are left out while another one of their entity is there.

@@ -19,7 +19,7 @@ from pilotage.core.queues.limits import Limit
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class UnleasedRoom:
     """What no server has of one limit. Below 0: so many places more are used than the policy now has."""
 
     running: int | None
@@ -31,7 +31,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Allocation:
     """What one server has of one limit, and the last start that it made under it."""
 
     free: int = 0
@@ -41,13 +41,13 @@ class Block:
     """Jobs wait that it could start if it had more."""
 
 
-def established(limit: Limit, held: int, now: float) -> Shared:
+def established(limit: Limit, held: int, now: float) -> UnleasedRoom:
     """A limit that was not there before: `held` jobs have a place already. The first starts may be made at once."""
     free = limit.running - held if limit.running is not None else 0
-    return Shared(limit.running, free, float(limit.burst), now)
+    return UnleasedRoom(limit.running, free, float(limit.burst), now)
 
 
-def adopted(limit: Limit, shared: Shared) -> Shared:
+def replaced(limit: Limit, shared: UnleasedRoom) -> UnleasedRoom:
     """The same with the number that the policy has now."""
     before, after = shared.running, limit.running
     if before is None:
@@ -58,14 +58,14 @@ def adopted(limit: Limit, shared: Shared) -> Shared:
     return replace(shared, running=after, free=shared.free + after - before)
 
 
-def counted(limit: Limit, shared: Shared, held: int, blocks: Iterable[Block]) -> Shared:
+def counted(limit: Limit, shared: UnleasedRoom, held: int, blocks: Iterable[Allocation]) -> UnleasedRoom:
     """The same with the free places counted anew, from the jobs that have one."""
     if limit.running is None:
         return shared
     return replace(shared, running=limit.running, free=limit.running - held - sum(b.free for b in blocks))
 
 
-def filled(limit: Limit, shared: Shared, blocks: Collection[Block], now: float) -> Shared:
+def filled(limit: Limit, shared: UnleasedRoom, blocks: Collection[Allocation], now: float) -> UnleasedRoom:
     """The same with the tokens of now."""
     if not limit.delay:
         return shared
@@ -77,8 +77,8 @@ def filled(limit: Limit, shared: Shared, blocks: Collection[Block], now: float) 
 
 
 def lent(
-    limit: Limit, shared: Shared, mine: Block, others: Collection[Block], now: float
-) -> tuple[Shared, Block]:
+    limit: Limit, shared: UnleasedRoom, mine: Allocation, others: Collection[Allocation], now: float
+) -> tuple[UnleasedRoom, Allocation]:
     """What a server that could start more gets: a part that leaves something for as many others as there are."""
     everybody = len(others) + 1
     if limit.running is not None and shared.free > 0 and not mine.free:
@@ -95,7 +95,9 @@ def lent(
     return shared, mine
 
 
-def given_back(limit: Limit, shared: Shared, mine: Block, keep: Block) -> tuple[Shared, Block]:
+def given_back(
+    limit: Limit, shared: UnleasedRoom, mine: Allocation, keep: Allocation
+) -> tuple[UnleasedRoom, Allocation]:
     """The same after a server has given back what it has beyond `keep`."""
     free, starts = max(0, mine.free - keep.free), max(0, mine.starts - keep.starts)
     return (
@@ -104,12 +106,12 @@ def given_back(limit: Limit, shared: Shared, mine: Block, keep: Block) -> tuple[
     )
 
 
-def buried(shared: Shared, gone: Block) -> Shared:
+def evicted(shared: UnleasedRoom, gone: Allocation) -> UnleasedRoom:
     """The same without a server that is dead: its places are nobody's; its tokens count as used."""
     return replace(shared, free=shared.free + gone.free, since=max(shared.since, gone.last_start))
 
 
-def may_start(limit: Limit, shared: Shared | None, mine: Block) -> bool:
+def may_start(limit: Limit, shared: UnleasedRoom | None, mine: Allocation) -> bool:
     """Whether a server may start one job now. Nobody may while the limit is not established as the policy has it,
     or while the policy has fewer places than are used: who then has one gives it back.
     """
@@ -120,7 +122,7 @@ def may_start(limit: Limit, shared: Shared | None, mine: Block) -> bool:
     return not limit.delay or mine.starts > 0
 
 
-def started(limit: Limit, mine: Block, now: float) -> Block:
+def started(limit: Limit, mine: Allocation, now: float) -> Allocation:
     """One job of the limit was offered."""
     return replace(
         mine,
@@ -130,6 +132,6 @@ def started(limit: Limit, mine: Block, now: float) -> Block:
     )
 
 
-def ended(limit: Limit, mine: Block) -> Block:
+def ended(limit: Limit, mine: Allocation) -> Allocation:
     """One job of the limit has left its place."""
     return replace(mine, free=mine.free + 1) if limit.running is not None else mine

@@ -56,7 +56,7 @@ Rates = dict[tuple[str, str, str, str], tuple[float, float, bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class HoldUp:
+class LimitStatus:
     """What a limit holds up: `running` jobs are there; the next may start in `wait` seconds, if it is not `full`."""
 
     limit: Limit
@@ -86,12 +86,12 @@ class Limiter:
         """The limits that let nobody start anything at this place now."""
         return self.closed(site, ce, now)
 
-    def hold_up(self, limit: Limit, now: float) -> HoldUp:
+    def hold_up(self, limit: Limit, now: float) -> LimitStatus:
         """How far a limit is used, and when it lets the next one start."""
         meter = self._meter(limit)
         full = limit.running is not None and meter.running >= limit.running
         missing = 1 - self._starts(limit, meter, now) if limit.delay else 0.0
-        return HoldUp(limit, meter.running, full, max(0.0, missing * limit.delay))
+        return LimitStatus(limit, meter.running, full, max(0.0, missing * limit.delay))
 
     def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
         """One job of `queue` was matched there."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from pilotage.core.queues.fit import Offer, with_sizes
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.vectorised_matching import OTHERS, SIZES, Screen, Slots
-from pilotage.core.queues.weighted_draw import Field
+from pilotage.core.queues.vectorised_matching import OTHERS, SIZES, Slots, VectorisedMatching
+from pilotage.core.queues.weighted_draw import Sampler
 
 KINDS = 1024
 """So many kinds of offer are remembered; the one unused for longest is forgotten first."""
@@ -36,7 +36,7 @@ _NO_WEIGHTS: NDArray[np.float64] = np.zeros(0)
 
 
 @dataclass(slots=True)
-class Place:
+class BaseOffer:
     """The queues that fit some offers but for their sizes."""
 
     offer: Offer
@@ -46,12 +46,12 @@ class Place:
 
 
 @dataclass(slots=True)
-class Kind:
+class OfferClass:
     """One kind of offer under some closed limits."""
 
     offer: Offer
     closed: tuple[Limit, ...]
-    place: Place
+    place: BaseOffer
     slots: Slots = field(default_factory=lambda: _NO_SLOTS)
     """The queues that fit, Requirements not yet asked, ascending."""
     seen: int = 0
@@ -60,15 +60,15 @@ class Kind:
     """Of those, the plain ones that waited when the field was made."""
     weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
     """Their priorities then."""
-    runners: Field | None = None
+    runners: Sampler | None = None
     """They run in it; None: there are none, or they are to be looked up anew."""
     ahead: tuple[int, float] | None = None
     """The winner of the next draw in it, by its place, and its time."""
     cpu_time: int = 0
     """Under the document's rule: their bucket, the highest there is."""
-    late: list[Entry] = field(default_factory=list)
+    late: list[IndexedQueue] = field(default_factory=list)
     """Plain queues that have begun to wait since then."""
-    special: list[Entry] = field(default_factory=list)
+    special: list[IndexedQueue] = field(default_factory=list)
     """Queues that must be looked at by themselves."""
     version: int = -1
     """Of the priorities that the field was made with."""
@@ -79,7 +79,7 @@ class Kind:
     arrivals: int = 0
 
 
-class OfferKinds:
+class OfferClasses:
     """The kinds of one index. Queues are known by their slot."""
 
     def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
@@ -87,17 +87,17 @@ class OfferKinds:
         self._memory_buckets = list(memory_buckets)
         self._processors: list[int] = []
         """Those that queues need."""
-        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
-        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], Kind] = OrderedDict()
+        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
+        self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         """Each in the order of their last use."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all queues and kinds."""
         self.forget_all()
-        self.screen = Screen()
+        self.screen = VectorisedMatching()
         self._of_owner: dict[str, list[int]] = {}
-        self._places: OrderedDict[Offer, Place] = OrderedDict()
+        self._places: OrderedDict[Offer, BaseOffer] = OrderedDict()
 
     def enter(self, identity: QueueIdentity) -> int:
         """The slot of a new queue."""
@@ -145,7 +145,7 @@ class OfferKinds:
     def __len__(self) -> int:
         return len(self._open) + len(self._bound)
 
-    def of(self, key: Offer, closed: Sequence[Limit] = ()) -> Kind:
+    def of(self, key: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
         """The kind of offers like `key`, which `kind_of` gave, while these limits let nothing start."""
         kinds, most = (self._open, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
         place = (key, tuple(closed))
@@ -153,27 +153,27 @@ class OfferKinds:
         if kind is not None:
             kinds.move_to_end(place)
             return kind
-        kind = kinds[place] = Kind(key, place[1], self._place(key))
+        kind = kinds[place] = OfferClass(key, place[1], self._place(key))
         if len(kinds) > most:
             forget(kinds.popitem(last=False)[1])
         return kind
 
-    def _place(self, key: Offer) -> Place:
+    def _place(self, key: Offer) -> BaseOffer:
         whole = replace(key, cpu_time=0.0, memory=0, processors=0)
         place = self._places.get(whole)
         if place is None:
-            place = self._places[whole] = Place(whole)
+            place = self._places[whole] = BaseOffer(whole)
             if len(self._places) > (PLACES if key.only_owner is None else BOUND_KINDS):
                 self._places.popitem(last=False)
         else:
             self._places.move_to_end(whole)
         return place
 
-    def known(self, key: Offer) -> Kind | None:
+    def known(self, key: Offer) -> OfferClass | None:
         """The kind of offers like `key`, if it is remembered."""
         return (self._open if key.only_owner is None else self._bound).get((key, ()))
 
-    def look_on(self, kind: Kind) -> None:
+    def look_on(self, kind: OfferClass) -> None:
         """Ask the queues that came since the kind was last looked at."""
         place = kind.place
         if place.offer.only_owner is None:
@@ -191,12 +191,12 @@ class OfferKinds:
                 new = new[~self.screen.concerned(kind.closed, new)]
             kind.slots = np.concatenate([kind.slots, new]) if len(kind.slots) else new
 
-    def _ask(self, place: Place, new: Slots, count: int) -> None:
+    def _ask(self, place: BaseOffer, new: Slots, count: int) -> None:
         place.seen = count
         place.slots = np.concatenate([place.slots, self.screen.passing(place.offer, new, OTHERS)])
 
 
-def forget(kind: Kind) -> None:
+def forget(kind: OfferClass) -> None:
     """Whoever still has it must not keep its arrays."""
     kind.forgotten, kind.runners, kind.ahead, kind.seen, kind.version = True, None, None, 0, -1
     kind.slots = kind.members = _NO_SLOTS

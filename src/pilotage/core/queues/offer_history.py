@@ -32,7 +32,7 @@ Origin = TypeVar("Origin")
 
 
 @dataclass(slots=True)
-class Kind(Generic[Origin]):
+class KindOfOffer(Generic[Origin]):
     """One kind of offer. `origin` is what an offer of it was made of last."""
 
     offer: Offer
@@ -72,22 +72,22 @@ class Kind(Generic[Origin]):
         self.given -= given
 
 
-class KindBook(Generic[Origin]):
+class OfferStats(Generic[Origin]):
     """All kinds by their key, the one made last at the end."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[Offer, Kind[Origin]] = OrderedDict()
+        self._kinds: OrderedDict[Offer, KindOfOffer[Origin]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kinds)
 
     def renewed(
         self, key: Offer, offer: Offer, origin: Origin, now: float, *, started: float = 0.0
-    ) -> Kind[Origin]:
+    ) -> KindOfOffer[Origin]:
         """The kind `key`, for which `offer` stands from now on. `started`: when the pilot that makes it was."""
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(offer, origin, now, now)
+            kind = self._kinds[key] = KindOfOffer(offer, origin, now, now)
             if len(self._kinds) > KINDS:
                 self._kinds.popitem(last=False)[1].forgotten = True
         self._kinds.move_to_end(key)
@@ -95,7 +95,7 @@ class KindBook(Generic[Origin]):
         kind.newest = max(kind.newest, started)
         return kind
 
-    def recent(self, now: float) -> list[Kind[Origin]]:
+    def recent(self, now: float) -> list[KindOfOffer[Origin]]:
         """Copies of the kinds of the last day, the most used first; older ones are forgotten."""
         for key, kind in list(self._kinds.items()):
             # A clock that stepped back makes nothing old.
@@ -123,7 +123,7 @@ class KindBook(Generic[Origin]):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOffer:
     """An offer to reckon with: of a kind that was made lately, or what a pilot of a CE with known capacity would make.
 
     Slots are counted once: of a CE with known capacity from its possible offer, elsewhere from the pilots seen.
@@ -149,7 +149,7 @@ class Known:
         return failures(queue, self.offer, self.holds)
 
 
-def slots(queue: QueueIdentity, fitting: Iterable[Known]) -> dict[str, int]:
+def slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str, int]:
     """By site: how many jobs of `queue` run beside each other in offers that it fits.
 
     A pilot that made offers of several kinds counts once, with the largest.
@@ -171,7 +171,7 @@ def slots(queue: QueueIdentity, fitting: Iterable[Known]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class SiteRefusals:
     """What a queue falls at, at one site."""
 
     site: str
@@ -183,15 +183,15 @@ class Refused:
     """Known offers of the site, all refused."""
 
 
-def refusals(queue: QueueIdentity, known: Sequence[Known]) -> list[Refused]:
+def refusals(queue: QueueIdentity, known: Sequence[KnownOffer]) -> list[SiteRefusals]:
     """Of every site whose known offers all refuse `queue`: at which conditions. By site."""
-    by_site: dict[str, list[Known]] = {}
+    by_site: dict[str, list[KnownOffer]] = {}
     for one in known:
         by_site.setdefault(one.offer.site, []).append(one)
     return list(_refused_by_site(queue, by_site))
 
 
-def _refused_by_site(queue: QueueIdentity, by_site: dict[str, list[Known]]) -> Iterator[Refused]:
+def _refused_by_site(queue: QueueIdentity, by_site: dict[str, list[KnownOffer]]) -> Iterator[SiteRefusals]:
     for site, offers in sorted(by_site.items()):
         conditions: dict[Condition, int] = {}
         takes: dict[Condition, int] = {}
@@ -203,4 +203,4 @@ def _refused_by_site(queue: QueueIdentity, by_site: dict[str, list[Known]]) -> I
                 conditions[condition] = conditions.get(condition, 0) + 1
                 takes[condition] = takes.get(condition, 0) + one.takes
         else:
-            yield Refused(site, conditions, takes, len(offers))
+            yield SiteRefusals(site, conditions, takes, len(offers))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.indexed_queue import Entity, Entry
+from pilotage.core.queues.indexed_queue import Entity, IndexedQueue
 
 NODES = 64
 """Points of the numerical integral."""
@@ -63,7 +63,7 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Rank:
     """A queue among those that fit the same offer."""
 
     buckets: tuple[Bucket, ...]
@@ -80,7 +80,7 @@ class Standing:
     """The entities with the largest sums, the largest first."""
 
 
-def standing(entry: Entry, candidates: Sequence[Entry], rule: Rule) -> Standing:
+def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) -> Rank:
     """How `entry` stands among `candidates`, the queues that take part with one offer; itself may be among them."""
     others = [one for one in candidates if one.id != entry.id]
     own = entry.identity.cpu_time
@@ -97,7 +97,7 @@ def standing(entry: Entry, candidates: Sequence[Entry], rule: Rule) -> Standing:
     rivals = _rivals(entry.entity, sums, waiting)
     likely = chance(entry.priority, (one.priority for one in others), rule)
     ahead = sum(1 for rival in sums if rival != entry.entity and _greater(sums[rival], ours))
-    return Standing(buckets, likely, len(others) + 1, ours, ahead, rivals)
+    return Rank(buckets, likely, len(others) + 1, ours, ahead, rivals)
 
 
 def _greater(one: float, other: float) -> bool:
@@ -105,8 +105,8 @@ def _greater(one: float, other: float) -> bool:
     return one > other * (1 + 1e-9)
 
 
-def _higher(others: Sequence[Entry], own: int) -> tuple[Bucket, ...]:
-    found: dict[int, list[Entry]] = {}
+def _higher(others: Sequence[IndexedQueue], own: int) -> tuple[Bucket, ...]:
+    found: dict[int, list[IndexedQueue]] = {}
     for one in others:
         if one.identity.cpu_time > own:
             found.setdefault(one.identity.cpu_time, []).append(one)

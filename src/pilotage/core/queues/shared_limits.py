@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pilotage.core.queues import limit_leases
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.limit_leases import Block, Shared
-from pilotage.core.queues.limits import HoldUp, Limit, Limiter
+from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
+from pilotage.core.queues.limits import Limit, Limiter, LimitStatus
 
 Key = tuple[str, str, str, str]
 
@@ -17,9 +17,9 @@ Key = tuple[str, str, str, str]
 class SharedLimiter(Limiter):
     """Blocks change with starts and ends here, and are saved by whoever made those; the rest is read."""
 
-    states: dict[Key, Shared] = field(default_factory=dict)
-    mine: dict[Key, Block] = field(default_factory=dict)
-    others: dict[Key, tuple[Block, ...]] = field(default_factory=dict)
+    states: dict[Key, UnleasedRoom] = field(default_factory=dict)
+    mine: dict[Key, Allocation] = field(default_factory=dict)
+    others: dict[Key, tuple[Allocation, ...]] = field(default_factory=dict)
     wanted: set[Key] = field(default_factory=set)
     """Limits that have closed a place to a pilot since somebody last looked."""
     used: set[Key] = field(default_factory=set)
@@ -31,9 +31,9 @@ class SharedLimiter(Limiter):
 
     def read(
         self,
-        states: Mapping[Key, Shared],
-        mine: Mapping[Key, Block],
-        others: Mapping[Key, tuple[Block, ...]],
+        states: Mapping[Key, UnleasedRoom],
+        mine: Mapping[Key, Allocation],
+        others: Mapping[Key, tuple[Allocation, ...]],
     ) -> None:
         """As the store has it now."""
         self.states, self.mine, self.others = dict(states), dict(mine), dict(others)
@@ -55,11 +55,11 @@ class SharedLimiter(Limiter):
         found = [(limit, self.hold_up(limit, now)) for limit in here]
         return [limit for limit, held in found if held.full or held.wait > 0]
 
-    def hold_up(self, limit: Limit, now: float) -> HoldUp:
-        shared, mine = self.states.get(limit.key), self.mine.get(limit.key, Block())
+    def hold_up(self, limit: Limit, now: float) -> LimitStatus:
+        shared, mine = self.states.get(limit.key), self.mine.get(limit.key, Allocation())
         others = self.others.get(limit.key, ())
         if shared is None:
-            return HoldUp(limit, 0, True, 0.0)
+            return LimitStatus(limit, 0, True, 0.0)
         having = [mine, *others]
         running, full = 0, False
         if limit.running is not None:
@@ -70,21 +70,23 @@ class SharedLimiter(Limiter):
             filled = limit_leases.filled(limit, shared, having, now)
             missing = 1 - filled.starts - sum(block.starts for block in having)
             wait = max(0.0, missing * limit.delay)
-        return HoldUp(limit, running, full, wait)
+        return LimitStatus(limit, running, full, wait)
 
     def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
         for limit in self._concerned(queue, site, ce):
-            self._change(limit, limit_leases.started(limit, self.mine.get(limit.key, Block()), now))
+            self._change(limit, limit_leases.started(limit, self.mine.get(limit.key, Allocation()), now))
             self.used.add(limit.key)
 
     def ended(self, queue: QueueIdentity, site: str, ce: str) -> None:
         for limit in self._concerned(queue, site, ce):
-            self._change(limit, limit_leases.ended(limit, self.mine.get(limit.key, Block())))
+            self._change(limit, limit_leases.ended(limit, self.mine.get(limit.key, Allocation())))
 
-    def _change(self, limit: Limit, block: Block) -> None:
+    def _change(self, limit: Limit, block: Allocation) -> None:
         if block != self.mine.get(limit.key):
             self.mine[limit.key] = block
             self.changed.add(limit.key)
 
     def _open(self, limit: Limit, now: float) -> bool:
-        return limit_leases.may_start(limit, self.states.get(limit.key), self.mine.get(limit.key, Block()))
+        return limit_leases.may_start(
+            limit, self.states.get(limit.key), self.mine.get(limit.key, Allocation())
+        )

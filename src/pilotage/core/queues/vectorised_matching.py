@@ -69,7 +69,7 @@ class _Answer:
         return self.said[self.column.numbers[slots]]
 
 
-class Screen:
+class VectorisedMatching:
     """All queues of an index, by slot."""
 
     def __init__(self) -> None:

@@ -9,9 +9,9 @@ from enum import StrEnum
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.fit import Condition, Offer, static_failure
-from pilotage.core.queues.indexed_queue import Entry, taking_part
+from pilotage.core.queues.indexed_queue import IndexedQueue, taking_part
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.offer_history import Known
+from pilotage.core.queues.offer_history import KnownOffer
 
 COMPARED = 3
 """A queue is compared with the others on so many of the offers that it fits: the most used ones."""
@@ -49,7 +49,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WaitVerdict:
     reason: Reason
     detail: str = ""
     places: tuple[int, ...] = ()
@@ -57,10 +57,10 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DrawField:
     """The queues that take part in one draw."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[IndexedQueue]
     ids: frozenset[QueueId]
 
     def first_bucket(self) -> int:
@@ -73,11 +73,11 @@ def _nothing_remembered(_: Offer) -> None:
 
 
 @dataclass(slots=True)
-class Survey:
+class WaitAnalysis:
     """All queues and all known offers of one instant. Made for one thread, used up by it."""
 
-    entries: Sequence[Entry]
-    known: Sequence[Known]
+    entries: Sequence[IndexedQueue]
+    known: Sequence[KnownOffer]
     """Those that were made first, the most used first; the possible ones after them."""
     closed: Mapping[tuple[str, str], Sequence[Limit]]
     """The limits that are closed, by site and CE."""
@@ -87,32 +87,32 @@ class Survey:
     """CEs with pilots that were asked for and have not called home."""
     asked: int = 0
     """How often the predicate was asked: the cost so far."""
-    remembered: Callable[[Offer], Sequence[Entry] | None] = _nothing_remembered
+    remembered: Callable[[Offer], Sequence[IndexedQueue] | None] = _nothing_remembered
     """Asked for the queues that the index knows to fit an offer, their Requirements not asked; None: it does not."""
-    _parts: dict[int, Part] = field(default_factory=dict)
+    _parts: dict[int, DrawField] = field(default_factory=dict)
     _buckets: dict[int, int] = field(default_factory=dict)
 
-    def limits_on(self, entry: Entry, one: Known) -> list[Limit]:
+    def limits_on(self, entry: IndexedQueue, one: KnownOffer) -> list[Limit]:
         """The closed limits that keep `entry` from an offer that it fits."""
         closed = self.closed.get((one.offer.site, one.offer.ce), ())
         return [limit for limit in closed if limit.concerns(entry.identity)]
 
-    def fitting(self, entry: Entry) -> list[int]:
+    def fitting(self, entry: IndexedQueue) -> list[int]:
         """Places in `known` of all offers that the queue fits, limits not yet asked."""
         self.asked += len(self.known)
         return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
 
-    def part(self, place: int) -> Part:
+    def part(self, place: int) -> DrawField:
         """The queues that take part in a draw for one known offer."""
         found = self._parts.get(place)
         if found is None:
             one = self.known[place]
             closed = self.closed.get((one.offer.site, one.offer.ce), ())
             entries = taking_part(self._fitting_but_for_requirements(one), one.holds, closed)
-            found = self._parts[place] = Part(entries, frozenset(entry.id for entry in entries))
+            found = self._parts[place] = DrawField(entries, frozenset(entry.id for entry in entries))
         return found
 
-    def _fitting_but_for_requirements(self, one: Known) -> Sequence[Entry]:
+    def _fitting_but_for_requirements(self, one: KnownOffer) -> Sequence[IndexedQueue]:
         remembered = self.remembered(one.offer)
         if remembered is not None:
             return remembered
@@ -123,22 +123,22 @@ class Survey:
             if entry.waiting and entry.admitted and static_failure(entry.identity, one.offer) is None
         ]
 
-    def verdict(self, entry: Entry, since: float) -> Verdict:
+    def verdict(self, entry: IndexedQueue, since: float) -> WaitVerdict:
         """What a queue with waiting jobs waits for, which has waited since then."""
         if not entry.admitted:
-            return Verdict(Reason.MEMBERSHIP)
+            return WaitVerdict(Reason.MEMBERSHIP)
         if self.draining:
-            return Verdict(Reason.DRAINING)
+            return WaitVerdict(Reason.DRAINING)
         if not self.known:
-            return Verdict(Reason.NO_OFFER)
+            return WaitVerdict(Reason.NO_OFFER)
         fitting, limits = self._open(entry, since)
         if fitting:
             return self._among_others(entry, fitting, since)
         if limits:
-            return Verdict(Reason.LIMIT, "; ".join(sorted({in_words(limit) for limit in limits})))
+            return WaitVerdict(Reason.LIMIT, "; ".join(sorted({in_words(limit) for limit in limits})))
         return self._nearest(entry)
 
-    def _open(self, entry: Entry, since: float) -> tuple[list[int], list[Limit]]:
+    def _open(self, entry: IndexedQueue, since: float) -> tuple[list[int], list[Limit]]:
         """Offers that the queue gets part in: as many as are compared, and one that asked since, if there is one."""
         found: list[int] = []
         limits: list[Limit] = []
@@ -157,17 +157,17 @@ class Survey:
         return found, limits
 
     @staticmethod
-    def _asked_since(one: Known, since: float) -> bool:
+    def _asked_since(one: KnownOffer, since: float) -> bool:
         return not one.possible and one.last >= since
 
-    def _among_others(self, entry: Entry, places: Sequence[int], since: float) -> Verdict:
+    def _among_others(self, entry: IndexedQueue, places: Sequence[int], since: float) -> WaitVerdict:
         compared = places[:COMPARED]
         there = [place for place in compared if entry.id in self.part(place).ids]
         if not there:
-            return Verdict(Reason.BACKGROUND)
+            return WaitVerdict(Reason.BACKGROUND)
         bucket, lowest = min((self._first_bucket(place, entry), place) for place in there)
         if bucket > entry.identity.cpu_time:
-            return Verdict(Reason.CPU_BUCKET, f"{bucket} s", (lowest,))
+            return WaitVerdict(Reason.CPU_BUCKET, f"{bucket} s", (lowest,))
         rivals = [place for place in there if self._rivals(place, entry)]
         asked = [self.known[place].last for place in places if self._asked_since(self.known[place], since)]
         bound = self._bound_to_others(entry, since)
@@ -177,13 +177,13 @@ class Survey:
             drawn = next(
                 (place for place in rivals if self._asked_since(self.known[place], since)), rivals[0]
             )
-            return Verdict(Reason.SHARE, places=(drawn,))
+            return WaitVerdict(Reason.SHARE, places=(drawn,))
         coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
         if coming:
-            return Verdict(Reason.PILOT, ", ".join(coming))
-        return Verdict(Reason.SLOTS, _served(bound))
+            return WaitVerdict(Reason.PILOT, ", ".join(coming))
+        return WaitVerdict(Reason.SLOTS, _served(bound))
 
-    def _bound_to_others(self, entry: Entry, since: float) -> list[Known]:
+    def _bound_to_others(self, entry: IndexedQueue, since: float) -> list[KnownOffer]:
         """What has been offered since and would fit, were its pilots not bound to other owners."""
         self.asked += len(self.known)
         return [
@@ -194,7 +194,7 @@ class Survey:
             and one.failures(entry.identity) == (Condition.OWNER,)
         ]
 
-    def _first_bucket(self, place: int, entry: Entry) -> int:
+    def _first_bucket(self, place: int, entry: IndexedQueue) -> int:
         """The CPU bucket that is drawn from first."""
         if self.rule != "document":
             return entry.identity.cpu_time
@@ -202,14 +202,14 @@ class Survey:
             self._buckets[place] = self.part(place).first_bucket()
         return self._buckets[place]
 
-    def _rivals(self, place: int, entry: Entry) -> bool:
+    def _rivals(self, place: int, entry: IndexedQueue) -> bool:
         own = entry.identity.cpu_time
         return any(
             one.id != entry.id and (self.rule != "document" or one.identity.cpu_time >= own)
             for one in self.part(place).entries
         )
 
-    def _nearest(self, entry: Entry) -> Verdict:
+    def _nearest(self, entry: IndexedQueue) -> WaitVerdict:
         """The conditions of the offers that refuse it at the fewest; of a closed site only if no other is as near."""
         self.asked += len(self.known)
         failed = [one.failures(entry.identity) for one in self.known]
@@ -217,12 +217,12 @@ class Survey:
         nearest = min(distances)
         places = tuple(place for place, distance in enumerate(distances) if distance == nearest)
         named = {condition for place in places for condition in failed[place]}
-        return Verdict(
+        return WaitVerdict(
             Reason.NEEDS, ", ".join(condition for condition in Condition if condition in named), places
         )
 
 
-def _served(bound: Sequence[Known]) -> str:
+def _served(bound: Sequence[KnownOffer]) -> str:
     """Whom these pilots serve."""
     names = sorted({str(one.offer.only_owner) for one in bound})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

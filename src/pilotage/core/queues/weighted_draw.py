@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 _log = math.log
 
 
-class Field:
+class Sampler:
     """Runners whose weights stay as they are, for any number of draws."""
 
     __slots__ = ("_alone", "_bounds", "_light", "_limit", "_places", "_rule", "_sure", "_total", "_weights")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import NONE, QueueIdentity
-from pilotage.core.queues.offer_history import Known, slots
+from pilotage.core.queues.offer_history import KnownOffer, slots
 
 MOST_VALUES = 3
 """So many values of one number are named: the largest that opens anything, and larger openings below it."""
@@ -27,7 +27,7 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WhatIf:
     """One attribute of the identity with another value; `text` says so in the words of a job description."""
 
     attribute: str
@@ -37,10 +37,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Unblock:
     """What a change opens: slots by site, in offers that refuse the queue as it is."""
 
-    change: Change
+    change: WhatIf
     sites: Mapping[str, int]
     offers: tuple[int, ...]
     """Places in the list of known offers."""
@@ -50,14 +50,14 @@ class Opening:
         return sum(self.sites.values())
 
 
-def openings(queue: QueueIdentity, known: Sequence[Known], buckets: Buckets) -> list[Opening]:
+def unblocks(queue: QueueIdentity, known: Sequence[KnownOffer], buckets: Buckets) -> list[Unblock]:
     """The changes that open slots, most slots first."""
     near: dict[Condition, list[int]] = {}
     for place, one in enumerate(known):
         failed = one.failures(queue)
         if len(failed) == 1:
             near.setdefault(failed[0], []).append(place)
-    found: list[Opening] = []
+    found: list[Unblock] = []
     for condition, places in near.items():
         propose = _PROPOSALS.get(condition)
         if propose is not None:
@@ -69,18 +69,18 @@ def openings(queue: QueueIdentity, known: Sequence[Known], buckets: Buckets) -> 
 
 def _evaluated(
     queue: QueueIdentity,
-    known: Sequence[Known],
+    known: Sequence[KnownOffer],
     places: Sequence[int],
     propose: Proposals,
     buckets: Buckets,
     *,
     everywhere: bool,
-) -> Iterator[Opening]:
+) -> Iterator[Unblock]:
     """The proposals of the offers at `places`, tried on those that made them, or on all of `places`.
 
     A change to "" drops the condition, so it is tried on all of `places` too.
     """
-    by_change: dict[Change, list[int]] = {}
+    by_change: dict[WhatIf, list[int]] = {}
     for place in places:
         for change in propose(queue, known[place].offer, buckets):
             by_change.setdefault(change, []).append(place)
@@ -89,12 +89,12 @@ def _evaluated(
         fitting = tuple(place for place in tried if known[place].fits(change.identity))
         sites = slots(change.identity, (known[place] for place in fitting))
         if sites:
-            yield Opening(change, sites, fitting)
+            yield Unblock(change, sites, fitting)
 
 
-def _that_matter(opened: list[Opening]) -> list[Opening]:
+def _that_matter(opened: list[Unblock]) -> list[Unblock]:
     """Of the values of one number: the largest, then those with more slots than all larger ones; the most last."""
-    chain: list[Opening] = []
+    chain: list[Unblock] = []
     for one in sorted(opened, key=lambda one: -int(one.change.value)):
         if not chain or one.slots > chain[-1].slots:
             chain.append(one)
@@ -103,7 +103,7 @@ def _that_matter(opened: list[Opening]) -> list[Opening]:
 
 # --- what an offer that refuses at one condition proposes
 
-Proposals = Callable[[QueueIdentity, Offer, Buckets], Iterator[Change]]
+Proposals = Callable[[QueueIdentity, Offer, Buckets], Iterator[WhatIf]]
 
 
 def _floor(buckets: Sequence[int], value: float) -> int:
@@ -111,84 +111,84 @@ def _floor(buckets: Sequence[int], value: float) -> int:
     return buckets[place - 1] if place else 0
 
 
-def _cpu_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _cpu_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     value = _floor(buckets.cpu_time, offer.cpu_time)
     if value:
-        yield Change("cpu_time", value, f"CPU time <= {value} s", replace(queue, cpu_time=value))
+        yield WhatIf("cpu_time", value, f"CPU time <= {value} s", replace(queue, cpu_time=value))
 
 
-def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     """As much as is offered, and as much as lets jobs on all of its processors."""
     wide = max(1, offer.processors // max(1, queue.processors))
     whole, part = _floor(buckets.memory, offer.memory), _floor(buckets.memory, offer.memory // wide)
     for value in {whole, part or whole}:
         text = f"memory <= {value} MB" if value else "no memory asked for"
-        yield Change("memory", value, text, replace(queue, memory=value))
+        yield WhatIf("memory", value, text, replace(queue, memory=value))
 
 
-def _processors(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _processors(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     value = offer.processors
     if value > 0:
-        yield Change("processors", value, f"processors <= {value}", replace(queue, processors=value))
+        yield WhatIf("processors", value, f"processors <= {value}", replace(queue, processors=value))
 
 
-def _site(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _site(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     changed = replace(queue, sites=queue.sites | {offer.site})
-    yield Change("sites", offer.site, f"site {offer.site} allowed too", changed)
+    yield WhatIf("sites", offer.site, f"site {offer.site} allowed too", changed)
 
 
-def _banned_site(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _banned_site(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     changed = replace(queue, banned_sites=queue.banned_sites - {offer.site})
-    yield Change("banned_sites", offer.site, f"site {offer.site} not banned by the job", changed)
+    yield WhatIf("banned_sites", offer.site, f"site {offer.site} not banned by the job", changed)
 
 
-def _grid_ce(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _grid_ce(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     changed = replace(queue, grid_ces=queue.grid_ces | {offer.ce})
-    yield Change("grid_ces", offer.ce, f"CE {offer.ce} allowed too", changed)
+    yield WhatIf("grid_ces", offer.ce, f"CE {offer.ce} allowed too", changed)
 
 
-def _platform(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _platform(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     for name in sorted(offer.platforms):
         changed = replace(queue, platforms=queue.platforms | {name})
-        yield Change("platforms", name, f"platform {name} allowed too", changed)
+        yield WhatIf("platforms", name, f"platform {name} allowed too", changed)
     if not offer.platforms:
-        yield Change("platforms", "", "any platform", replace(queue, platforms=NONE))
+        yield WhatIf("platforms", "", "any platform", replace(queue, platforms=NONE))
 
 
-def _tag_dropped(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _tag_dropped(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     missing = queue.tags - offer.tags
     if len(missing) == 1:
         [name] = missing
-        yield Change("tags", name, f"without the tag {name}", replace(queue, tags=queue.tags - missing))
+        yield WhatIf("tags", name, f"without the tag {name}", replace(queue, tags=queue.tags - missing))
 
 
-def _tag_added(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _tag_added(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     missing = offer.required_tags - queue.tags
     if len(missing) == 1:
         [name] = missing
-        yield Change("tags", name, f"with the tag {name}", replace(queue, tags=queue.tags | missing))
+        yield WhatIf("tags", name, f"with the tag {name}", replace(queue, tags=queue.tags | missing))
 
 
-def _setup(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _setup(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     text = f"setup {offer.setup}" if offer.setup else "no setup"
-    yield Change("setup", offer.setup, text, replace(queue, setup=offer.setup))
+    yield WhatIf("setup", offer.setup, text, replace(queue, setup=offer.setup))
 
 
-def _job_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _job_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     for name in sorted(offer.job_types or ()):
-        yield Change("job_type", name, f"job type {name}", replace(queue, job_type=name))
+        yield WhatIf("job_type", name, f"job type {name}", replace(queue, job_type=name))
 
 
-def _pilot_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
+def _pilot_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     if queue.force_generic:
-        yield Change("force_generic", 0, "without ForceGeneric", replace(queue, force_generic=False))
+        yield WhatIf("force_generic", 0, "without ForceGeneric", replace(queue, force_generic=False))
     else:
         changed = replace(queue, pilot_types=queue.pilot_types | {offer.pilot_type})
-        yield Change("pilot_types", offer.pilot_type, f"{offer.pilot_type} pilots allowed too", changed)
+        yield WhatIf("pilot_types", offer.pilot_type, f"{offer.pilot_type} pilots allowed too", changed)
 
 
-def _requirements(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[Change]:
-    yield Change("requirements", "", "without its Requirements", replace(queue, requirements=""))
+def _requirements(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
+    yield WhatIf("requirements", "", "without its Requirements", replace(queue, requirements=""))
 
 
 _NUMBERS = frozenset({Condition.CPU_TIME, Condition.MEMORY, Condition.PROCESSORS})

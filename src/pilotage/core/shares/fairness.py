@@ -26,7 +26,7 @@ SYSTEMATIC_INTEGRAL = 0.02
 """Of the integral form, whatever the lengths."""
 
 
-class Verdict(StrEnum):
+class FairnessVerdict(StrEnum):
     WITHIN = "within"
     BELOW = "below"
     ABOVE = "above"
@@ -116,18 +116,18 @@ def judge(
     expected: Mapping[str, float],
     bounds: Mapping[str, float],
     demand: Mapping[str, bool],
-) -> dict[str, Verdict]:
+) -> dict[str, FairnessVerdict]:
     """`demand` says whether an entity had work waiting all the time."""
     room = any(used[name] < expected[name] and not demand[name] for name in used)
     found = {}
     for name in used:
         off = used[name] - expected[name]
         if bounds[name] >= expected[name]:
-            found[name] = Verdict.TOO_FEW
+            found[name] = FairnessVerdict.TOO_FEW
         elif abs(off) <= bounds[name]:
-            found[name] = Verdict.WITHIN
+            found[name] = FairnessVerdict.WITHIN
         elif off < 0:
-            found[name] = Verdict.BELOW if demand[name] else Verdict.LESS_DEMAND
+            found[name] = FairnessVerdict.BELOW if demand[name] else FairnessVerdict.LESS_DEMAND
         else:
-            found[name] = Verdict.ROOM_LEFT if room else Verdict.ABOVE
+            found[name] = FairnessVerdict.ROOM_LEFT if room else FairnessVerdict.ABOVE
     return found

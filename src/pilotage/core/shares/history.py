@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.shares.reports import EntityReport, InstanceReport, SliceReport
-from pilotage.core.shares.settings import HistoryInstance, Slice
+from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
 
 Memory = dict[tuple[str, str, str], float]
 """(instance, slice, entity) → its correction; of integral instances only."""
@@ -107,7 +107,7 @@ class _Look:
     """One slice of one instance. `expected` are the entities of its set."""
 
     label: str
-    part: Slice
+    part: CorrectionSlice
     used: Mapping[str, float]
     total: float
     expected: Mapping[str, float]

@@ -18,7 +18,7 @@ SHORTEST_SPAN = 60.0
 """Use is known by the minute."""
 
 
-class Slice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CorrectionSlice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One span of time that an instance looks back upon."""
 
     time_span: float = 604800.0
@@ -35,7 +35,7 @@ class HistoryInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     unit: Unit = "jobs"
     gain: float | None = None
     """Of the integral form; None: DEFAULT_GAIN."""
-    slices: dict[str, Slice] = {}
+    slices: dict[str, CorrectionSlice] = {}
 
     @property
     def weighted_range(self) -> tuple[float, float]:

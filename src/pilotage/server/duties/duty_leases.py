@@ -57,7 +57,7 @@ def _fenced(request: Request, name: str, epoch: int) -> Request:
     return fenced
 
 
-class Posts:
+class DutyLeases:
     """The duties that this server has."""
 
     def __init__(self, writer: Writer, server: str, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from pilotage.server.context import Context
-from pilotage.server.duties.duty_leases import Posts
+from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.row_by_row import RowByRow, each
 from pilotage.services.pilots import leases
 
@@ -21,7 +21,7 @@ class LeaseDuty:
 
     name = "leases"
 
-    def __init__(self, context: Context, posts: Posts | None = None) -> None:
+    def __init__(self, context: Context, posts: DutyLeases | None = None) -> None:
         self._context = context
         self._posts = posts
         self._alive_at = 0.0
@@ -43,7 +43,7 @@ class LeaseDuty:
         paused = heard is not None and now - heard > leases.longest_pause(pool.policy)
         if heard is None or paused or not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
             credit = await writer.acall(
-                lambda tx: leases.sign_of_life(
+                lambda tx: leases.heartbeat(
                     pool, tx, now, begins=heard is None, paused_since=heard if paused else None
                 )
             )

@@ -16,16 +16,16 @@ from pilotage.outside.batch.local import LocalBatch, Sighting
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
 from pilotage.server.disk_space import Troubles
-from pilotage.server.duties.duty_leases import Posts
+from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.row_by_row import each
 from pilotage.services.director.local import LocalDirector, Ordered
-from pilotage.services.pool.index_loading import Counts, count_waiting, enter, fill_some, take_up
+from pilotage.services.pool.index_loading import Counts, apply_counts, count_waiting, enter, load_some
 from pilotage.services.shares import corrections
 from pilotage.services.submission import accept as submission_service
 from pilotage.services.submission import chunked
-from pilotage.services.submission.job_creation import Making
-from pilotage.store.cluster.changes import Snapshot
-from pilotage.store.engine.connection import Connection, GivenUp
+from pilotage.services.submission.job_creation import JobCreator
+from pilotage.store.cluster.changes import TransactionSnapshot
+from pilotage.store.engine.connection import Connection, ServerEvicted
 from pilotage.store.tables import pilots, submissions, usage
 from pilotage.store.tables.pilots import Watched
 from pilotage.store.writer.transaction import Transaction
@@ -56,7 +56,7 @@ async def every(
     while not context.stop.is_set():
         try:
             await duty()
-        except GivenUp as error:
+        except ServerEvicted as error:
             context.ended_by = error
             context.stop.set()
         except Exception as error:
@@ -132,7 +132,7 @@ class PriorityDuty:
             self._context.wake_shares.set()
         if pool.settling is None and not priorities.unsettled:
             return
-        while not await writer.acall(lambda _: corrections.settle_some(pool)):
+        while not await writer.acall(lambda _: corrections.apply_priorities(pool)):
             pass
 
 
@@ -153,9 +153,9 @@ class ShareDuty:
             await writer.acall(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
         who = await writer.acall(lambda _: corrections.waiting(pool))
         found = await asyncio.to_thread(self._corrections, who)
-        await writer.acall(lambda tx: corrections.take_up(pool, tx, found, charged.as_of))
+        await writer.acall(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
 
-    def _corrections(self, who: corrections.Waiting) -> Corrections:
+    def _corrections(self, who: corrections.WaitingEntities) -> Corrections:
         last, memory = usage.memory(self._context.readers.connection())
         return corrections.corrections(self._context.book, who, last, memory)
 
@@ -163,7 +163,7 @@ class ShareDuty:
 class LedgerDuty:
     """Where another server draws the corrections: has the ledger that reports are made of follow the store."""
 
-    def __init__(self, context: Context, posts: Posts) -> None:
+    def __init__(self, context: Context, posts: DutyLeases) -> None:
         self._context = context
         self._posts = posts
 
@@ -320,7 +320,7 @@ async def fill_index(context: Context) -> None:
     if context.pool.company is not None:
         await _count_beside(context)
     else:
-        while not await context.writer.acall(lambda tx: fill_some(context.pool, tx)):
+        while not await context.writer.acall(lambda tx: load_some(context.pool, tx)):
             if context.stop.is_set():
                 return
     log.info("counted the waiting jobs in %.1f s", context.clock() - begun)
@@ -339,13 +339,13 @@ async def _count_beside(context: Context) -> None:
             return
 
 
-async def _take_up(context: Context, seen: Snapshot, counts: Counts) -> None:
+async def _take_up(context: Context, seen: TransactionSnapshot, counts: Counts) -> None:
     """The queues some at a time, which takes most of the time, then their jobs at once."""
     pool, writer, queues = context.pool, context.writer, list(counts)
     for first in range(0, len(queues), ENTERED):
         part = queues[first : first + ENTERED]
         await writer.acall(lambda tx, part=part: [enter(pool, tx, queue) for queue in part])  # type: ignore[misc]
-    await writer.acall(lambda tx: take_up(pool, tx, seen, counts))
+    await writer.acall(lambda tx: apply_counts(pool, tx, seen, counts))
 
 
 async def forget_unaccepted(context: Context, untouched_since: float = inf) -> None:
@@ -364,7 +364,7 @@ async def finish_submissions(context: Context, untouched_since: float = inf) -> 
     for submission in await context.writer.acall(
         lambda tx: submissions.unfinished(tx.connection, untouched_since)
     ):
-        await context.bulk.make(context.pool, Making(submission))
+        await context.bulk.make(context.pool, JobCreator(submission))
         log.info("made the remaining jobs of submission %d", submission)
 
 

@@ -11,14 +11,14 @@ import time
 from pilotage import __version__
 from pilotage.core.errors import Conflict
 from pilotage.server.context import Context
-from pilotage.server.duties.duty_leases import Posts
+from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.loop import finish_submissions, forget_unaccepted
 from pilotage.services.peers import sync
 from pilotage.services.pool import shared_limits
-from pilotage.services.pool.peer_state import Company
+from pilotage.services.pool.peer_state import Peers
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.servers import ServerRow
-from pilotage.store.engine.connection import GivenUp, Readers, instant
+from pilotage.store.engine.connection import Readers, ServerEvicted, instant
 from pilotage.store.tables import instance, pilots
 from pilotage.store.writer.transaction import Transaction
 
@@ -41,9 +41,7 @@ HANDED_ON = 60.0
 """A submission that nobody has touched for so long is not in the hands of its server any more."""
 
 
-def join(
-    tx: Transaction, url: str, policy_version: int, now: float, *, in_common: tuple[str, str]
-) -> Company:
+def join(tx: Transaction, url: str, policy_version: int, now: float, *, in_common: tuple[str, str]) -> Peers:
     """Register a server that begins. `in_common`: marks of its signing key and of its sandboxes.
 
     `Conflict` if those of the servers that are there are others.
@@ -54,18 +52,18 @@ def join(
     server = ServerRow(name, host, url, __version__, now, now, policy_version)
     instance.lock(tx.connection)
     for predecessor in servers.predecessors(tx.connection, server):
-        bury(tx, predecessor)
+        evict_server(tx, predecessor)
     there = servers.live(tx.connection)
     others = [one for one in there if now - one.alive_at < SILENT]
     if not others:
         for gone in there:
-            bury(tx, gone.name)
+            evict_server(tx, gone.name)
     theirs = instance.in_common(tx.connection)
     if others and theirs != in_common:
         _refuse(others[0], key=theirs[0] != in_common[0])
     instance.have_in_common(tx.connection, *in_common)
     servers.register(tx.connection, server)
-    return Company(name, position=changes.position(tx.connection), clock=time.monotonic)
+    return Peers(name, position=changes.position(tx.connection), clock=time.monotonic)
 
 
 def _refuse(other: ServerRow, *, key: bool) -> None:
@@ -100,10 +98,10 @@ class DatabaseClock:
         self._ahead = theirs - (begin + time.time()) / 2
 
 
-class CompanyDuty:
+class PeersDuty:
     """What a server does because there may be others."""
 
-    def __init__(self, context: Context, company: Company, posts: Posts, clock: DatabaseClock) -> None:
+    def __init__(self, context: Context, company: Peers, posts: DutyLeases, clock: DatabaseClock) -> None:
         self._context = context
         self._company = company
         self._posts = posts
@@ -134,7 +132,7 @@ class CompanyDuty:
         )
         self._busy = bool(found.changes) or found.more
         if not found.registered:
-            raise GivenUp("the other servers have given this one up", hint="start it again")
+            raise ServerEvicted("the other servers have given this one up", hint="start it again")
         if found.changes or found.pruned or company.uncertain:
             version = context.pool.policy_version
             await context.writer.acall(lambda tx: sync.follow(context.pool, tx, found))
@@ -185,7 +183,7 @@ class CompanyDuty:
         now = instant(tx.connection, self._context.clock())
         silent = servers.silent(tx.connection, now - SILENT, self._company.server)
         for name in silent:
-            bury(tx, name)
+            evict_server(tx, name)
         if silent:
             # Offers of theirs that nobody confirms are taken back here.
             for pilot, at in pilots.last_takes(tx.connection):
@@ -214,7 +212,7 @@ class CompanyDuty:
                 log.warning("the limit %s was reckoned wrong and is set right", limit.key)
 
 
-def bury(tx: Transaction, name: str) -> None:
+def evict_server(tx: Transaction, name: str) -> None:
     """Give up a server: what it had of limits is nobody's, its duties are free, and it writes no more.
 
     Its pilots could renew no lease since its last sign of life: they have that time back.

@@ -14,7 +14,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.server.context import Context
 from pilotage.server.duties import duty_leases
 from pilotage.services import retention
-from pilotage.services.retention import RULES, Rule, Slice, Slicer
+from pilotage.services.retention import RULES, Rule, Slicer, SliceResult
 from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.tables import partitions
 from pilotage.store.tables import retention as retention_rows
@@ -76,7 +76,7 @@ class RetentionDuty:
         while not context.stop.is_set():
             given = found[: retention.MOST]
             begin = time.perf_counter()
-            done: Slice = await context.writer.acall(
+            done: SliceResult = await context.writer.acall(
                 lambda tx, given=given: self._slicer.cut(tx.connection, rule, given, before, now)  # type: ignore[misc]
             )
             del found[: done.rows]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from pilotage.core.errors import Overloaded, Superseded
-from pilotage.store.engine.connection import GivenUp
+from pilotage.store.engine.connection import ServerEvicted
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -22,7 +22,7 @@ async def each(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
     for step in steps:
         try:
             await step()
-        except GivenUp:
+        except ServerEvicted:
             raise
         except Exception as error:
             failed = failed or error
@@ -59,7 +59,7 @@ class RowByRow:
             )
             if not failing:
                 return done
-        except (Overloaded, Superseded, GivenUp):
+        except (Overloaded, Superseded, ServerEvicted):
             raise
         except Exception as error:
             log.debug("%s: %s; each row is tried by itself", name, error)
@@ -74,7 +74,7 @@ class RowByRow:
         failing = self.failing[name]
         try:
             done = await self._writer.acall(lambda tx: act(tx, [row]))
-        except (Overloaded, Superseded, GivenUp):
+        except (Overloaded, Superseded, ServerEvicted):
             raise
         except Exception:
             if row not in failing:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context
 from pilotage.services.why import answer, wait_history
 from pilotage.store.tables.wait_reasons import ReasonRow
@@ -18,11 +18,11 @@ PART = 0.1
 """At most this part of the loop's time."""
 
 
-async def snapshot(context: Context, now: float) -> answer.Snapshot:
+async def snapshot(context: Context, now: float) -> answer.WaitSnapshot:
     """What `why` looks at, for use in a thread that is not the writer's, or in the loop's."""
     pool, writer = context.pool, context.writer
 
-    def turn(ask: Callable[[], Sequence[Entry] | None]) -> Sequence[Entry] | None:
+    def turn(ask: Callable[[], Sequence[IndexedQueue] | None]) -> Sequence[IndexedQueue] | None:
         return writer.call(lambda _: ask())
 
     return await writer.acall(lambda tx: answer.snapshot(pool, tx, now, turn))
@@ -33,7 +33,7 @@ class ReasonDuty:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._looker = wait_history.Looker()
+        self._looker = wait_history.WaitRecorder()
         self._started = False
 
     def period(self) -> float:
@@ -57,7 +57,7 @@ class ReasonDuty:
         for part in wait_history.chunks(await self._look(found, now)):
             await writer.acall(lambda tx, part=part: wait_history.write(pool, tx, part))  # type: ignore[misc]
 
-    async def _look(self, found: answer.Snapshot, now: float) -> list[ReasonRow]:
+    async def _look(self, found: answer.WaitSnapshot, now: float) -> list[ReasonRow]:
         """Half a second and more of questions to the predicate: beside the loop, or in short turns of it."""
         readers, looker = self._context.readers, self._looker
         if not self._context.in_loop:

@@ -20,7 +20,7 @@ from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.http.stored_outputs import applied, inline_streams, listed_outputs
 from pilotage.store.engine.connection import Readers
 from pilotage.store.tables import attempts, listing
-from pilotage.store.tables.selections import Selection, Viewer
+from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.people import ARCHIVE_OUTPUTS, ArchivedJob, OutputFile
 
 JOBS_AT_ONCE = 100
@@ -46,7 +46,7 @@ class OutputArchive:
     readers: Readers
     sandbox: DirectorySandbox
     viewer: Viewer
-    selection: Selection
+    selection: JobSelection
     after: int = 0
     names_only: bool = False
 

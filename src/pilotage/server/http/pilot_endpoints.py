@@ -36,7 +36,7 @@ _enrol_request = msgspec.json.Decoder(limited(EnrolRequest))
 _encode = msgspec.json.Encoder().encode
 
 
-class Call(NamedTuple):
+class PilotCall(NamedTuple):
     """What the writer is asked for, and what is made of its answer."""
 
     request: Request
@@ -46,18 +46,18 @@ class Call(NamedTuple):
 
 
 Body = bytes | bytearray
-Handler = Callable[[Context, str, Body], Call]
+Handler = Callable[[Context, str, Body], PilotCall]
 """(context, token, body) → the call. Raises what the caller is told (`refusal`)."""
 
 
-class Refusal(NamedTuple):
+class EndpointError(NamedTuple):
     status: int
     payload: bytes
     retry_after: int
     """Seconds; 0: it is not worth it."""
 
 
-def _exchange(context: Context, token: str, body: Body) -> Call:
+def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     request = _decoded(_exchange_request, body)
@@ -69,13 +69,13 @@ def _exchange(context: Context, token: str, body: Body) -> Call:
             context.wake_director.set()
             return _encode(response)
 
-    return Call(Item(context.exchange, (token_hash(token), request), weight), told, True)
+    return PilotCall(Item(context.exchange, (token_hash(token), request), weight), told, True)
 
 
-def _enrol(context: Context, token: str, body: Body) -> Call:
+def _enrol(context: Context, token: str, body: Body) -> PilotCall:
     request = _decoded(_enrol_request, body)
     pool, clock = context.pool, context.clock
-    return Call(lambda tx: enrol(pool, tx, request, clock()), _encode, False)
+    return PilotCall(lambda tx: enrol(pool, tx, request, clock()), _encode, False)
 
 
 def _decoded(decoder: msgspec.json.Decoder[Asked], body: Body) -> Asked:
@@ -117,10 +117,10 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     return await context.glance(lambda connection: pilots.by_token(connection, hashed)) is not None
 
 
-def refusal(error: BaseException) -> Refusal:
+def refusal(error: BaseException) -> EndpointError:
     """What is told instead of an answer."""
     status, told = answer(_of_the_message(error))
-    return Refusal(status, _encode(told), max(1, round(told.retry_after)) if told.retry_after else 0)
+    return EndpointError(status, _encode(told), max(1, round(told.retry_after)) if told.retry_after else 0)
 
 
 def _of_the_message(error: BaseException) -> BaseException:

@@ -34,7 +34,7 @@ from pilotage.server.context import Context
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import ConnectionLimits
 from pilotage.server.http.http_messages import ONCE, answer_bytes, check_framing, reason
-from pilotage.server.http.pilot_endpoints import HANDLERS, Call, Hot, bearer, pilot_is_known, refusal
+from pilotage.server.http.pilot_endpoints import HANDLERS, Hot, PilotCall, bearer, pilot_is_known, refusal
 from pilotage.server.http.request_cycle import Cycle
 from pilotage.server.http.timed_connection import Phase, TimedConnection
 from pilotage.store.writer.replies import LoopReply
@@ -313,7 +313,7 @@ class HttpConnection(TimedConnection):
             # Not before the parser has looked at what came with it.
             self._loop.call_soon(self._refuse, error)
 
-    def _answered(self, call: Call, result: Any, error: BaseException | None) -> None:
+    def _answered(self, call: PilotCall, result: Any, error: BaseException | None) -> None:
         try:
             if error is None:
                 if not self._trusted and call.authenticated:

@@ -26,7 +26,7 @@ from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server import disk_space
 from pilotage.server.context import Context
 from pilotage.server.disk_space import LEAST_FREE, DiskDuty, DiskSpace, Reserve
-from pilotage.server.duties.duty_leases import RENEWED, FencedWriter, Posts
+from pilotage.server.duties.duty_leases import RENEWED, DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import (
     LEASE_PERIOD,
@@ -44,7 +44,15 @@ from pilotage.server.duties.loop import (
     forget_unaccepted,
     until_stopped,
 )
-from pilotage.server.duties.peers import FOLLOWS, LIMITS, WATCHES, CompanyDuty, DatabaseClock, bury, join
+from pilotage.server.duties.peers import (
+    FOLLOWS,
+    LIMITS,
+    WATCHES,
+    DatabaseClock,
+    PeersDuty,
+    evict_server,
+    join,
+)
 from pilotage.server.duties.retention import RetentionDuty
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.home_token import HomeToken
@@ -61,13 +69,13 @@ from pilotage.server.http.pilot_protocol import serving
 from pilotage.server.http.sockets import handles, listen
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import Home, HomeLock
-from pilotage.server.submission_gate import Bulk
+from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook, read_corrections
-from pilotage.services.submission.job_creation import AIM, AIM_ELSEWHERE, Pace
+from pilotage.services.submission.job_creation import AIM, AIM_ELSEWHERE, ChunkPace
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
@@ -175,7 +183,7 @@ class _Server:
             await self._serve(context)
             if context.ended_by is None and context.pool.company is not None:
                 name = context.pool.company.server
-                await self._writer.acall(lambda tx: bury(tx, name))
+                await self._writer.acall(lambda tx: evict_server(tx, name))
         finally:
             self._writer.stop()
             self._readers.close()
@@ -211,7 +219,9 @@ class _Server:
             space=self._space(sandbox),
             home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             in_loop=on_file,
-            bulk=Bulk(self._writer, Pace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)),
+            bulk=SubmissionGate(
+                self._writer, ChunkPace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)
+            ),
         )
         context.home_token.write()
         return context
@@ -282,7 +292,7 @@ class _Server:
             loop.add_signal_handler(name, context.stop.set)
         company, posts = context.pool.company, None
         if company is not None:
-            posts = Posts(self._writer, company.server, DUTIES)
+            posts = DutyLeases(self._writer, company.server, DUTIES)
         # An outage is credited before the first pilot or duty can see an old lease.
         leases = LeaseDuty(context, posts)
         await leases.cycle()
@@ -308,14 +318,14 @@ class _Server:
         server.should_exit = True
         await listening
 
-    async def _with_all_counted(self, context: Context, posts: Posts | None) -> None:
+    async def _with_all_counted(self, context: Context, posts: DutyLeases | None) -> None:
         await fill_index(context)
-        gc_tuning.keep_what_is_there()
+        gc_tuning.freeze_gc()
         if posts is None:
             await finish_submissions(context)
         await asyncio.gather(*self._duties(context, posts))
 
-    def _duties(self, context: Context, posts: Posts | None) -> list[Coroutine[None, None, None]]:
+    def _duties(self, context: Context, posts: DutyLeases | None) -> list[Coroutine[None, None, None]]:
         def post(name: str, cycle: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
             """A cycle that only one of several servers carries out."""
             return cycle if posts is None else lambda: posts.carry_out(name, cycle)
@@ -338,7 +348,7 @@ class _Server:
             running += self._company_duties(context, posts)
         return running
 
-    def _company_duties(self, context: Context, posts: Posts) -> list[Coroutine[None, None, None]]:
+    def _company_duties(self, context: Context, posts: DutyLeases) -> list[Coroutine[None, None, None]]:
         """What there is to do because of other servers."""
         pool, company, clock = context.pool, context.pool.company, self._clock
         assert company is not None
@@ -348,7 +358,7 @@ class _Server:
             pool.waited = None
 
         posts.began["reasons"] = forget_reasons
-        duty, ledger = CompanyDuty(context, company, posts, clock), LedgerDuty(context, posts)
+        duty, ledger = PeersDuty(context, company, posts, clock), LedgerDuty(context, posts)
         cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (FOLLOWS, duty.tend_limits),
             (WATCHES, duty.set_clock),

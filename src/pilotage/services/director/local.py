@@ -18,7 +18,7 @@ from pilotage.core.pilots.backoff import BackOff, LastSeen
 from pilotage.core.pilots.handover import Action, Phase, Seen, decide, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
@@ -176,7 +176,7 @@ class LocalDirector:
         tx.set(self, "starved", {queue: since for queue, since in self.starved.items() if queue in hungry})
         return wanted
 
-    def _covered(self, idle: Counter[tuple[int, str | None]], ce: Ce, entry: Entry) -> int:
+    def _covered(self, idle: Counter[tuple[int, str | None]], ce: Ce, entry: IndexedQueue) -> int:
         """How many of its jobs pilots without work will take; each of these covers one job."""
         need, covered = self._width(ce, entry), 0
         fitting = [one for one in idle if one[0] >= need and one[1] in (None, entry.identity.owner)]
@@ -205,7 +205,7 @@ class LocalDirector:
         tx: Transaction,
         ce: Ce,
         gone: Mapping[PilotId, str],
-        entries: Sequence[Entry],
+        entries: Sequence[IndexedQueue],
         left: dict[QueueId, int],
         free: int,
     ) -> Iterator[Wanted]:
@@ -231,7 +231,7 @@ class LocalDirector:
             free -= self._width(ce, entry)
             yield Wanted(self._width(ce, entry), entry.id, turn)
 
-    def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[Entry]:
+    def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[IndexedQueue]:
         """The queues that a pilot with all of the CE's capacity could serve, but for those that pause."""
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limiter.used_up(offer.site, offer.ce, now)
@@ -239,7 +239,7 @@ class LocalDirector:
         fitting = pool.index.candidates(offer, holds, closed)
         return [entry for entry in fitting if not self.back_off.pauses_at(entry.id, now)]
 
-    def _width(self, ce: Ce, entry: Entry) -> int:
+    def _width(self, ce: Ce, entry: IndexedQueue) -> int:
         """The processors of a pilot for one of these jobs: as many as bring the memory that it asks for."""
         cores, memory = capacity(ce, self.node)
         for_memory = -(-entry.identity.memory * cores // memory) if memory else 0
@@ -249,7 +249,7 @@ class LocalDirector:
         self,
         pool: Pool,
         tx: Transaction,
-        entry: Entry,
+        entry: IndexedQueue,
         need: int,
         staying: Sequence[PilotRow],
         now: float,

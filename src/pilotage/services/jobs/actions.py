@@ -9,7 +9,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState, phase_of
-from pilotage.services.jobs.transitions import Moves
+from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import identity_of
 from pilotage.store.tables import attempts, history, jobs, pilots, submissions
@@ -27,7 +27,7 @@ class Outcome:
     refused: list[tuple[int, str]]
 
 
-Verb = Callable[[Moves, JobRow, str, PilotRow | None], None]
+Verb = Callable[[JobTransitions, JobRow, str, PilotRow | None], None]
 
 
 def act(
@@ -42,7 +42,7 @@ def act(
     dry_run: bool,
 ) -> Outcome:
     """Do `verb` to jobs that the caller may change; at most CHUNK of them."""
-    moves = Moves(pool, tx, now, pool.batch(now, actor))
+    moves = JobTransitions(pool, tx, now, pool.batch(now, actor))
     rows = _rows(tx, verb, list(ids), dry_run=dry_run)
     places: dict[int, PilotRow | None] = {}
     outcome = Outcome([], [])
@@ -84,7 +84,7 @@ def _refuse_kill(job: JobRow) -> str:
     return "" if decision.effect is Effect.END else f"it is {job.state} already"
 
 
-def _kill(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
+def _kill(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | None) -> None:
     moves.cut_attempt(job, "killed")
     if job.epoch:
         # What this try still reports is not taken, even if the job is rescheduled before it is heard.
@@ -98,13 +98,13 @@ def _refuse_reschedule(job: JobRow) -> str:
     return f"it is {job.state}: only a failed or killed job is rescheduled"
 
 
-def _reschedule(moves: Moves, job: JobRow, reason: str, _place: PilotRow | None) -> None:
+def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:
     """Straight back to its queue, its failures forgotten."""
     again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
     moves.requeue(again._replace(queue=_find_queue(moves, job), failures=0, own_failures=0))
 
 
-def _find_queue(moves: Moves, job: JobRow) -> QueueId:
+def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
     """The row of a queue goes a day after its last unfinished job; a job that comes back needs one."""
     pool, tx = moves.pool, moves.tx
     if submissions.queue_identity(tx.connection, job.queue) is not None:
@@ -123,7 +123,7 @@ def _refuse_delete(job: JobRow) -> str:
     return "it is deleted already" if job.state is JobState.DELETED else f"it is {job.state}: kill it first"
 
 
-def _delete(moves: Moves, job: JobRow, reason: str, place: PilotRow | None) -> None:
+def _delete(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | None) -> None:
     moves.end(job, "deleted", JobState.DELETED, reason or "deleted", place)
 
 

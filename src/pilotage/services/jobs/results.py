@@ -8,7 +8,7 @@ import binascii
 from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
-from pilotage.services.jobs.transitions import Moves, counted
+from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts
 from pilotage.store.tables.jobs import JobRow
@@ -23,7 +23,7 @@ NAME_LENGTH, REASON_LENGTH = 1000, 200
 _SHOWN_NAME = 100
 
 
-def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: Moves) -> JobState:
+def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: JobTransitions) -> JobState:
     """Apply a finish that the hand-over has accepted; the new state of the job."""
     failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
     reason = describe(finish, failure)
@@ -81,7 +81,7 @@ def incomplete_outputs(finish: Finish) -> str:
     return f"{first} (and {number - 1} more)" if number > 1 else first
 
 
-def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
+def _close(finish: Finish, outcome: str, failure: str, moves: JobTransitions) -> None:
     moves.close_attempt(
         attempts.Closed(
             moves.now,
@@ -98,7 +98,7 @@ def _close(finish: Finish, outcome: str, failure: str, moves: Moves) -> None:
     )
 
 
-def save_result(finish: Finish, moves: Moves) -> None:
+def save_result(finish: Finish, moves: JobTransitions) -> None:
     """Store what a try printed, and which outputs it left."""
     stdout, stderr = _decoded(finish.stdout), _decoded(finish.stderr)
     if stdout or stderr or finish.outputs or finish.missing or finish.refused:

@@ -1,7 +1,8 @@
 """The moves of jobs in one transaction: each checked against the table, logged, told to the index, saved in bulk.
 
-One `Moves` serves all requests that share a transaction. It keeps the rows of the jobs that they speak of as they are
-after the moves so far, so that nobody reads what somebody has just decided, and each kind of move is one statement.
+One `JobTransitions` serves all requests that share a transaction. It keeps the rows of the jobs that they speak
+of as they are after the moves so far, so that nobody reads what somebody has just decided, and each kind of
+move is one statement.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import msgspec
 from pilotage.core.handover import THE_PAYLOADS_OWN
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
-from pilotage.core.queues.indexed_queue import Entry, Head
-from pilotage.core.queues.offer_history import Kind as Noted
+from pilotage.core.queues.indexed_queue import Head, IndexedQueue
+from pilotage.core.queues.offer_history import KindOfOffer as Noted
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, jobs, pilots
 from pilotage.store.tables.events import EventBatch
-from pilotage.store.tables.jobs import JobRow, Waiting
+from pilotage.store.tables.jobs import JobRow, WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -39,7 +40,7 @@ _encode = msgspec.json.encode
 
 
 @dataclass(slots=True)
-class Moves:
+class JobTransitions:
     """Collects what the requests of one transaction do to jobs; `write` saves it, events included."""
 
     pool: Pool
@@ -64,11 +65,11 @@ class Moves:
     """Jobs that were looked at, but offered to somebody since: their rows must be read again."""
     _offered: list[tuple[Any, ...]] = field(default_factory=list)
     """Values of `jobs.Offered`."""
-    _held: list[jobs.Held] = field(default_factory=list)
-    _freed: list[jobs.Freed] = field(default_factory=list)
-    _ended: list[jobs.Ended] = field(default_factory=list)
-    _moved: list[jobs.Moved] = field(default_factory=list)
-    _counted: list[jobs.Counted] = field(default_factory=list)
+    _held: list[jobs.HeldJob] = field(default_factory=list)
+    _freed: list[jobs.FreedJob] = field(default_factory=list)
+    _ended: list[jobs.EndedJob] = field(default_factory=list)
+    _moved: list[jobs.MovedJob] = field(default_factory=list)
+    _counted: list[jobs.CountedFailure] = field(default_factory=list)
     _finishes: list[jobs.FinishTaken] = field(default_factory=list)
     _begun: list[attempts.Begun] = field(default_factory=list)
     _closed: list[attempts.Closed] = field(default_factory=list)
@@ -154,8 +155,8 @@ class Moves:
 
     # --- the moves
 
-    def offer(self, head: Head, entry: Entry, pilot: PilotRow, take_number: int) -> int:
-        """Waiting → Matched, of a job that the index has given out (values of `Waiting`); its new epoch.
+    def offer(self, head: Head, entry: IndexedQueue, pilot: PilotRow, take_number: int) -> int:
+        """Waiting → Matched, of a job that the index has given out (values of `WaitingJob`); its new epoch.
 
         Whether it was given is known when it is written: see `lost`.
         """
@@ -183,7 +184,7 @@ class Moves:
     def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
         """Matched → Running."""
         event = self._event("confirmed", job, JobState.RUNNING, job.epoch)
-        self._held.append(jobs.Held(self.now, event, job.id))
+        self._held.append(jobs.HeldJob(self.now, event, job.id))
         queue = self.pool.queue_identity(self.tx, job.queue)
         ce = self.pool.policy.ces.get(pilot.ce)
         self._begun.append(
@@ -213,7 +214,7 @@ class Moves:
             kind, reason = "requeued", ""
         event = self._event(kind, previous, JobState.WAITING, job.epoch, reason, again=True)
         self._freed.append(
-            jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+            jobs.FreedJob(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
         )
         self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
 
@@ -223,7 +224,7 @@ class Moves:
         event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
         later = self.now + self.pool.policy.jobs.retry_delay
         self._freed.append(
-            jobs.Freed(JobState.RESCHEDULED, later, job.failures, job.own_failures, reason, event, job.id)
+            jobs.FreedJob(JobState.RESCHEDULED, later, job.failures, job.own_failures, reason, event, job.id)
         )
         self._now(job, state=JobState.RESCHEDULED, last_event=event, pilot=None)
 
@@ -231,7 +232,7 @@ class Moves:
         """Rescheduled → Waiting."""
         event = self._event("requeued", job, JobState.WAITING, job.epoch)
         self._freed.append(
-            jobs.Freed(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+            jobs.FreedJob(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
         )
         self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
 
@@ -250,20 +251,20 @@ class Moves:
         self._left(job, place)
         event = self._event(kind, job, new, job.epoch, reason)
         self._ended.append(
-            jobs.Ended(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
+            jobs.EndedJob(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
         )
         self._now(job, state=new, last_event=event, pilot=None)
 
     def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> JobRow:
         """A move that changes nothing but the state."""
         event = self._event(kind, job, new, job.epoch, reason)
-        self._moved.append(jobs.Moved(new, reason, event, job.id))
+        self._moved.append(jobs.MovedJob(new, reason, event, job.id))
         return self._now(job, state=new, last_event=event)
 
     def count(self, job: JobRow) -> None:
         """Remember how many tries have failed, of a job that stays where it is."""
         self._moved_since.add(job.id)
-        self._counted.append(jobs.Counted(job.failures, job.own_failures, job.id))
+        self._counted.append(jobs.CountedFailure(job.failures, job.own_failures, job.id))
         self._now(job)
 
     def finish_taken(self, job: JobRow, epoch: int, digest: str) -> JobRow:
@@ -314,5 +315,5 @@ class Moves:
         if not self.pool.counts(job.id):
             return
         self.pool.touch_queue(self.tx, job.queue)
-        head = Waiting(job.id, job.submission, job.epoch, job.last_event, job.parameters)
+        head = WaitingJob(job.id, job.submission, job.epoch, job.last_event, job.parameters)
         self.pool.index.job_returned(job.queue, job.user_priority, head)

@@ -10,9 +10,9 @@ from pilotage.core.pilots.states import PilotState
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
 from pilotage.core.policy import Ce
 from pilotage.core.queues.fit import Offer
-from pilotage.core.queues.indexed_queue import Entry
-from pilotage.core.queues.offer_history import Kind, Known
-from pilotage.core.queues.wait_reason import Survey
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.queues.offer_history import KindOfOffer, KnownOffer
+from pilotage.core.queues.wait_reason import WaitAnalysis
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pool.offer_cache import offer_of
 from pilotage.services.pool.state import Pool
@@ -75,16 +75,16 @@ def renew_kinds(pool: Pool) -> None:
     pool.kinds.renew(offered, pool.index.noted_as)
 
 
-Turn = Callable[[Callable[[], Sequence[Entry] | None]], Sequence[Entry] | None]
+Turn = Callable[[Callable[[], Sequence[IndexedQueue] | None]], Sequence[IndexedQueue] | None]
 """Carries a question to the index out in the writer's thread, and gives its answer."""
 
 
-def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> Survey:
+def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
     """All that the answer to `why` is made of, as of now. In the writer's thread; what it gives is for another one."""
     known = known_offers(pool, now)
     places = {(one.offer.site, one.offer.ce) for one in known}
     index = pool.index
-    return Survey(
+    return WaitAnalysis(
         entries=list(index.entries.values()),
         known=known,
         closed={place: pool.limiter.used_up(*place, now) for place in places},
@@ -95,12 +95,12 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> Survey:
     )
 
 
-def known_offers(pool: Pool, now: float) -> list[Known]:
+def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     """Those that were made, the most used first, then the possible ones."""
     nodes = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
     local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
-        Known(
+        KnownOffer(
             kind.offer,
             Requirements(pool, kind.offer, kind.origin[1], now),
             counted=kind.offer.ce not in local,
@@ -115,11 +115,11 @@ def known_offers(pool: Pool, now: float) -> list[Known]:
         and (kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer))
     ]
     for name, offer in local.items():
-        known.append(Known(offer, Requirements(pool, offer, nodes[name], now), possible=True))
+        known.append(KnownOffer(offer, Requirements(pool, offer, nodes[name], now), possible=True))
     return known
 
 
-def _outdated(pool: Pool, kind: Kind[tuple[PilotRow, Node]]) -> bool:
+def _outdated(pool: Pool, kind: KindOfOffer[tuple[PilotRow, Node]]) -> bool:
     """Whether nobody makes such an offer any more: the CE is another one now, and the pilots of before have ended."""
     if kind.newest >= pool.ces_since.get(kind.offer.ce, 0.0):
         return False

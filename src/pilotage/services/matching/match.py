@@ -14,12 +14,12 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import Head
 from pilotage.core.shares.turns import LOTS
 from pilotage.services.jobs.payload import payload
-from pilotage.services.jobs.transitions import Moves
-from pilotage.services.pool.offer_cache import Asked, Asking, Rest
+from pilotage.services.jobs.transitions import JobTransitions
+from pilotage.services.pool.offer_cache import CachedKind, PilotOffers, Remaining
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.turns import begin_turn, next_turn, turn_over
 from pilotage.store.tables import jobs
-from pilotage.store.tables.jobs import Waiting
+from pilotage.store.tables.jobs import WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ExchangeResponse, Node, Take
@@ -76,18 +76,20 @@ class Match:
         *("moves", "pilot", "pool", "take", "tx"),
     )
 
-    def __init__(self, pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: Moves) -> None:
+    def __init__(
+        self, pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: JobTransitions
+    ) -> None:
         self.pool, self.tx, self.pilot, self.take, self.moves = pool, tx, pilot, take, moves
         self._given: list[tuple[Head, int, QueueId, int]] = []
-        """Jobs (values of `Waiting`), their epochs, the queues that they come from, and their UserPriority."""
+        """Jobs (values of `WaitingJob`), their epochs, the queues that they come from, and their UserPriority."""
         self._no_match: dict[str, int] = {}
         self._noted = False
         self._answered = False
         """This take has its answer on record, whatever has become of the jobs in it."""
         self._bound = False
         """This take was the pilot's first match, which bound it to one owner."""
-        self._asking: Asking
-        self._rest: Rest
+        self._asking: PilotOffers
+        self._rest: Remaining
         self._requirements: Requirements | None
 
     def run(self) -> None:
@@ -160,7 +162,7 @@ class Match:
         self.moves.write()
         self._given = [
             (
-                Waiting(row.id, row.submission, row.epoch, row.last_event, row.parameters),
+                WaitingJob(row.id, row.submission, row.epoch, row.last_event, row.parameters),
                 row.epoch,
                 row.queue,
                 0,
@@ -168,7 +170,7 @@ class Match:
             for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
         ]
 
-    def _draw_all(self, whole: Rest) -> tuple[str | None, Rest]:
+    def _draw_all(self, whole: Remaining) -> tuple[str | None, Remaining]:
         """Give as many jobs as are asked for and are there: the owner of the first one, and what asked last."""
         most = min(self.take.count, MOST)
         count = most - len(self._given)
@@ -204,7 +206,7 @@ class Match:
         asked = self._asking.asked(pool.index, self._rest, closed)
         return pool.index.lots(asked.kind, self._holds, LOTS)
 
-    def _give(self, rest: Rest) -> QueueIdentity | None:
+    def _give(self, rest: Remaining) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
         pool, pilot, moves = self.pool, self.pilot, self.moves
         limiter = pool.limiter
@@ -228,7 +230,7 @@ class Match:
             self._requirements = Requirements(self.pool, offer, self.take.node, self.moves.now)
         return self._requirements(text)
 
-    def _note(self, asked: Asked, rest: Rest, given: bool) -> None:
+    def _note(self, asked: CachedKind, rest: Remaining, given: bool) -> None:
         """Remember that such an offer was made."""
         self._noted = True
         noted, now = asked.noted.get(rest.processors), self.moves.now
@@ -241,7 +243,7 @@ class Match:
         noted.note(self.pilot.id, given, now)
         self.moves.noted.append((noted, given))
 
-    def _explain(self, rest: Rest) -> dict[str, int]:
+    def _explain(self, rest: Remaining) -> dict[str, int]:
         self._rest, self._requirements = rest, None
         offer = self._asking.offer(rest)
         closed = self.pool.limiter.closed(offer.site, offer.ce, self.moves.now)

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
-from pilotage.core.queues.index_delta import Notes
-from pilotage.services.policy.apply import take_up
-from pilotage.services.pool.index_loading import enter, fill
-from pilotage.services.pool.peer_state import Company, News, read_news
+from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.services.policy.apply import apply_in_memory
+from pilotage.services.pool.index_loading import enter, load_all
+from pilotage.services.pool.peer_state import Peers, PeerUpdate, read_update
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.cluster import changes
-from pilotage.store.cluster.changes import Change, Following
+from pilotage.store.cluster.changes import ChangeRow, Following
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
@@ -34,8 +34,8 @@ def follow(pool: Pool, tx: Transaction, found: Following) -> None:
     company = _company(pool)
     if found.pruned:
         company.position = found.position
-        fill(pool, tx)
-        _adopt_policy(pool, tx)
+        load_all(pool, tx)
+        _apply_policy(pool, tx)
         return
     for change in found.changes:
         # Carried out again after a roll-back, it is not done twice.
@@ -47,13 +47,13 @@ def follow(pool: Pool, tx: Transaction, found: Following) -> None:
     _count_uncertain(pool, tx)
 
 
-def _company(pool: Pool) -> Company:
+def _company(pool: Pool) -> Peers:
     assert pool.company is not None
     return pool.company
 
 
-def _do(pool: Pool, tx: Transaction, change: Change) -> None:
-    news = read_news(change.payload)
+def _do(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
+    news = read_update(change.payload)
     _do_notes(pool, tx, change.xid, news)
     pool.followed.update(news.followed)
     if news.queues:
@@ -61,18 +61,18 @@ def _do(pool: Pool, tx: Transaction, change: Change) -> None:
     if news.moved:
         pool.seen = {pilot: seen + news.moved for pilot, seen in pool.seen.items()}
     if news.policy > pool.policy_version:
-        _adopt_policy(pool, tx)
+        _apply_policy(pool, tx)
     if news.corrected:
         read_corrections(pool, tx)
 
 
-def _do_notes(pool: Pool, tx: Transaction, xid: int, news: News) -> None:
+def _do_notes(pool: Pool, tx: Transaction, xid: int, news: PeerUpdate) -> None:
     company = _company(pool)
     known: dict[QueueId, bool] = {}
     for queue, *_ in (*news.back, *news.gone):
         if queue not in known:
             known[queue] = not company.saw(queue, xid) and enter(pool, tx, queue)
-    notes = Notes(
+    notes = IndexDelta(
         gone=[note for note in news.gone if known[note[0]]],
         back=[note for note in news.back if known[note[0]]],
     )
@@ -89,10 +89,10 @@ def _count_uncertain(pool: Pool, tx: Transaction) -> None:
         company.uncertain.difference_update(some)
 
 
-def _adopt_policy(pool: Pool, tx: Transaction) -> None:
+def _apply_policy(pool: Pool, tx: Transaction) -> None:
     current = instance.current_policy(tx.connection)
     if current is not None and current.version > pool.policy_version:
-        take_up(pool, tx, policies.parse(current.text), current.version)
+        apply_in_memory(pool, tx, policies.parse(current.text), current.version)
 
 
 def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
@@ -117,14 +117,14 @@ def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
     return wrong
 
 
-def _pending(pool: Pool, tx: Transaction, seen: changes.Snapshot) -> dict[QueueId, dict[int, int]]:
+def _pending(pool: Pool, tx: Transaction, seen: changes.TransactionSnapshot) -> dict[QueueId, dict[int, int]]:
     """By queue and UserPriority: what others have done that a count has seen and memory has not followed yet."""
     company = _company(pool)
     found: dict[QueueId, dict[int, int]] = {}
     for change in changes.since(tx.connection, company.position, company.server):
         if not seen.saw(change.xid):
             continue
-        news = read_news(change.payload)
+        news = read_update(change.payload)
         moved = [(note[0], note[1], note[3]) for note in news.back]
         moved += [(note[0], note[1], -1) for note in news.gone]
         for queue, weight, count in moved:

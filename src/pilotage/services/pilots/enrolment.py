@@ -9,7 +9,7 @@ import secrets
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
 from pilotage.core.pilots import wall_time
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
-from pilotage.services.jobs.transitions import Moves
+from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, pilots
@@ -109,7 +109,7 @@ def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, 
 
 def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """Another program has come with the same secret: a restarted batch job, or a stolen secret."""
-    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for job in jobs.of_pilot(tx.connection, pilot.id):
         moves.free(job, "pilot-superseded", f"pilot {pilot.id} was started again", pilot)
     moves.write()

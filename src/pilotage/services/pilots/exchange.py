@@ -19,7 +19,7 @@ from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
 from pilotage.services.jobs.results import apply_finish, save_result
-from pilotage.services.jobs.transitions import Moves
+from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
@@ -78,14 +78,14 @@ def exchange_many(
     """
     if pool.company is not None:
         pool.read_pilots(tx, [hashed for hashed, _ in messages])
-    moves = Moves(pool, tx, now, pool.batch(now, PILOTS))
-    asking: list[_Conversation | PilotageError] = []
+    moves = JobTransitions(pool, tx, now, pool.batch(now, PILOTS))
+    asking: list[PilotRequest | PilotageError] = []
     for hashed, request in messages:
         try:
-            asking.append(_Conversation(pool, tx, _admit(pool, tx, hashed, request), request, moves))
+            asking.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, request), request, moves))
         except PilotageError as error:
             asking.append(error)
-    conversations = [one for one in asking if isinstance(one, _Conversation)]
+    conversations = [one for one in asking if isinstance(one, PilotRequest)]
     moves.load(job for one in conversations if one.names_jobs for job in one.named())
     for one in conversations:
         one.proceed()
@@ -106,7 +106,7 @@ def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -
     return pilot
 
 
-def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
+def _replace_lost(moves: JobTransitions, conversations: Sequence[PilotRequest]) -> None:
     """Somebody else was given what these were offered: draw again for them, a bounded number of times."""
     for last in (False, False, True):
         if not moves.lost:
@@ -122,13 +122,13 @@ def _replace_lost(moves: Moves, conversations: Sequence[_Conversation]) -> None:
         moves.write()
 
 
-class _Conversation:
+class PilotRequest:
     """One request of one pilot."""
 
     __slots__ = ("match", "moves", "names_jobs", "now", "pilot", "pool", "request", "response", "tells", "tx")
 
     def __init__(
-        self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, moves: Moves
+        self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, moves: JobTransitions
     ) -> None:
         self.pool, self.tx, self.pilot, self.request, self.moves = pool, tx, pilot, request, moves
         self.now = moves.now

@@ -9,10 +9,10 @@ from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.policy import Policy
-from pilotage.services.jobs.transitions import Moves, counted
+from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
-from pilotage.store.engine.connection import GivenUp, instant
+from pilotage.store.engine.connection import ServerEvicted, instant
 from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
 from pilotage.store.tables.jobs import JobRow
@@ -43,7 +43,7 @@ def longest_pause(policy: Policy) -> float:
     return min(LONGEST_GAP, max(SHORTEST_PAUSE, shortest / 3))
 
 
-def sign_of_life(
+def heartbeat(
     pool: Pool, tx: Transaction, now: float, *, begins: bool = False, paused_since: float | None = None
 ) -> float:
     """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds.
@@ -55,7 +55,7 @@ def sign_of_life(
         instance.lock(tx.connection)
         now = instant(tx.connection, now)
         if not servers.alive(tx.connection, pool.company.server, now, pool.policy_version):
-            raise GivenUp(
+            raise ServerEvicted(
                 "this server was silent for so long that the others have given it up", hint="start it again"
             )
     known = instance.load(tx.connection)
@@ -116,7 +116,7 @@ def lose(
     One that called home has Failed, one that never did is Aborted. `of_jobs`: the reason that its jobs are given.
     """
     pool.forget_pilot(pilot)
-    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for job in jobs.of_pilot(tx.connection, pilot.id):
         take_back(moves, job, pilot, of_jobs or "its pilot's lease ran out")
     moves.write()
@@ -137,7 +137,7 @@ def lose(
     return new
 
 
-def take_back(moves: Moves, job: JobRow, pilot: PilotRow, reason: str) -> None:
+def take_back(moves: JobTransitions, job: JobRow, pilot: PilotRow, reason: str) -> None:
     """The hand-over's `expire`: a lost offer counts as nothing, a lost try as a failure."""
     if job.state is JobState.MATCHED:
         moves.free(job, "offer-lost", reason, pilot)
@@ -159,7 +159,7 @@ def lapsing(pool: Pool, now: float) -> list[PilotId]:
 def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
     """Offers that nobody has confirmed in time go back. `of`: those to these pilots alone, else to all."""
     before, lapsed = now - pool.policy.jobs.offer_timeout, 0
-    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for pilot in lapsing(pool, now) if of is None else of:
         offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
         since = jobs.offered_since(tx.connection, [job.id for job in offered])
@@ -182,7 +182,7 @@ def due(tx: Transaction, now: float) -> list[JobId]:
 def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] | None = None) -> int:
     """Rescheduled jobs whose delay is over wait again; how many. `only`: these alone, else all."""
     ready = [job for job in jobs.due(tx.connection, now, MOST) if only is None or job.id in only]
-    moves = Moves(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for job in ready:
         moves.requeue(job)
     moves.write()
@@ -234,7 +234,7 @@ def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
     stalling = silent(pool, tx, now) if of is None else of
     for pilot in stalling:
         tx.add(pool.stalled, pilot)
-        moves = Moves(pool, tx, now, pool.batch(now, "server"))
+        moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
         for job in jobs.of_pilot(tx.connection, pilot):
             if job.state is JobState.RUNNING:
                 moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")

@@ -7,7 +7,7 @@ from pilotage.core.policy import Policy
 from pilotage.services.matching.known_offers import renew_kinds
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.index_loading import count_anew
-from pilotage.services.pool.index_setup import match_anew
+from pilotage.services.pool.index_setup import rebuild_index
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
 from pilotage.store.tables import instance
@@ -47,18 +47,18 @@ def apply_policy(
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
     _note(pool, tx, old, version, by=by, reason=reason, now=now)
     shared_limits.outdate(pool, tx, policy)
-    take_up(pool, tx, policy, version)
+    apply_in_memory(pool, tx, policy, version)
     pool.tell(tx, policy=version)
     return version
 
 
-def take_up(pool: Pool, tx: Transaction, policy: Policy, version: int) -> None:
+def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -> None:
     """Match by a policy that is in force."""
     current = instance.current_policy(tx.connection)
     changed = [name for name, ce in policy.ces.items() if pool.policy.ces.get(name) != ce]
     pool.ces_since = {**pool.ces_since, **dict.fromkeys(changed, current.applied_at if current else 0.0)}
     pool.policy, pool.policy_version = policy, version
-    match_anew(pool, tx)
+    rebuild_index(pool, tx)
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     if pool.company is not None:
@@ -84,7 +84,7 @@ def roll_back(
     pool: Pool,
     tx: Transaction,
     policy: Policy,
-    earlier: instance.PolicyVersion,
+    earlier: instance.PolicyRow,
     *,
     by: str,
     reason: str,

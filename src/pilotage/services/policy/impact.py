@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 
 MOST = 1000
 """So many lines are told, those of most jobs; the count of all is told besides."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stranded:
+class StrandedQueue:
     group: str
     owner: str
     """"" where the policy does not have the group at all."""
@@ -25,13 +25,13 @@ class Stranded:
 class LeftBehind:
     jobs: int
     """Waiting jobs that would not start: they stay, flagged."""
-    stranded: tuple[Stranded, ...]
+    stranded: tuple[StrandedQueue, ...]
     pilots: tuple[tuple[str, str, int], ...]
     """(site, CE, live pilots)."""
 
 
 def left_behind(
-    policy: Policy, entries: Iterable[Entry], pilots: Iterable[tuple[str, str, int]]
+    policy: Policy, entries: Iterable[IndexedQueue], pilots: Iterable[tuple[str, str, int]]
 ) -> LeftBehind:
     """What does not go on under `policy`, whether it is in force already or not.
 
@@ -42,7 +42,7 @@ def left_behind(
         owner, group = entry.identity.owner, entry.identity.group
         if entry.waiting and not policy.admits(owner, group):
             waiting[group, owner if group in policy.groups else ""] += entry.waiting
-    most = tuple(Stranded(group, owner, count) for (group, owner), count in waiting.most_common(MOST))
+    most = tuple(StrandedQueue(group, owner, count) for (group, owner), count in waiting.most_common(MOST))
     gone = (
         (site, ce, count) for site, ce, count in pilots if site not in policy.sites or ce not in policy.ces
     )

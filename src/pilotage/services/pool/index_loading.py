@@ -13,16 +13,16 @@ from random import Random
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
-from pilotage.core.queues.index_delta import Notes
+from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.limits import Limiter
 from pilotage.core.queues.shared_limits import SharedLimiter
-from pilotage.services.pool.index_setup import adopt_limits, new_index
-from pilotage.services.pool.peer_state import Company, News, read_news
-from pilotage.services.pool.records import Filling
+from pilotage.services.pool.index_setup import new_index, replace_limits
+from pilotage.services.pool.peer_state import Peers, PeerUpdate, read_update
+from pilotage.services.pool.records import IndexLoading
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
-from pilotage.store.cluster.changes import Snapshot
-from pilotage.store.cluster.id_allocator import Counters, Counting, Numbers
+from pilotage.store.cluster.changes import TransactionSnapshot
+from pilotage.store.cluster.id_allocator import Counters, IdAllocator, SequentialIds
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
@@ -49,12 +49,12 @@ def open_pool(
     home_owner: str,
     id_floor: int = 0,
     filled: bool = True,
-    company: Company | None = None,
+    company: Peers | None = None,
     counters: Counters | None = None,
 ) -> Pool:
     """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again.
 
-    If it is not to be `filled` the waiting jobs are counted later, by `fill_some`. `company` and `counters`: where
+    If it is not to be `filled` the waiting jobs are counted later, by `load_some`. `company` and `counters`: where
     other servers may use the same store.
     """
     numbers = _numbers(tx, id_floor, counters)
@@ -76,13 +76,13 @@ def open_pool(
     # Which CEs the last change of the policy was about is not known any more.
     pool.ces_since = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
     pool.index = new_index(pool, policy, tx, rng)
-    begin_filling(pool, tx)
-    while filled and not fill_some(pool, tx):
+    begin_loading(pool, tx)
+    while filled and not load_some(pool, tx):
         pass
     return pool
 
 
-def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str, Numbers]:
+def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str, IdAllocator]:
     """Where ids come from, by what they are the ids of."""
     last_submission, last_job = submission_rows.last_ids(tx.connection)
     last = {
@@ -92,14 +92,17 @@ def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str
         "pilots": pilot_rows.last_id(tx.connection),
     }
     if counters is None:
-        return {name: Counting(max(floor, number)) for name, number in last.items() if name != "pilots"}
+        return {name: SequentialIds(max(floor, number)) for name, number in last.items() if name != "pilots"}
     for name, number in last.items():
         counters.raise_to(name, max(floor, number))
     return {name: counters.numbers(name) for name in last}
 
 
-def begin_filling(pool: Pool, tx: Transaction) -> None:
-    """Read the task queues and what pilots have; the waiting jobs follow (`fill_some`; `count_waiting`, `take_up`)."""
+def begin_loading(pool: Pool, tx: Transaction) -> None:
+    """Read the task queues and what pilots have.
+
+    The waiting jobs follow: `load_some`, or `count_waiting` and `apply_counts`.
+    """
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
     pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
     _begin_counting(pool, tx)
@@ -108,18 +111,18 @@ def begin_filling(pool: Pool, tx: Transaction) -> None:
 def _begin_counting(pool: Pool, tx: Transaction) -> None:
     pool.identities = dict(submission_rows.all_queues(tx.connection))
     pool.index.clear()
-    adopt_limits(pool, tx)
+    replace_limits(pool, tx)
     # Where the count is of one instant nothing is left for later: what comes is noted.
-    pool.filling = Filling(top=job_rows.last_id(tx.connection) if pool.company is None else 0)
+    pool.filling = IndexLoading(top=job_rows.last_id(tx.connection) if pool.company is None else 0)
 
 
-def fill_some(pool: Pool, tx: Transaction) -> bool:
+def load_some(pool: Pool, tx: Transaction) -> bool:
     """Count the waiting jobs of some ids; whether all are counted. Between two of these others have their turn."""
     filling = pool.filling
     if filling is None:
         return True
     if pool.company is not None:
-        _adopt(pool, tx, *count_waiting(tx.connection))
+        _apply_recount(pool, tx, *count_waiting(tx.connection))
         return True
     until = min(filling.top, filling.done_to + SLICE)
     for queue, weight, count, first in count_rows.waiting_between(tx.connection, filling.done_to, until):
@@ -137,19 +140,21 @@ def fill_some(pool: Pool, tx: Transaction) -> bool:
     return True
 
 
-def count_waiting(connection: Connection) -> tuple[Snapshot, Counts]:
+def count_waiting(connection: Connection) -> tuple[TransactionSnapshot, Counts]:
     """The waiting jobs of all queues, and which transactions that has seen. Any thread; where servers share a store."""
     return count_rows.waiting_counts_seen(connection)
 
 
-def take_up(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:
+def apply_counts(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts: Counts) -> None:
     """Have the index go on from a count that another session has made.
 
     What transactions have done that it has not seen is done to it: those of others as far as they have ended now, and
     all of this server's, which are told by their change rows and, of this transaction, by the notes of the index.
     """
     upto, told = changes.seen_since(tx.connection, seen.xmin)
-    unseen: list[News | Notes] = [read_news(change.payload) for change in told if not seen.saw(change.xid)]
+    unseen: list[PeerUpdate | IndexDelta] = [
+        read_update(change.payload) for change in told if not seen.saw(change.xid)
+    ]
     if pool.index.notes is not None:
         unseen.append(pool.index.notes)
     # In any order: one may be told of a job that has gone before it is told that it came.
@@ -163,10 +168,10 @@ def take_up(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None
     for (queue, weight), more in moved.items():
         of_queue = now.setdefault(queue, {})
         of_queue[weight] = of_queue.get(weight, 0) + more
-    _adopt(pool, tx, upto, now)
+    _apply_recount(pool, tx, upto, now)
 
 
-def _adopt(pool: Pool, tx: Transaction, seen: Snapshot, counts: Counts) -> None:
+def _apply_recount(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts: Counts) -> None:
     """These jobs wait, as was read with that snapshot, which the notes of others go on from."""
     company = pool.company
     assert company is not None
@@ -194,12 +199,12 @@ def enter(pool: Pool, tx: Transaction, queue: QueueId) -> bool:
 def count_anew(pool: Pool, tx: Transaction) -> None:
     """Read the task queues and count their waiting jobs at once; what is known of pilots stays."""
     _begin_counting(pool, tx)
-    while not fill_some(pool, tx):
+    while not load_some(pool, tx):
         pass
 
 
-def fill(pool: Pool, tx: Transaction) -> None:
+def load_all(pool: Pool, tx: Transaction) -> None:
     """Read everything at once."""
-    begin_filling(pool, tx)
-    while not fill_some(pool, tx):
+    begin_loading(pool, tx)
+    while not load_some(pool, tx):
         pass

@@ -15,7 +15,7 @@ from pilotage.store.tables import jobs as job_rows
 from pilotage.store.writer.transaction import Transaction
 
 
-def match_anew(pool: Pool, tx: Transaction) -> None:
+def rebuild_index(pool: Pool, tx: Transaction) -> None:
     """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
     old = pool.index
     pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
@@ -25,10 +25,10 @@ def match_anew(pool: Pool, tx: Transaction) -> None:
         entry = pool.entry(queue, before.identity)
         pool.index.add(entry)
         pool.index.take_over(entry, before)
-    adopt_limits(pool, tx)
+    replace_limits(pool, tx)
 
 
-def adopt_limits(pool: Pool, tx: Transaction) -> None:
+def replace_limits(pool: Pool, tx: Transaction) -> None:
     """Have the limits of the policy hold, counted anew."""
     pool.save_blocks(tx)
     pool.limiter.adopt(pool.policy.limit_list())

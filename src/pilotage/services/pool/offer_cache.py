@@ -15,8 +15,8 @@ from pilotage.core.queues.fit import Identity, Offer, left_over
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.limits import Limit
-from pilotage.core.queues.offer_classes import Kind
-from pilotage.core.queues.offer_history import Kind as Noted
+from pilotage.core.queues.offer_classes import OfferClass
+from pilotage.core.queues.offer_history import KindOfOffer as Noted
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.pilot import Node
 
@@ -27,43 +27,43 @@ KINDS = 64
 """So many kinds of offer of one pilot."""
 
 
-class Rest(NamedTuple):
+class Remaining(NamedTuple):
     """What is left of an offer, and to whom it is bound."""
 
     processors: int
     memory: int
     only_owner: str | None
 
-    def without(self, taken: QueueIdentity) -> Rest:
+    def without(self, taken: QueueIdentity) -> Remaining:
         """What is left after a job of this queue, bound as before."""
-        return Rest(*left_over(self.processors, self.memory, taken), self.only_owner)
+        return Remaining(*left_over(self.processors, self.memory, taken), self.only_owner)
 
-    def bound_to(self, owner: str) -> Rest:
-        return Rest(self.processors, self.memory, owner)
+    def bound_to(self, owner: str) -> Remaining:
+        return Remaining(self.processors, self.memory, owner)
 
 
-class Asked:
+class CachedKind:
     """One kind of offer of one pilot."""
 
     __slots__ = ("kind", "noted")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: OfferClass) -> None:
         self.kind = kind
         self.noted: dict[int, Noted[tuple[PilotRow, Node]]] = {}
         """As the book of kinds has it, by the number of processors."""
 
 
 @dataclass(slots=True)
-class Asking:
+class PilotOffers:
     """What is the same about the offers of one pilot."""
 
     policy: Policy
     node: Node
     base: Offer
-    _asked: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], Asked] = field(
+    _asked: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], CachedKind] = field(
         default_factory=dict
     )
-    _whole: Rest | None = None
+    _whole: Remaining | None = None
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""
@@ -78,18 +78,18 @@ class Asking:
             )
         )
 
-    def whole(self, pilot: PilotRow) -> Rest:
+    def whole(self, pilot: PilotRow) -> Remaining:
         whole = self._whole
         if whole is None or whole.only_owner != pilot.only_owner:
-            whole = self._whole = Rest(self.base.processors, self.base.memory, pilot.only_owner)
+            whole = self._whole = Remaining(self.base.processors, self.base.memory, pilot.only_owner)
         return whole
 
-    def unbound(self, pilot: PilotRow) -> Rest:
+    def unbound(self, pilot: PilotRow) -> Remaining:
         """All of the pilot, whatever it runs now, were it bound to nobody."""
         base = self.base
-        return Rest(pilot.processors or base.processors, pilot.memory or base.memory, None)
+        return Remaining(pilot.processors or base.processors, pilot.memory or base.memory, None)
 
-    def offer(self, rest: Rest) -> Offer:
+    def offer(self, rest: Remaining) -> Offer:
         return replace(
             self.base,
             cpu_time=self.node.cpu_left,
@@ -98,7 +98,7 @@ class Asking:
             only_owner=rest.only_owner,
         )
 
-    def asked(self, index: QueueIndex, rest: Rest, closed: tuple[Limit, ...]) -> Asked:
+    def asked(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedKind:
         """The kind of offer that the rest is while these limits let nothing start."""
         processors, memory, only_owner = rest
         key = (index.sizes(self.node.cpu_left, processors, memory), only_owner, closed)
@@ -106,20 +106,20 @@ class Asking:
         if asked is None or asked.kind.forgotten:
             if len(self._asked) >= KINDS:
                 self._asked.clear()
-            asked = self._asked[key] = Asked(index.kind(self.offer(rest), closed))
+            asked = self._asked[key] = CachedKind(index.kind(self.offer(rest), closed))
         return asked
 
 
-class AskingPilots:
+class OffersOfPilots:
     """The pilots that asked lately."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, Asking] = OrderedDict()
+        self._known: OrderedDict[int, PilotOffers] = OrderedDict()
 
-    def of(self, policy: Policy, pilot: PilotRow, node: Node) -> Asking:
+    def of(self, policy: Policy, pilot: PilotRow, node: Node) -> PilotOffers:
         asking = self._known.get(pilot.id)
         if asking is None or not asking.serves(policy, node):
-            asking = self._known[pilot.id] = Asking(policy, node, offer_of(policy, pilot, node))
+            asking = self._known[pilot.id] = PilotOffers(policy, node, offer_of(policy, pilot, node))
             if len(self._known) > PILOTS:
                 self._known.popitem(last=False)
         asking.node = node

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pilotage.core.ids import JobId, QueueId
-from pilotage.store.cluster.changes import Snapshot
+from pilotage.store.cluster.changes import TransactionSnapshot
 
 
-class News(msgspec.Struct, omit_defaults=True):
+class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """What one transaction tells the other servers. Queues, jobs and pilots by their ids."""
 
     gone: list[tuple[QueueId, int, int, int]] = []
     back: list[tuple[QueueId, int, int, int]] = []
-    """As in `Notes` of the index."""
+    """As in `IndexDelta` of the index."""
     queues: list[QueueId] = []
     """Their rows have gone."""
     policy: int = 0
@@ -29,10 +29,10 @@ class News(msgspec.Struct, omit_defaults=True):
     """All leases have been moved by so many seconds."""
 
 
-_decoder = msgspec.json.Decoder(News)
+_decoder = msgspec.json.Decoder(PeerUpdate)
 
 
-def read_news(payload: str) -> News:
+def read_update(payload: str) -> PeerUpdate:
     """What a change row tells."""
     return _decoder.decode(payload)
 
@@ -42,16 +42,16 @@ HINTS = 0.05
 
 
 @dataclass(slots=True)
-class Company:
+class Peers:
     """What a server has in mind of the others. Of the writer's thread."""
 
     server: str
     """The name of this one."""
     position: int = 0
     """Changes of all transactions before this one have been followed."""
-    filled: Snapshot | None = None
+    filled: TransactionSnapshot | None = None
     """What was seen when the index was filled ..."""
-    seen: dict[QueueId, Snapshot] = field(default_factory=dict)
+    seen: dict[QueueId, TransactionSnapshot] = field(default_factory=dict)
     """... and when one queue was read again."""
     uncertain: set[QueueId] = field(default_factory=set)
     """Queues that were found to have fewer jobs than was thought: they are to be counted."""
@@ -59,7 +59,7 @@ class Company:
     """Keys of the limits of which this server has a block in the store."""
     followed: dict[JobId, float] = field(default_factory=dict)
     """Until when the others have been told that the output of a job is watched here."""
-    telling: News = field(default_factory=News)
+    telling: PeerUpdate = field(default_factory=PeerUpdate)
     """What the transaction `telling_in` has to tell."""
     telling_in: object = None
     races_lost: int = 0

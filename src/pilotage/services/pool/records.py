@@ -16,7 +16,7 @@ from pilotage.wire.pilot import Input, Payload
 class SubmissionFacts:
     """What a payload is made of."""
 
-    row: submission_rows.Submission
+    row: submission_rows.SubmissionRow
     description: JobDescription
     inputs: tuple[Input, ...]
     common: dict[str, Payload] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class DirectorNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class WaitedReason:
     """What a queue waits for since when, as the history has it; "" when nothing waits in it."""
 
     reason: str
@@ -52,7 +52,7 @@ class Waited:
 
 
 @dataclass(slots=True)
-class Filling:
+class IndexLoading:
     """How far the waiting jobs have been counted, by rising ids. What came since the start is counted as it comes.
 
     Where other servers change the same queues all are counted as of one instant, without the writer: the index counts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pilotage.core.policy import Policy
 from pilotage.core.queues import limit_leases as rules
-from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.shared_limits import Key, SharedLimiter
 from pilotage.services.pool.state import Pool
@@ -38,8 +38,8 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
     states = rows.states(tx.connection, lock=True)
     now = instant(tx.connection, now)
     everybody = rows.blocks(tx.connection)
-    changed_states: dict[Key, Shared] = {}
-    changed: dict[Key, Block] = {}
+    changed_states: dict[Key, UnleasedRoom] = {}
+    changed: dict[Key, Allocation] = {}
     for limit in limiter.limits:
         key = limit.key
         shared, mine = states.get(key), everybody.get(key, {}).get(company.server)
@@ -59,8 +59,13 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
 
 
 def _tended(
-    limiter: SharedLimiter, limit: Limit, shared: Shared, mine: Block, others: tuple[Block, ...], now: float
-) -> tuple[Shared, Block]:
+    limiter: SharedLimiter,
+    limit: Limit,
+    shared: UnleasedRoom,
+    mine: Allocation,
+    others: tuple[Allocation, ...],
+    now: float,
+) -> tuple[UnleasedRoom, Allocation]:
     """What is borrowed is kept until another server asks, and then for long enough that a pilot can come for it."""
     key = limit.key
     wanted, had = key in limiter.wanted, mine
@@ -70,7 +75,7 @@ def _tended(
     if shared.free < 0 or (asked_for and not 0 <= now - limiter.kept.get(key, 0.0) < HELD):
         if limit.delay:
             shared = rules.filled(limit, shared, [mine, *others], now)
-        shared, mine = rules.given_back(limit, shared, mine, Block())
+        shared, mine = rules.given_back(limit, shared, mine, Allocation())
     if wanted and (mine.free, mine.starts) == (had.free, had.starts):
         shared, mine = rules.lent(limit, shared, mine, others, now)
         if (mine.free, mine.starts) != (had.free, had.starts):
@@ -84,8 +89,8 @@ def _tended(
 def _read(
     limiter: SharedLimiter,
     server: str,
-    states: Mapping[Key, Shared],
-    everybody: Mapping[Key, Mapping[str, Block]],
+    states: Mapping[Key, UnleasedRoom],
+    everybody: Mapping[Key, Mapping[str, Allocation]],
 ) -> None:
     mine = {key: having[server] for key, having in everybody.items() if server in having}
     others = {
@@ -109,7 +114,7 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
     rows.forget(tx.connection, states.keys() - meant.keys())
     if any(one.policy_version != pool.policy_version for one in servers.live(tx.connection)):
         return 0
-    adopted = {key: rules.adopted(meant[key], shared) for key, shared in states.items() if key in meant}
+    adopted = {key: rules.replaced(meant[key], shared) for key, shared in states.items() if key in meant}
     rows.save_states(tx.connection, {key: shared for key, shared in adopted.items() if shared != states[key]})
     missing = [
         limit
@@ -153,12 +158,12 @@ def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
 
 
 def _count(
-    pool: Pool, tx: Transaction, limits: Iterable[Limit], states: Mapping[Key, Shared], now: float
+    pool: Pool, tx: Transaction, limits: Iterable[Limit], states: Mapping[Key, UnleasedRoom], now: float
 ) -> list[Limit]:
     now = instant(tx.connection, now)
     # One statement: a job that ends meanwhile has its place either still or in a block.
     held, everybody = count_rows.held_counts_and_blocks(tx.connection)
-    saved: dict[Key, Shared] = {}
+    saved: dict[Key, UnleasedRoom] = {}
     wrong = []
     for limit in limits:
         count = sum(
@@ -168,7 +173,7 @@ def _count(
         )
         before = states.get(limit.key) or rules.established(limit, 0, now)
         having = everybody.get(rows.text_of(limit.key), [])
-        after = rules.counted(limit, before, count, [Block(free=free) for free in having])
+        after = rules.counted(limit, before, count, [Allocation(free=free) for free in having])
         if after != states.get(limit.key):
             saved[limit.key] = after
             wrong.append(limit)
@@ -182,5 +187,5 @@ def bury(tx: Transaction, server: str) -> None:
     gone = rows.take_away(tx.connection, server)
     rows.save_states(
         tx.connection,
-        {key: rules.buried(states[key], block) for key, block in gone.items() if key in states},
+        {key: rules.evicted(states[key], block) for key, block in gone.items() if key in states},
     )

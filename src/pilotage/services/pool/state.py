@@ -22,19 +22,19 @@ from pilotage.core.jobs.stored import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.index_delta import Notes
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.limits import Limiter, Rates
-from pilotage.core.queues.offer_history import KindBook
+from pilotage.core.queues.offer_history import OfferStats
 from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
-from pilotage.services.pool.offer_cache import AskingPilots
-from pilotage.services.pool.peer_state import Company, News
-from pilotage.services.pool.records import DirectorNote, Filling, SubmissionFacts, Waited
+from pilotage.services.pool.offer_cache import OffersOfPilots
+from pilotage.services.pool.peer_state import Peers, PeerUpdate
+from pilotage.services.pool.records import DirectorNote, IndexLoading, SubmissionFacts, WaitedReason
 from pilotage.store.cluster import changes
 from pilotage.store.cluster import limit_leases as block_rows
-from pilotage.store.cluster.id_allocator import Counting, Numbers
+from pilotage.store.cluster.id_allocator import IdAllocator, SequentialIds
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables import submissions as submission_rows
@@ -55,12 +55,12 @@ class Pool:
     policy_version: int
     incarnation: int
     limiter: Limiter
-    events: Numbers
+    events: IdAllocator
     rng: Random
     home_owner: str
-    submission_ids: Numbers
-    job_ids: Numbers
-    pilot_ids: Numbers | None
+    submission_ids: IdAllocator
+    job_ids: IdAllocator
+    pilot_ids: IdAllocator | None
     """None: the store knows the next one."""
     identities: dict[QueueId, QueueIdentity]
     index: QueueIndex = field(init=False)
@@ -79,28 +79,28 @@ class Pool:
     corrections: Corrections = field(default_factory=Corrections)
     """The share corrections in force, and what they were made of."""
     corrected_at: float | None = None
-    kinds: KindBook[tuple[PilotRow, Node]] = field(default_factory=KindBook)
+    kinds: OfferStats[tuple[PilotRow, Node]] = field(default_factory=OfferStats)
     """The kinds of offer that pilots made lately."""
     ces_since: dict[str, float] = field(default_factory=dict)
     """When the policy last changed each CE: pilots started before it may offer what no new one there will."""
-    asking: AskingPilots = field(default_factory=AskingPilots)
+    asking: OffersOfPilots = field(default_factory=OffersOfPilots)
     turns: TurnBook = field(default_factory=TurnBook)
     """Of pilots that serve one owner at a time."""
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """What a pilot of each local CE finds when it has the whole of it."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """By CE."""
-    waited: dict[QueueId, Waited] | None = None
+    waited: dict[QueueId, WaitedReason] | None = None
     """The last reason of each queue in the history; None until it has been read."""
     unwritten: Callable[[], None] | None = None
     """Writes the moves of this transaction that decide which jobs wait; None: there are none."""
     settling: Iterator[None] | None = None
     """Priorities that have been computed and are being taken up by the index, some in each transaction."""
-    filling: Filling | None = None
+    filling: IndexLoading | None = None
     """Not None while the waiting jobs are being counted."""
     draining: bool = False
     """No new work is given out: the server is about to stop."""
-    company: Company | None = None
+    company: Peers | None = None
     """What is to be known where other servers use the same database; None: there can be none."""
     _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
 
@@ -124,7 +124,7 @@ class Pool:
             for row in submission_rows.by_ids(tx.connection, sorted(missing)):
                 self._remember_submission(tx, row)
 
-    def _remember_submission(self, tx: Transaction, row: submission_rows.Submission) -> SubmissionFacts:
+    def _remember_submission(self, tx: Transaction, row: submission_rows.SubmissionRow) -> SubmissionFacts:
         inputs = tuple(Input(**plain) for plain in json.loads(row.inputs))
         facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
         # If its own transaction fails another submission may be given its id.
@@ -140,7 +140,7 @@ class Pool:
     def take_back_ids(self, tx: Transaction) -> None:
         """Before ids of submissions and jobs are given: if the transaction fails they were not."""
         for numbers in (self.submission_ids, self.job_ids):
-            if isinstance(numbers, Counting):
+            if isinstance(numbers, SequentialIds):
                 tx.on_rollback(lambda numbers=numbers, last=numbers.last: numbers.back_to(last))  # type: ignore[misc]
 
     def queue_identity(self, tx: Transaction, queue: QueueId) -> QueueIdentity:
@@ -157,9 +157,11 @@ class Pool:
         if queue not in self.index.entries:
             self.index.add(self.entry(queue, self.queue_identity(tx, queue)))
 
-    def entry(self, queue: QueueId, identity: QueueIdentity) -> Entry:
+    def entry(self, queue: QueueId, identity: QueueIdentity) -> IndexedQueue:
         owner, group = identity.owner, identity.group
-        return Entry(queue, identity, self.policy.entity(owner, group), self.policy.admits(owner, group))
+        return IndexedQueue(
+            queue, identity, self.policy.entity(owner, group), self.policy.admits(owner, group)
+        )
 
     def forget_queues(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
         """Their rows have gone. In the transaction that deletes them: their ids may be given again at once.
@@ -242,12 +244,12 @@ class Pool:
             self.index.lost(queue, user_priority, job)
 
     def tell(self, tx: Transaction, **news: Any) -> None:
-        """Have the other servers know what this transaction does to the index, and `news`: fields of `News`."""
+        """Have the other servers know what this transaction does to the index, and `news`: fields of `PeerUpdate`."""
         company = self.company
         if company is None:
             return
         if company.telling_in is not tx:
-            company.telling_in, company.telling = tx, News()
+            company.telling_in, company.telling = tx, PeerUpdate()
             tx.before_commit("news", lambda: self._write_news(tx, company))
             tx.on_rollback(self._forget_notes)
         for name, value in news.items():
@@ -258,18 +260,18 @@ class Pool:
                 value = {**before, **value}
             setattr(company.telling, name, value)
 
-    def _write_news(self, tx: Transaction, company: Company) -> None:
+    def _write_news(self, tx: Transaction, company: Peers) -> None:
         told, notes = company.telling, self.index.notes
         if notes is not None:
             told.gone, told.back = notes.gone, notes.back
             self._forget_notes()
-        if told != News():
+        if told != PeerUpdate():
             text = msgspec.json.encode(told).decode()
             changes.write(tx.connection, company.server, text, hint=company.hints_now())
 
     def _forget_notes(self) -> None:
         if self.index.notes is not None:
-            self.index.notes = Notes()
+            self.index.notes = IndexDelta()
 
     def started(self, tx: Transaction, queue: QueueIdentity, place: PilotRow, now: float) -> None:
         """A job of `queue` is offered there: the running limits count it."""

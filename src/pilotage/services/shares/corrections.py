@@ -17,7 +17,7 @@ from pilotage.core.policy import Policy
 from pilotage.core.shares.correction import Corrections, Facts, correct
 from pilotage.core.shares.history import Memory
 from pilotage.core.shares.reports import InstanceReport
-from pilotage.core.shares.settings import HistoryInstance, Slice
+from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
@@ -38,7 +38,7 @@ WATCHED = {"Hour": 3600.0, "Week": 604800.0}
 """What is shown of entities that nothing corrects."""
 
 
-def settle_some(pool: Pool) -> bool:
+def apply_priorities(pool: Pool) -> bool:
     """Have the index take up some of the priorities that have changed; whether that was all. Writer's thread."""
     if pool.settling is None:
         pool.settling = pool.index.settle()
@@ -151,19 +151,19 @@ def save_use(tx: Transaction, save: use_rows.Save) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingEntities:
     """Who waits, as of one turn of the writer."""
 
     policy: Policy
     entities: frozenset[Entity]
 
 
-def waiting(pool: Pool) -> Waiting:
+def waiting(pool: Pool) -> WaitingEntities:
     """Writer's thread."""
-    return Waiting(pool.policy, pool.index.priorities.waiting_owners())
+    return WaitingEntities(pool.policy, pool.index.priorities.waiting_owners())
 
 
-def corrections(book: UseBook, who: Waiting, last: float | None, memory: Memory) -> Corrections:
+def corrections(book: UseBook, who: WaitingEntities, last: float | None, memory: Memory) -> Corrections:
     """The corrections that the policy asks for, and what is shown of entities that it does not correct.
 
     `last` is when `memory` was drawn up.
@@ -193,7 +193,7 @@ def _watched(policy: Policy) -> dict[str, HistoryInstance]:
     """Instances that correct nothing (all between 1 and 1), so that use is shown where no corrector looks."""
     corrected = {instance.group for instance in policy.correction.wms_history.values()}
     slices = {
-        name: Slice(time_span=span, max_correction=1.0)
+        name: CorrectionSlice(time_span=span, max_correction=1.0)
         for name, span in WATCHED.items()
         if span <= policy.accounting.history
     }
@@ -205,7 +205,7 @@ def _watched(policy: Policy) -> dict[str, HistoryInstance]:
     }
 
 
-def take_up(pool: Pool, tx: Transaction, found: Corrections, at: float) -> None:
+def apply_use(pool: Pool, tx: Transaction, found: Corrections, at: float) -> None:
     """Store what is carried on, and have the priorities follow."""
     before = (pool.corrections, pool.corrected_at)
     tx.on_rollback(lambda: _put(pool, *before))
@@ -215,7 +215,7 @@ def take_up(pool: Pool, tx: Transaction, found: Corrections, at: float) -> None:
     pool.tell(tx, corrected=True)
 
 
-class _Found(msgspec.Struct):
+class _ReadCorrections(msgspec.Struct):
     """Corrections as other servers read them."""
 
     groups: dict[str, float]
@@ -225,14 +225,14 @@ class _Found(msgspec.Struct):
 
 def _encode(found: Corrections) -> str:
     owners = [(owner, group, factor) for (owner, group), factor in found.owners.items()]
-    return msgspec.json.encode(_Found(found.groups, owners, found.reports)).decode()
+    return msgspec.json.encode(_ReadCorrections(found.groups, owners, found.reports)).decode()
 
 
 def read_corrections(pool: Pool, tx: Transaction) -> None:
     """Have the priorities follow the corrections that another server has drawn up."""
     at, text = use_rows.found(tx.connection)
     if text:
-        found = msgspec.json.decode(text, type=_Found)
+        found = msgspec.json.decode(text, type=_ReadCorrections)
         owners = {(owner, group): factor for owner, group, factor in found.owners}
         _put(pool, Corrections(found.groups, owners, found.reports), at)
 

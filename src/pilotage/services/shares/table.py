@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.priorities import Entitled
 from pilotage.core.shares.reports import EntityReport, InstanceReport
@@ -46,7 +46,7 @@ def share_table(found: Entitlements, as_of: float | None) -> ShareTable:
     )
 
 
-def _without_share(stranded: Iterable[Entry]) -> list[Entitled]:
+def _without_share(stranded: Iterable[IndexedQueue]) -> list[Entitled]:
     """Jobs of groups or owners that are not in the policy any more, by owner."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for entry in stranded:

@@ -22,17 +22,17 @@ from pilotage.core.jobs.stored import description_to_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.job_creation import Rows, cut, files_named
+from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
-from pilotage.store.tables.chunks import Chunk
+from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.people import SubmitResponse, UploadedInput
 from pilotage.wire.pilot import Input
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSubmission:
     """A submission that has been read and checked, before anything is stored."""
 
     owner: str
@@ -168,21 +168,21 @@ def _check_name(name: str) -> None:
 
 
 @dataclass(slots=True)
-class Accepting:
+class ChunkedInsert:
     """Stores a submission, a chunk in each transaction; with the last one it is accepted."""
 
-    prepared: Prepared
-    chunks: tuple[Rows, ...]
-    submission: rows.Submission | None = None
+    prepared: PreparedSubmission
+    chunks: tuple[ChunkRows, ...]
+    submission: rows.SubmissionRow | None = None
     """As far as it is stored."""
     _place: int = 0
 
     @classmethod
-    def of(cls, prepared: Prepared) -> Accepting:
+    def of(cls, prepared: PreparedSubmission) -> ChunkedInsert:
         places = tuple(own_columns(prepared.description, prepared.names).values())
         return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)))
 
-    def step(self, pool: Pool, tx: Transaction, now: float) -> rows.Submission | None:
+    def step(self, pool: Pool, tx: Transaction, now: float) -> rows.SubmissionRow | None:
         """Store the next chunk; the submission if that was the last, or the first one of the same owner and key."""
         before = self.submission, self._place
 
@@ -197,7 +197,7 @@ class Accepting:
             self.submission = begin(pool, tx, self.prepared, rows.STAGED, now)
         part, submission = self.chunks[self._place], self.submission
         first = JobId(submission.first_job + submission.count)
-        chunk = Chunk(submission.id, self._place, part.digest, first, part.count, 0, now)
+        chunk = ChunkRow(submission.id, self._place, part.digest, first, part.count, 0, now)
         chunk_rows.insert(tx.connection, chunk, part.text)
         use_files(tx, self.prepared.owner, chunk, part.files)
         self._place += 1
@@ -211,7 +211,7 @@ class Accepting:
         rows.save_progress(tx.connection, self.submission)
         return self.submission if last else None
 
-    def _known(self, tx: Transaction) -> rows.Submission | None:
+    def _known(self, tx: Transaction) -> rows.SubmissionRow | None:
         prepared = self.prepared
         known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
         if known is None:
@@ -231,7 +231,7 @@ class Accepting:
         return known
 
 
-def check_acceptable(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> None:
+def check_acceptable(pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float) -> None:
     """Raise what `begin` would raise, and write nothing; for a trial."""
     known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
     if known is None:
@@ -241,15 +241,17 @@ def check_acceptable(pool: Pool, tx: Transaction, prepared: Prepared, now: float
     check_same(known, prepared)
 
 
-def accept(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.Submission:
+def accept(pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float) -> rows.SubmissionRow:
     """Store a small submission in one transaction; the same owner and key again gives the first one."""
-    accepting = Accepting.of(prepared)
+    accepting = ChunkedInsert.of(prepared)
     while (submission := accepting.step(pool, tx, now)) is None:
         pass
     return submission
 
 
-def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: float) -> rows.Submission:
+def begin(
+    pool: Pool, tx: Transaction, prepared: PreparedSubmission, state: str, now: float
+) -> rows.SubmissionRow:
     """Store a submission without rows, and reserve the ids of the jobs that it is known to have."""
     if state == rows.STAGED:
         check_room(pool, tx, prepared.owner, prepared.count)
@@ -258,7 +260,7 @@ def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: floa
     queue = rows.queue_for(tx.connection, prepared.identity, now)
     pool.take_back_ids(tx)
     first = JobId(pool.job_ids.run(reserved))
-    submission = rows.Submission(
+    submission = rows.SubmissionRow(
         id=SubmissionId(pool.submission_ids.next()),
         owner=prepared.owner,
         group=prepared.group,
@@ -282,7 +284,7 @@ def begin(pool: Pool, tx: Transaction, prepared: Prepared, state: str, now: floa
     return submission
 
 
-def _use_uploads(tx: Transaction, prepared: Prepared, now: float) -> None:
+def _use_uploads(tx: Transaction, prepared: PreparedSubmission, now: float) -> None:
     """They were there when the submission was prepared; old ones that nobody named may have gone since.
 
     Their rows change, so that a server that is just deleting old ones and this one cannot both be right.
@@ -294,7 +296,7 @@ def _use_uploads(tx: Transaction, prepared: Prepared, now: float) -> None:
             )
 
 
-def use_files(tx: Transaction, owner: str, chunk: Chunk, digests: Sequence[str]) -> None:
+def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[str]) -> None:
     """The same of the files that the rows of a chunk name."""
     if not digests:
         return
@@ -323,20 +325,20 @@ def forget_staged(tx: Transaction, submission: SubmissionId) -> bool:
     return True
 
 
-def _description_text(prepared: Prepared) -> str:
+def _description_text(prepared: PreparedSubmission) -> str:
     return json.dumps(description_to_json(prepared.description), sort_keys=True)
 
 
-def _inputs_text(prepared: Prepared) -> str:
+def _inputs_text(prepared: PreparedSubmission) -> str:
     return json.dumps([asdict(item) for item in prepared.inputs])
 
 
-def check_not_staged(known: rows.Submission) -> None:
+def check_not_staged(known: rows.SubmissionRow) -> None:
     if known.state == rows.STAGED:
         raise Overloaded(f"a submission with the key {known.key} is just being accepted", retry_after=0.2)
 
 
-def check_same(known: rows.Submission, prepared: Prepared) -> None:
+def check_same(known: rows.SubmissionRow, prepared: PreparedSubmission) -> None:
     """Raises `Conflict` if a key was used for another description."""
     same = (known.description, known.inputs, known.names) == (
         _description_text(prepared),
@@ -347,14 +349,14 @@ def check_same(known: rows.Submission, prepared: Prepared) -> None:
         raise key_conflict(known, prepared)
 
 
-def key_conflict(known: rows.Submission, prepared: Prepared) -> Conflict:
+def key_conflict(known: rows.SubmissionRow, prepared: PreparedSubmission) -> Conflict:
     return Conflict(
         f"the key {prepared.key} was used before for another submission ({known.id})",
         hint="a key says that two submissions are the same one: give another, or none",
     )
 
 
-def response(submission: rows.Submission, last: int | None = None) -> SubmitResponse:
+def response(submission: rows.SubmissionRow, last: int | None = None) -> SubmitResponse:
     """`last`: its highest job id, where its ids do not follow one another."""
     first = submission.first_job
     return SubmitResponse(

@@ -16,17 +16,17 @@ from pilotage.core.jobs.own_inputs import own_columns
 from pilotage.core.jobs.parametric import numbered, varying_inputs
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import (
-    Prepared,
+    PreparedSubmission,
     begin,
     check_not_staged,
     check_room,
     check_same,
     use_files,
 )
-from pilotage.services.submission.job_creation import Pace, Rows, make_at_once
+from pilotage.services.submission.job_creation import ChunkPace, ChunkRows, make_at_once
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
-from pilotage.store.tables.chunks import Chunk
+from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.people import MAX_JOBS_IN_CHUNKS
@@ -52,7 +52,9 @@ def check_description(description: JobDescription, names: Sequence[str], expecte
         )
 
 
-def open_submission(pool: Pool, tx: Transaction, prepared: Prepared, now: float) -> rows.Submission:
+def open_submission(
+    pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float
+) -> rows.SubmissionRow:
     """Begin a submission, or find the one that this owner has begun with the same key."""
     known = rows.by_key(tx.connection, prepared.owner, prepared.key)
     if known is None:
@@ -62,15 +64,22 @@ def open_submission(pool: Pool, tx: Transaction, prepared: Prepared, now: float)
     return known
 
 
-def of_owner(known: rows.Submission | None, id_: int, owner: str) -> rows.Submission:
+def of_owner(known: rows.SubmissionRow | None, id_: int, owner: str) -> rows.SubmissionRow:
     if known is None or known.owner != owner or known.state == rows.STAGED:
         raise NotFound(f"{owner} has no submission {id_}")
     return known
 
 
 def accept_chunk(
-    pool: Pool, tx: Transaction, owner: str, id_: int, number: int, given: Rows, now: float, pace: Pace
-) -> Chunk:
+    pool: Pool,
+    tx: Transaction,
+    owner: str,
+    id_: int,
+    number: int,
+    given: ChunkRows,
+    now: float,
+    pace: ChunkPace,
+) -> ChunkRow:
     """Store the rows of the next chunk, or find that they are stored.
 
     If `pace` allows that, their jobs are made here too: then the rows need not be kept until they are.
@@ -92,7 +101,7 @@ def accept_chunk(
     else:
         pool.take_back_ids(tx)
         first = JobId(pool.job_ids.run(given.count))
-    chunk = Chunk(submission.id, number, given.digest, first, given.count, 0, now)
+    chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)
     if pace.allows(given.count):
         make_at_once(pool, tx, chunk, given, pace)
         chunk = replace(chunk, made=chunk.count)
@@ -104,7 +113,7 @@ def accept_chunk(
     return chunk
 
 
-def _check_next(tx: Transaction, submission: rows.Submission, number: int, count: int) -> None:
+def _check_next(tx: Transaction, submission: rows.SubmissionRow, number: int, count: int) -> None:
     if submission.state != rows.OPEN:
         raise Conflict(
             f"submission {submission.id} is closed with {submission.count:,} jobs",
@@ -125,7 +134,7 @@ def _check_next(tx: Transaction, submission: rows.Submission, number: int, count
         )
 
 
-def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tuple[rows.Submission, int]:
+def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tuple[rows.SubmissionRow, int]:
     """No more rows come; (submission, its highest job id). `count` is how many the client has sent."""
     submission = of_owner(rows.by_id(tx.connection, SubmissionId(id_)), id_, owner)
     if count != submission.count:
@@ -142,7 +151,7 @@ def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tupl
     return submission, submission.first_job + count - 1 if last is None else last.first_job + last.count - 1
 
 
-def close_left_open(pool: Pool, tx: Transaction, now: float) -> list[rows.Submission]:
+def close_left_open(pool: Pool, tx: Transaction, now: float) -> list[rows.SubmissionRow]:
     """Close some of the submissions that nobody goes on with. Their jobs stay as they are."""
     left = rows.left_open(tx.connection, now - KEPT_OPEN, CLOSED_AT_ONCE)
     for submission in left:

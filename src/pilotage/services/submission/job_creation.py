@@ -21,7 +21,7 @@ from pilotage.services.pool.records import SubmissionFacts
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
-from pilotage.store.tables.chunks import Chunk
+from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, rows_of_a_chunk
@@ -37,7 +37,7 @@ FEWEST, MOST = 20, MAX_CHUNK_ROWS
 _encode = msgspec.json.Encoder().encode
 
 
-class Pace:
+class ChunkPace:
     """How many jobs one transaction makes: as many as the last ones made in `aim` seconds.
 
     `clock` gives seconds that only pass; without one the number stays as it is.
@@ -67,7 +67,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ChunkRows:
     """The parameter rows of one chunk, each as compact JSON. `count` jobs; no texts: they have no parameters."""
 
     texts: tuple[str, ...]
@@ -93,7 +93,7 @@ def files_named(parameters: Sequence[Sequence[Any]], places: Sequence[int]) -> t
     return tuple(dict.fromkeys(file_of(row[place]).digest for row in parameters for place in places))
 
 
-def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] = ()) -> Iterator[Rows]:
+def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] = ()) -> Iterator[ChunkRows]:
     """The rows of a submission in chunks that one transaction may store, at least one.
 
     They are those of a client that sends the rows in chunks: so the same rows are known again. `places` of a row name
@@ -105,15 +105,15 @@ def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] =
     for place, text in enumerate(encoded(parameters)):
         length = len(text.encode())
         if part and (len(part) == most or size + length > MAX_CHUNK_BYTES):
-            yield Rows(tuple(part), len(part), files_named(parameters[begun:place], places))
+            yield ChunkRows(tuple(part), len(part), files_named(parameters[begun:place], places))
             begun, part, size = place, [], 2
         part.append(text)
         size += length + 1
-    yield Rows(tuple(part), len(part) if part else count, files_named(parameters[begun:], places))
+    yield ChunkRows(tuple(part), len(part) if part else count, files_named(parameters[begun:], places))
 
 
 @dataclass(slots=True)
-class Making:
+class JobCreator:
     """Makes the jobs of an accepted submission, or of one chunk of it, some in each transaction.
 
     How far it is stands in the store alone: the same chunk may be in the making twice, when a client sends it
@@ -123,8 +123,8 @@ class Making:
     submission: SubmissionId
     number: int | None = None
     """The chunk; None: all of them."""
-    pace: Pace | None = None
-    rows: Rows | None = None
+    pace: ChunkPace | None = None
+    rows: ChunkRows | None = None
     """Those of the chunk `number`, if they are at hand."""
     _held: tuple[int, tuple[str, ...]] | None = None
 
@@ -133,7 +133,7 @@ class Making:
         chunk = self._next(tx)
         if chunk is None:
             return True
-        pace = self.pace or Pace()
+        pace = self.pace or ChunkPace()
         begun = pace.now()
         count = min(pace.size, chunk.count - chunk.made)
         made = chunk.made + count
@@ -143,14 +143,14 @@ class Making:
         pace.took(count, pace.now() - begun)
         return made == chunk.count and self._next(tx) is None
 
-    def _next(self, tx: Transaction) -> Chunk | None:
+    def _next(self, tx: Transaction) -> ChunkRow | None:
         """The chunk to make jobs of."""
         if self.number is None:
             return chunk_rows.first_unmade(tx.connection, self.submission)
         chunk = chunk_rows.by_number(tx.connection, self.submission, self.number)
         return chunk if chunk is not None and chunk.made < chunk.count else None
 
-    def _texts(self, tx: Transaction, chunk: Chunk) -> tuple[str, ...]:
+    def _texts(self, tx: Transaction, chunk: ChunkRow) -> tuple[str, ...]:
         if self.rows is not None:
             return self.rows.texts
         if self._held is None or self._held[0] != chunk.number:
@@ -160,7 +160,7 @@ class Making:
         return self._held[1]
 
 
-def make_at_once(pool: Pool, tx: Transaction, chunk: Chunk, given: Rows, pace: Pace) -> None:
+def make_at_once(pool: Pool, tx: Transaction, chunk: ChunkRow, given: ChunkRows, pace: ChunkPace) -> None:
     """Make all jobs of a chunk in the transaction that has accepted it."""
     begun = pace.now()
     _insert(pool, tx, pool.submission(tx, chunk.submission), chunk, given.texts or [None] * given.count)
@@ -184,7 +184,7 @@ def own_names(facts: SubmissionFacts, parameters: Sequence[str | None], first: i
 
 
 def _insert(
-    pool: Pool, tx: Transaction, facts: SubmissionFacts, chunk: Chunk, parameters: Sequence[str | None]
+    pool: Pool, tx: Transaction, facts: SubmissionFacts, chunk: ChunkRow, parameters: Sequence[str | None]
 ) -> None:
     row, user_priority, count = facts.row, facts.description.user_priority, len(parameters)
     first = JobId(chunk.first_job + chunk.made)

@@ -14,7 +14,7 @@ from pilotage.core.jobs.parametric import unfilled
 from pilotage.core.policy import Policy
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.offer_history import Known
+from pilotage.core.queues.offer_history import KnownOffer
 
 NAMED = 5
 """So many names of sites, CEs, platforms are told in one warning."""
@@ -25,7 +25,7 @@ def submission_warnings(
     names: Sequence[str],
     queue: QueueIdentity,
     policy: Policy,
-    known: Sequence[Known],
+    known: Sequence[KnownOffer],
 ) -> list[str]:
     """What to tell the owner. `names` are those of the parameters; `known` the offers to reckon with now."""
     return [
@@ -71,7 +71,7 @@ def _above_the_buckets(description: JobDescription, policy: Policy) -> Iterator[
 
 
 def _nothing_fits(
-    description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[Known]
+    description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[KnownOffer]
 ) -> Iterator[str]:
     sites = set(description.sites or policy.sites) - set(description.banned_sites)
     if not any(ce.site in sites for ce in policy.ces.values()):
@@ -92,7 +92,7 @@ def _nothing_fits(
         )
 
 
-def _lasting(one: Known, policy: Policy) -> Known:
+def _lasting(one: KnownOffer, policy: Policy) -> KnownOffer:
     """Without the owner that a pilot is bound to by its first job: the next pilot may be anybody's."""
     ce = policy.ces.get(one.offer.ce)
     if one.possible or one.offer.only_owner is None or ce is None or ce.owners == "home":
@@ -101,7 +101,7 @@ def _lasting(one: Known, policy: Policy) -> Known:
 
 
 def _nearest(
-    description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[Known]
+    description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[KnownOffer]
 ) -> str:
     """The conditions at which the nearest offers refuse it, at the sites and CEs that it allows if there are any."""
     failed = [one.failures(queue) for one in known]

@@ -15,15 +15,15 @@ from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.core.pilots.backoff import Pause
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import Entry
-from pilotage.core.queues.limits import HoldUp, Limit
-from pilotage.core.queues.offer_history import Known, refusals
-from pilotage.core.queues.rank import standing
-from pilotage.core.queues.wait_reason import COMPARED, Reason, Survey, Verdict, in_words
-from pilotage.core.queues.what_if import Buckets, openings
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.queues.limits import Limit, LimitStatus
+from pilotage.core.queues.offer_history import KnownOffer, refusals
+from pilotage.core.queues.rank import rank
+from pilotage.core.queues.wait_reason import COMPARED, Reason, WaitAnalysis, WaitVerdict, in_words
+from pilotage.core.queues.what_if import Buckets, unblocks
 from pilotage.services.jobs.payload import stored_description
 from pilotage.services.matching import known_offers
-from pilotage.services.pool.records import DirectorNote, Waited
+from pilotage.services.pool.records import DirectorNote, WaitedReason
 from pilotage.services.pool.state import Pool
 from pilotage.services.why import wording
 from pilotage.store.engine.connection import Connection
@@ -42,28 +42,28 @@ LOOKS = 30.0
 
 
 @dataclass(slots=True)
-class Snapshot:
+class WaitSnapshot:
     """What is copied in the writer's thread."""
 
-    survey: Survey
+    survey: WaitAnalysis
     policy: Policy
-    hold_ups: Mapping[tuple[str, str, str, str], HoldUp]
+    hold_ups: Mapping[tuple[str, str, str, str], LimitStatus]
     directors: Mapping[str, DirectorNote]
-    waited: Mapping[QueueId, Waited]
+    waited: Mapping[QueueId, WaitedReason]
 
 
-def snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Turn) -> Snapshot:
+def snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Turn) -> WaitSnapshot:
     """In the writer's thread; it is used in another one, which asks the index by `turn`."""
     survey = known_offers.survey(pool, tx, now, turn)
     closed = {limit.key: limit for limits in survey.closed.values() for limit in limits}
     held = {key: pool.limiter.hold_up(limit, now) for key, limit in closed.items()}
-    return Snapshot(survey, pool.policy, held, dict(pool.directors), dict(pool.waited or {}))
+    return WaitSnapshot(survey, pool.policy, held, dict(pool.directors), dict(pool.waited or {}))
 
 
 # --- jobs
 
 
-def why_job(found: Snapshot | None, connection: Connection, job: JobSummary, now: float) -> wire.Why:
+def why_job(found: WaitSnapshot | None, connection: Connection, job: JobSummary, now: float) -> wire.Why:
     """`found` may be None for a job that does not wait: nothing is analysed then."""
     if job.state != JobState.WAITING or found is None:
         return _not_waiting(connection, job, now)
@@ -104,7 +104,7 @@ def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Wh
 
 
 def why_queue(
-    found: Snapshot,
+    found: WaitSnapshot,
     connection: Connection,
     queue: QueueId,
     now: float,
@@ -145,7 +145,9 @@ def why_queue(
     return answer
 
 
-def _began(found: Snapshot, connection: Connection, entry: Entry, since: float | None, now: float) -> float:
+def _began(
+    found: WaitSnapshot, connection: Connection, entry: IndexedQueue, since: float | None, now: float
+) -> float:
     """Since when what asks counts for the queue: since it began to wait as the history has it, else for as long as
     what waits in it has. Takes from before the oldest job that waits say nothing of it.
     """
@@ -158,12 +160,12 @@ def _began(found: Snapshot, connection: Connection, entry: Entry, since: float |
     return now if oldest is None else oldest
 
 
-def _not_before_its_jobs(connection: Connection, entry: Entry, began: float) -> float:
+def _not_before_its_jobs(connection: Connection, entry: IndexedQueue, began: float) -> float:
     oldest = wait_reasons.waiting_since(connection, entry.id)
     return began if oldest is None else max(began, oldest)
 
 
-def _refused(answer: wire.Why, found: Snapshot, identity: QueueIdentity) -> None:
+def _refused(answer: wire.Why, found: WaitSnapshot, identity: QueueIdentity) -> None:
     matching = found.policy.matching
     known = found.survey.known
     buckets = Buckets(matching.cpu_buckets, matching.memory_buckets)
@@ -171,7 +173,7 @@ def _refused(answer: wire.Why, found: Snapshot, identity: QueueIdentity) -> None
         conditions = {str(condition): count for condition, count in one.conditions.items()}
         takes = {str(condition): count for condition, count in one.takes.items() if count}
         answer.refused.append(wire.SiteRefusal(one.site, one.known, conditions, takes))
-    for opening in openings(identity, known, buckets)[:OPENINGS]:
+    for opening in unblocks(identity, known, buckets)[:OPENINGS]:
         change = opening.change
         answer.openings.append(
             wire.Opening(change.attribute, str(change.value), change.text, opening.slots, dict(opening.sites))
@@ -180,9 +182,9 @@ def _refused(answer: wire.Why, found: Snapshot, identity: QueueIdentity) -> None
 
 def _placed(
     answer: wire.Why,
-    found: Snapshot,
+    found: WaitSnapshot,
     connection: Connection,
-    entry: Entry,
+    entry: IndexedQueue,
     fitting: Sequence[int],
     first: Sequence[int],
 ) -> None:
@@ -208,9 +210,9 @@ def _placed(
         answer.pilots.append(_pilots(connection, ce, site, found.directors.get(ce), entry.id))
 
 
-def _standing(survey: Survey, entry: Entry, place: int) -> wire.Standing:
-    one: Known = survey.known[place]
-    stands = standing(entry, survey.part(place).entries, survey.rule)
+def _standing(survey: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.Standing:
+    one: KnownOffer = survey.known[place]
+    stands = rank(entry, survey.part(place).entries, survey.rule)
     return wire.Standing(
         site=one.offer.site,
         ce=one.offer.ce,
@@ -251,7 +253,7 @@ def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:
     ]
 
 
-def verdict_of(found: Snapshot, connection: Connection, entry: Entry, now: float) -> Verdict:
+def verdict_of(found: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float) -> WaitVerdict:
     """The main reason alone, as the history keeps it."""
     known = found.waited.get(entry.id)
     began = (known.began if known is not None and known.reason else now) - LOOKS

@@ -11,8 +11,8 @@ from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import Entry
-from pilotage.core.queues.wait_reason import Reason, Verdict
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.queues.wait_reason import Reason, WaitVerdict
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import ClosedLimit, Opening, Why
 
@@ -105,7 +105,12 @@ def _step(step: int, asked: int | None, unit: str) -> str:
 
 
 def of_verdict(
-    verdict: Verdict, entry: Entry, answer: Why, policy: Policy, offers: Sequence[Offer], now: float
+    verdict: WaitVerdict,
+    entry: IndexedQueue,
+    answer: Why,
+    policy: Policy,
+    offers: Sequence[Offer],
+    now: float,
 ) -> tuple[str, str]:
     """(summary, advice) for a queue with waiting jobs. `offers` are those of the verdict."""
     if verdict.reason is Reason.MEMBERSHIP:
@@ -149,18 +154,18 @@ def _membership(queue: QueueIdentity, policy: Policy) -> tuple[str, str]:
     )
 
 
-def _draining(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _draining(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     return "the server is about to stop and gives out no new work", "they wait for its next start"
 
 
-def _no_offer(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _no_offer(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     return "no pilot has asked for work in the last day, and no CE of known capacity is there", (
         "`pilotage site list` shows sites and CEs: the policy may have none, or the server has just started"
     )
 
 
 def _needs(
-    verdict: Verdict, queue: QueueIdentity, answer: Why, policy: Policy, offers: Sequence[Offer]
+    verdict: WaitVerdict, queue: QueueIdentity, answer: Why, policy: Policy, offers: Sequence[Offer]
 ) -> tuple[str, str]:
     conditions = [condition for condition in verdict.detail.split(", ") if condition]
     closures = _closures(policy, offers) if Condition.SITE_CLOSED in conditions else {}
@@ -267,7 +272,7 @@ def _with(opening: Opening) -> str:
     return f"with {opening.text}" if named else opening.text
 
 
-def _limit(verdict: Verdict, answer: Why, now: float) -> tuple[str, str]:
+def _limit(verdict: WaitVerdict, answer: Why, now: float) -> tuple[str, str]:
     limits = answer.limits
     close = "a limit of the policy closes" if len(limits) == 1 else "limits of the policy close"
     summary = f"{close} what it fits: {verdict.detail}"
@@ -288,13 +293,13 @@ def _opens(limit: ClosedLimit, now: float) -> str:
     return f"it starts when {jobs}{later}"
 
 
-def _background(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _background(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     return "only UserPriority 0 waits in this queue: it waits until no other queue of the same owner fits", (
         "a UserPriority of 1 or more takes part in the draw"
     )
 
 
-def _cpu_bucket(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _cpu_bucket(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     buckets = answer.standings[0].higher_buckets if answer.standings else []
     queues, jobs = sum(b.queues for b in buckets), sum(b.jobs for b in buckets)
     counted = f" ({_many(jobs, 'job')} in {_many(queues, 'queue')})" if queues else ""
@@ -303,7 +308,7 @@ def _cpu_bucket(verdict: Verdict, answer: Why) -> tuple[str, str]:
     )
 
 
-def _share(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _share(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     if not answer.standings:
         return "others were drawn", ""
     first = answer.standings[0]
@@ -315,11 +320,11 @@ def _share(verdict: Verdict, answer: Why) -> tuple[str, str]:
     )
 
 
-def _pilot(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _pilot(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     return f"a pilot was asked for and has not called home yet (CE {verdict.detail})", ""
 
 
-def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
+def _slots(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     if verdict.detail:
         return f"it fits, but no node that is free for it has asked: the {verdict.detail} only", (
             "a pilot that gives way now makes room for the owner whose turn it is"
@@ -339,7 +344,7 @@ def _slots(verdict: Verdict, answer: Why) -> tuple[str, str]:
     return "it fits, but no such node has asked since it began to wait", ""
 
 
-_SENTENCES: Mapping[Reason, Callable[[Verdict, Why], tuple[str, str]]] = {
+_SENTENCES: Mapping[Reason, Callable[[WaitVerdict, Why], tuple[str, str]]] = {
     Reason.DRAINING: _draining,
     Reason.NO_OFFER: _no_offer,
     Reason.BACKGROUND: _background,

@@ -14,7 +14,7 @@ from pilotage.store.engine.sqlite import SqliteReaders, integrity
 from pilotage.store.tables.instance import Instance
 
 if TYPE_CHECKING:
-    from pilotage.store.postgresql.notify import Hints
+    from pilotage.store.postgresql.notify import Notifications
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -46,7 +46,7 @@ class Database(Protocol):
         """Where servers that share the database get their ids; None: it has one server at a time."""
         ...
 
-    def hints(self) -> Hints | None:
+    def hints(self) -> Notifications | None:
         """How a server hears of the others; None: there are none."""
         ...
 

@@ -15,7 +15,7 @@ from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.store.admin.sqlite_backup import BLIND_MARGIN, MARGIN
 from pilotage.store.engine.connection import array
 from pilotage.store.postgresql.connection import PostgresqlConnection, one_line
-from pilotage.store.postgresql.dsn import Address
+from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.schema import metadata
 from pilotage.store.tables import instance
 from pilotage.store.tables.partitions import DIVIDED_BY, NAMES
@@ -23,7 +23,7 @@ from pilotage.store.tables.partitions import DIVIDED_BY, NAMES
 _TABLES = (*metadata.tables, "alembic_version")
 
 
-def take(address: Address, target: Path, programs: Path | None) -> int:
+def take(address: DatabaseAddress, target: Path, programs: Path | None) -> int:
     """Write a dump of one instant; the bytes written."""
     if target.exists():
         raise InvalidInput(f"{target} exists already", hint="choose another name for the backup")
@@ -56,7 +56,11 @@ def take(address: Address, target: Path, programs: Path | None) -> int:
 
 
 def restore(
-    address: Address, connection: PostgresqlConnection, backup: Path, stamp: str, programs: Path | None
+    address: DatabaseAddress,
+    connection: PostgresqlConnection,
+    backup: Path,
+    stamp: str,
+    programs: Path | None,
 ) -> tuple[instance.Instance, str]:
     """Put a dump in the place of the tables, which are kept in a schema of their own; (the instance, that schema).
 
@@ -124,7 +128,7 @@ def _facts(connection: PostgresqlConnection) -> tuple[instance.Instance | None, 
     return instance.load(connection), instance.highest_id(connection)
 
 
-def _look_at(address: Address, backup: Path, programs: Path | None) -> None:
+def _look_at(address: DatabaseAddress, backup: Path, programs: Path | None) -> None:
     """Refuse what is no dump of ours before anything is touched."""
     if not backup.exists():
         raise NotFound(f"there is no file {backup}")
@@ -136,7 +140,7 @@ def _look_at(address: Address, backup: Path, programs: Path | None) -> None:
         raise InvalidInput(f"{backup} is no backup of a Pilotage database")
 
 
-def _run(address: Address, programs: Path | None, name: str, *arguments: str) -> str:
+def _run(address: DatabaseAddress, programs: Path | None, name: str, *arguments: str) -> str:
     found = shutil.which(name, path=None if programs is None else str(programs))
     if found is None:
         where = "on PATH" if programs is None else f"in {programs}"

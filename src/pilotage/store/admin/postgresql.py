@@ -17,20 +17,20 @@ from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.admin import integrity_check, pg_dump, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import WriterConnection
-from pilotage.store.postgresql.dsn import Address, alone, one_of_servers
-from pilotage.store.postgresql.notify import PostgresqlHints
+from pilotage.store.postgresql.dsn import DatabaseAddress, alone, one_of_servers
+from pilotage.store.postgresql.notify import PostgresqlNotifications
 from pilotage.store.postgresql.readers import PostgresqlReaders
 from pilotage.store.tables.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresqlDatabase:
-    address: Address
+    address: DatabaseAddress
     programs: Path | None = None
 
     @classmethod
     def parse(cls, url: str, programs: Path | None = None) -> PostgresqlDatabase:
-        return cls(Address.parse(url), programs)
+        return cls(DatabaseAddress.parse(url), programs)
 
     @property
     def shown(self) -> str:
@@ -61,8 +61,8 @@ class PostgresqlDatabase:
     def readers(self) -> PostgresqlReaders:
         return self.address.readers()
 
-    def hints(self) -> PostgresqlHints:
-        return PostgresqlHints(self.address.listening)
+    def hints(self) -> PostgresqlNotifications:
+        return PostgresqlNotifications(self.address.listening)
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         self.address.check()

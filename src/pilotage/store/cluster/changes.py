@@ -23,7 +23,7 @@ MOST = 5_000
 """Rows read at once."""
 
 
-class Change(NamedTuple):
+class ChangeRow(NamedTuple):
     xid: int
     server: str
     payload: str
@@ -39,7 +39,7 @@ class Following:
     """Rows that it has not seen are gone: only a full recount helps."""
     position: int
     """From which transaction on it reads the next time."""
-    changes: tuple[Change, ...]
+    changes: tuple[ChangeRow, ...]
     more: bool = False
     """Others have written what cannot be read before a transaction ends that is still open."""
 
@@ -86,7 +86,7 @@ def read(connection: Connection, since: int, me: str, most: int = MOST) -> Follo
     """The rows of others from transaction `since` on, as far as all transactions before them have ended."""
     rows = connection.execute(_READ, (me, PRUNED, me, since, me, most)).fetchall()
     upto, registered, pruned, more = rows[0][:4]
-    changes = tuple(Change(*row[4:]) for row in rows if row[4] is not None)
+    changes = tuple(ChangeRow(*row[4:]) for row in rows if row[4] is not None)
     if len(changes) == most:
         # Whole transactions only: one may have several rows.
         last = changes[-1].xid
@@ -97,20 +97,20 @@ def read(connection: Connection, since: int, me: str, most: int = MOST) -> Follo
     return Following(bool(registered), pruned >= since, max(since, upto), changes, bool(more))
 
 
-def since(connection: Connection, position: int, me: str) -> list[Change]:
+def since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
     """The rows of others from a transaction on, also where earlier ones are still open."""
     sql = "SELECT xid, server, payload FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"
-    return [Change(*row) for row in connection.execute(sql, (position, me))]
+    return [ChangeRow(*row) for row in connection.execute(sql, (position, me))]
 
 
-def seen_since(connection: Connection, position: int) -> tuple[Snapshot, list[Change]]:
+def seen_since(connection: Connection, position: int) -> tuple[TransactionSnapshot, list[ChangeRow]]:
     """The rows of all servers from a transaction on, and which transactions this has seen."""
     sql = (
         f"SELECT now.seen, c.xid, c.server, c.payload FROM (SELECT {SNAPSHOT} AS seen) AS now"
         " LEFT JOIN changes c ON c.xid >= ? ORDER BY c.xid, c.id"
     )
     rows = connection.execute(sql, (position,)).fetchall()
-    return Snapshot.parse(rows[0][0]), [Change(*row[1:]) for row in rows if row[1] is not None]
+    return TransactionSnapshot.parse(rows[0][0]), [ChangeRow(*row[1:]) for row in rows if row[1] is not None]
 
 
 def prune(connection: Connection, before: float) -> int:
@@ -135,7 +135,7 @@ def forget(connection: Connection) -> None:
     connection.execute("DELETE FROM counters WHERE name = ?", (PRUNED,))
 
 
-class Snapshot(NamedTuple):
+class TransactionSnapshot(NamedTuple):
     """What a statement has seen: transactions below `xmin` and those from there to `xmax` that are not in `open`."""
 
     xmin: int
@@ -143,7 +143,7 @@ class Snapshot(NamedTuple):
     open: frozenset[int]
 
     @classmethod
-    def parse(cls, text: str) -> Snapshot:
+    def parse(cls, text: str) -> TransactionSnapshot:
         """PostgreSQL's own writing: xmin:xmax:open,open."""
         first, end, still = text.split(":")
         return cls(int(first), int(end), frozenset(int(xid) for xid in still.split(",") if xid))

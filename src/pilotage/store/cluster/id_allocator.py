@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pilotage.store.engine.connection import Lost, WriterConnection
+from pilotage.store.engine.connection import ConnectionLost, WriterConnection
 
 BLOCKS = {"events": 100_000, "jobs": 10_000, "submissions": 100, "pilots": 100}
 """How many ids a server takes at once."""
 
 
-class Numbers(Protocol):
+class IdAllocator(Protocol):
     """The ids of one kind. Of one thread."""
 
     def next(self) -> int: ...
@@ -25,7 +25,7 @@ class Numbers(Protocol):
         ...
 
 
-class Counting:
+class SequentialIds:
     """All ids above `last`."""
 
     def __init__(self, last: int) -> None:
@@ -44,7 +44,7 @@ class Counting:
         self.last = last
 
 
-class InBlocks:
+class BlockIds:
     """Ids out of blocks; `take(count)` gives the first of `count` that nobody else has."""
 
     def __init__(self, take: Callable[[int], int], block: int) -> None:
@@ -95,13 +95,13 @@ class Counters:
         sql = "UPDATE counters SET last = last + ? WHERE name = ? RETURNING last"
         try:
             row = self._connection.execute(sql, (count, name)).fetchone()
-        except Lost:
+        except ConnectionLost:
             self._connection.renew()
             row = self._connection.execute(sql, (count, name)).fetchone()
         return int(row[0]) - count + 1
 
-    def numbers(self, name: str) -> InBlocks:
-        return InBlocks(lambda count: self.take(name, count), BLOCKS[name])
+    def numbers(self, name: str) -> BlockIds:
+        return BlockIds(lambda count: self.take(name, count), BLOCKS[name])
 
     def close(self) -> None:
         self._connection.close()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from pilotage.core.errors import Overloaded
-from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.store.engine.bulk_statements import delete, insert, update
 from pilotage.store.engine.connection import Connection, locked
 
@@ -23,27 +23,27 @@ def key_of(text: str) -> Key:
     return (site, ce, attribute, value)
 
 
-def states(connection: Connection, *, lock: bool = False) -> dict[Key, Shared]:
+def states(connection: Connection, *, lock: bool = False) -> dict[Key, UnleasedRoom]:
     """Every limit. `lock`: no other transaction borrows or gives back until this one ends."""
     sql = "SELECT limit_key, running, free, starts, since FROM limit_states ORDER BY limit_key"
     rows = connection.execute(sql + (locked(connection, "UPDATE") if lock else "")).fetchall()
-    return {key_of(text): Shared(*values) for text, *values in rows}
+    return {key_of(text): UnleasedRoom(*values) for text, *values in rows}
 
 
-def blocks(connection: Connection) -> dict[Key, dict[str, Block]]:
+def blocks(connection: Connection) -> dict[Key, dict[str, Allocation]]:
     """What each server has, by limit."""
     sql = "SELECT limit_key, server, free, starts, last_start, wants FROM limit_blocks"
-    found: dict[Key, dict[str, Block]] = {}
+    found: dict[Key, dict[str, Allocation]] = {}
     for text, server, free, starts, last, wants in connection.execute(sql):
-        found.setdefault(key_of(text), {})[server] = Block(free, starts, last, bool(wants))
+        found.setdefault(key_of(text), {})[server] = Allocation(free, starts, last, bool(wants))
     return found
 
 
-def blocks_of(connection: Connection, server: str) -> dict[Key, Block]:
+def blocks_of(connection: Connection, server: str) -> dict[Key, Allocation]:
     """What one server has, by limit."""
     sql = "SELECT limit_key, free, starts, last_start, wants FROM limit_blocks WHERE server = ?"
     return {
-        key_of(text): Block(free, starts, last, bool(wants))
+        key_of(text): Allocation(free, starts, last, bool(wants))
         for text, free, starts, last, wants in connection.execute(sql, (server,))
     }
 
@@ -67,7 +67,7 @@ _BLOCKS = update(
 )
 
 
-def save_states(connection: Connection, states: Mapping[Key, Shared]) -> None:
+def save_states(connection: Connection, states: Mapping[Key, UnleasedRoom]) -> None:
     connection.save(
         _STATES,
         [(text_of(key), s.running, s.free, s.starts, s.since) for key, s in sorted(states.items())],
@@ -86,7 +86,7 @@ def begin(connection: Connection, server: str, keys: Iterable[Key]) -> None:
     connection.save(_NEW_BLOCKS, [(text_of(key), server) for key in sorted(keys)])
 
 
-def save_blocks(connection: Connection, server: str, changed: Mapping[Key, Block]) -> None:
+def save_blocks(connection: Connection, server: str, changed: Mapping[Key, Allocation]) -> None:
     """What a server has from now on. Raises `Overloaded` if its blocks were taken away: it was given up."""
     rows: Sequence[tuple[object, ...]] = [
         (b.free, b.starts, b.last_start, int(b.wants), text_of(key), server)
@@ -96,10 +96,10 @@ def save_blocks(connection: Connection, server: str, changed: Mapping[Key, Block
         raise Overloaded("this server has lost its part of a limit", hint="try again in a moment")
 
 
-def take_away(connection: Connection, server: str) -> dict[Key, Block]:
+def take_away(connection: Connection, server: str) -> dict[Key, Allocation]:
     """Of a server that is given up: what it had."""
     sql = "DELETE FROM limit_blocks WHERE server = ? RETURNING limit_key, free, starts, last_start, wants"
     return {
-        key_of(text): Block(free, starts, last, bool(wants))
+        key_of(text): Allocation(free, starts, last, bool(wants))
         for text, free, starts, last, wants in connection.execute(sql, (server,)).fetchall()
     }

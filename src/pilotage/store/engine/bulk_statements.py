@@ -30,7 +30,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Bulk:
+class BulkStatement:
     """Made by `insert`, `update` and `delete`."""
 
     sqlite: str
@@ -76,7 +76,7 @@ def insert(
     conflict: Sequence[str] = (),
     otherwise: str = "",
     returning: str = "",
-) -> Bulk:
+) -> BulkStatement:
     """New rows. Where a row with the same `conflict` (unique columns) is there, `otherwise` says what happens.
 
     "NOTHING", or "UPDATE": all other columns are replaced.
@@ -90,7 +90,7 @@ def insert(
     back = f" RETURNING {returning}" if returning else ""
     types = _types(table, columns, {})
     head = f"INSERT INTO {table} ({', '.join(columns)})"
-    return Bulk(
+    return BulkStatement(
         sqlite=f"{head} VALUES ({', '.join('?' * len(columns))}){ending}",
         postgresql=f"{head} SELECT * FROM {_unnest(types)}{ending}",
         types=types,
@@ -103,7 +103,7 @@ def insert(
 
 def update(
     table: str, columns: Sequence[str], change: str, where: str, *, returning: str = "", **types: str
-) -> Bulk:
+) -> BulkStatement:
     """UPDATE `table` SET `change` WHERE `where`, for each row; `columns` name the values of a row.
 
     Within `returning`, columns of the table are meant. `types` are those of values that are no column of it.
@@ -112,7 +112,9 @@ def update(
     return _changing(table, columns, text, " FROM ", where, types)
 
 
-def delete(table: str, columns: Sequence[str], where: str, *, returning: str = "", **types: str) -> Bulk:
+def delete(
+    table: str, columns: Sequence[str], where: str, *, returning: str = "", **types: str
+) -> BulkStatement:
     """DELETE FROM `table` WHERE `where`, for each row."""
     return _changing(
         table, columns, (f"DELETE FROM {table}", f" WHERE {where}", returning), " USING ", where, types
@@ -126,7 +128,7 @@ def _changing(
     joined: str,
     where: str,
     given: dict[str, str],
-) -> Bulk:
+) -> BulkStatement:
     head, tail, returning = text
     back = f" RETURNING {returning}" if returning else ""
     types = _types(table, columns, given)
@@ -134,7 +136,7 @@ def _changing(
     named = [places[name] for name in _NAME.findall(head + tail)]
     in_order = named == list(range(len(columns)))
     values = {name: f"given.v{place}" for name, place in places.items()}
-    return Bulk(
+    return BulkStatement(
         sqlite=_NAME.sub("?", head + tail),
         postgresql=f"{head.format(**values)}{joined}{_unnest(types)}{tail.format(**values)}",
         types=types,

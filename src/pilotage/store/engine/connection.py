@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pilotage.core.errors import Overloaded
 
 if TYPE_CHECKING:
-    from pilotage.store.engine.bulk_statements import Bulk
+    from pilotage.store.engine.bulk_statements import BulkStatement
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -46,7 +46,7 @@ class Connection(Protocol):
         """Carry out one statement for each row, in order; for what is not hot."""
         ...
 
-    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         """Carry out a bulk statement for all rows; how many rows of the table it has changed."""
         ...
 
@@ -59,11 +59,11 @@ class Connection(Protocol):
         """
         ...
 
-    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         """As `save`, where nobody asks how many rows were changed; when, see `execute_later`."""
         ...
 
-    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         """As `save`; what the statement's RETURNING gave for the rows that were changed, in no order."""
         ...
 
@@ -98,15 +98,15 @@ class WriterConnection(Connection, Protocol):
     """Called before each statement while it is set; used only where `commits_beside`."""
 
     def belong_to(self, server: str) -> None:
-        """From now on carry out a transaction only while this server has its row: others raise `GivenUp`."""
+        """From now on carry out a transaction only while this server has its row: others raise `ServerEvicted`."""
         ...
 
     def renew(self) -> None:
-        """Make a lost connection again. Raises `Lost` while that cannot be done."""
+        """Make a lost connection again. Raises `ConnectionLost` while that cannot be done."""
         ...
 
     def was_committed(self) -> bool | None:
-        """Of the transaction whose `commit` raised `Lost`: how it ended; None: the database does not know yet."""
+        """Whether the transaction whose `commit` raised `ConnectionLost` was committed; None: not known yet."""
         ...
 
     def told(self, error: BaseException) -> BaseException:
@@ -124,15 +124,15 @@ class Readers(Protocol):
     def close(self) -> None: ...
 
 
-class Lost(Overloaded):
+class ConnectionLost(Overloaded):
     """The connection has ended. Nothing of its open transaction is kept, but a `commit` may have been carried out."""
 
 
-class GivenUp(Overloaded):
+class ServerEvicted(Overloaded):
     """The other servers of the database have taken the place of this one: nothing was changed, and will be by it."""
 
 
-class Raced(Overloaded):
+class SerializationFailure(Overloaded):
     """The transaction lost against another one (deadlock, serialization, the same new row).
 
     Nothing was changed, it can be repeated.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pilotage.core.errors import DiskFull, Overloaded, PilotageError
-from pilotage.store.engine.bulk_statements import Bulk
+from pilotage.store.engine.bulk_statements import BulkStatement
 
 PAGE = 2048
 """Bytes of a page of a new file. A claim changes one row on a page of its own: the smaller it is the less is written,
@@ -51,17 +51,17 @@ class SqliteConnection(sqlite3.Connection):
             self.first()
         return super().executemany(sql, rows)
 
-    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         given = rows if isinstance(rows, Sequence) else list(rows)
         return self.executemany(bulk.sqlite, bulk.arranged(given)).rowcount if given else 0
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
         self.execute(sql, values)
 
-    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         self.save(bulk, rows)
 
-    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         sql, execute = bulk.sqlite + bulk.returning, self.execute
         return [found for row in bulk.arranged(given) for found in execute(sql, row).fetchall()]

@@ -2,7 +2,8 @@
 
 Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.pipeline`). Those whose
 result nobody reads wait for the next one, to make the trip with it. Integers are always sent as bigint, so that one
-statement is one plan. Errors that are no fault of a request come out as `Lost`, `Raced` and `Overloaded`.
+statement is one plan. Errors that are no fault of a request come out as `ConnectionLost`,
+`SerializationFailure` and `Overloaded`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from pilotage.core.errors import DiskFull, InvalidInput, Overloaded, PilotageError
-from pilotage.store.engine.bulk_statements import Bulk
-from pilotage.store.engine.connection import GivenUp, Lost, Raced, array
+from pilotage.store.engine.bulk_statements import BulkStatement
+from pilotage.store.engine.connection import ConnectionLost, SerializationFailure, ServerEvicted, array
 from pilotage.store.postgresql.copy_format import REPLACEMENT, block
-from pilotage.store.postgresql.pipeline import Pipeline, Rows, Session, Statement
+from pilotage.store.postgresql.pipeline import Pipeline, ResultRows, Session, Statement
 
 COPY_FROM = 256
 """Plain insertions of at least so many rows go by COPY."""
@@ -74,7 +75,7 @@ class PostgresqlConnection:
     def lost(self) -> bool:
         return self._pipeline is None or self._pipeline.session.closed
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
         return self._execute(self._statement(_numbered(sql), values))
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
@@ -95,7 +96,7 @@ class PostgresqlConnection:
                 raise self._fault(error) from error
             return self._statement(sql, [_without_nul(value) for value in values], prepare)
 
-    def _execute(self, statement: Statement) -> Rows:
+    def _execute(self, statement: Statement) -> ResultRows:
         result = self._send(statement)[-1]
         return self._open().rows(result)
 
@@ -119,7 +120,7 @@ class PostgresqlConnection:
         sent = [self._statement("BEGIN", (), prepare=False), self._statement(*self._who()), *statements]
         try:
             results = self._carry_out(sent)
-        except Lost:
+        except ConnectionLost:
             # It was lost while nothing was under way, or nothing is kept of that: nobody needs to know.
             self.renew()
             self._failed = None
@@ -127,7 +128,7 @@ class PostgresqlConnection:
         self._transaction, stays = self._open().rows(results[1]).fetchone()
         if not stays:
             self.rollback()
-            raise GivenUp(
+            raise ServerEvicted(
                 "this server was silent for so long that the others have given it up", hint="start it again"
             )
         return results[2:]
@@ -148,7 +149,7 @@ class PostgresqlConnection:
             raise self._fault(error) from error
         return cursor
 
-    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         given = rows if isinstance(rows, Sequence) else list(rows)
         if not given:
             return 0
@@ -156,7 +157,7 @@ class PostgresqlConnection:
             return self._copy(bulk.copy, given)
         return sum(self._execute(one).rowcount for one in self._parts(bulk, bulk.postgresql, given))
 
-    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         given = rows if isinstance(rows, Sequence) else list(rows)
         if bulk.copy and len(given) >= COPY_FROM:
             self._copy(bulk.copy, given)
@@ -164,14 +165,14 @@ class PostgresqlConnection:
             for statement in self._parts(bulk, bulk.postgresql, given):
                 self._later(statement)
 
-    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         if not given:
             return []
         sql = bulk.postgresql + bulk.returning
         return [row for one in self._parts(bulk, sql, given) for row in self._execute(one).fetchall()]
 
-    def _parts(self, bulk: Bulk, sql: str, given: Sequence[Sequence[Any]]) -> Iterator[Statement]:
+    def _parts(self, bulk: BulkStatement, sql: str, given: Sequence[Sequence[Any]]) -> Iterator[Statement]:
         pipeline = self._open()
         for rows in bulk.passes(given):
             columns = zip(bulk.types, zip(*rows, strict=True), strict=True)
@@ -233,7 +234,7 @@ class PostgresqlConnection:
         self._begins = False
         if self.lost or not self.in_transaction:
             return
-        with contextlib.suppress(Lost):
+        with contextlib.suppress(ConnectionLost):
             self._send(self._statement("ROLLBACK", (), prepare=False))
 
     def close(self) -> None:
@@ -251,7 +252,7 @@ class PostgresqlConnection:
             self._pipeline = Pipeline(self._connect())
         except PilotageError as error:
             # Whatever hinders it now: who asked the running server may come again.
-            raise Lost(error.message, hint=error.hint) from None
+            raise ConnectionLost(error.message, hint=error.hint) from None
 
     def was_committed(self) -> bool | None:
         if not self._transaction:
@@ -268,7 +269,7 @@ class PostgresqlConnection:
 
     def _open(self) -> Pipeline:
         if self._pipeline is None or self._pipeline.session.closed:
-            raise Lost(
+            raise ConnectionLost(
                 "the connection to the database is lost", hint="it is made again; try again in a moment"
             )
         return self._pipeline
@@ -289,9 +290,13 @@ class PostgresqlConnection:
         if session is None or session.closed or session.broken or state.startswith(_GONE) or stands_by:
             if session is not None:
                 session.close()
-            return Lost(f"the connection to the database is lost: {words}", hint="try again in a moment")
+            return ConnectionLost(
+                f"the connection to the database is lost: {words}", hint="try again in a moment"
+            )
         if state.startswith(_RACED):
-            return Raced(f"the database could not order two transactions: {words}", hint="try again")
+            return SerializationFailure(
+                f"the database could not order two transactions: {words}", hint="try again"
+            )
         if state == "53100":
             return DiskFull(
                 f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pilotage.core.errors import Conflict, InvalidInput, Unreachable
-from pilotage.store.engine.connection import Lost
+from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql.connection import PostgresqlConnection, adapt, one_line
 from pilotage.store.postgresql.notify import ListeningSession
 from pilotage.store.postgresql.pipeline import Session
@@ -49,7 +49,7 @@ _SECRETS = {"password": "PGPASSWORD"}
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DatabaseAddress:
     """Made by `parse`."""
 
     _conninfo: str = field(repr=False)
@@ -57,7 +57,7 @@ class Address:
     """For people: without password."""
 
     @classmethod
-    def parse(cls, url: str) -> Address:
+    def parse(cls, url: str) -> DatabaseAddress:
         """Read `postgresql://USER@HOST:PORT/DATABASE`, with what libpq allows beyond that; else `InvalidInput`."""
         scheme = url.partition("://")[0]
         if scheme not in ("postgresql", "postgres"):
@@ -88,7 +88,7 @@ class Address:
         return bool(self.secrets())
 
     def session(self, options: str = "") -> Session:
-        """A session in autocommit mode. Raises `Lost` where none can be had now."""
+        """A session in autocommit mode. Raises `ConnectionLost` where none can be had now."""
         conninfo = self._conninfo
         if options:
             own = conninfo_to_dict(conninfo).get("options", "")
@@ -97,16 +97,18 @@ class Address:
             session = psycopg.connect(conninfo, autocommit=True)
         except psycopg.Error as error:
             words = one_line(str(error)).removeprefix("connection failed: ")
-            raise Lost(f"the database {self.shown} cannot be reached: {words}") from None
+            raise ConnectionLost(f"the database {self.shown} cannot be reached: {words}") from None
         adapt(session)
         return session
 
     async def listening(self) -> ListeningSession:
-        """A session in autocommit mode that an event loop waits for. Raises `Lost` where none can be had now."""
+        """A session in autocommit mode for an event loop. Raises `ConnectionLost` if none can be had now."""
         try:
             return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
         except psycopg.Error as error:
-            raise Lost(f"the database {self.shown} cannot be reached: {one_line(str(error))}") from None
+            raise ConnectionLost(
+                f"the database {self.shown} cannot be reached: {one_line(str(error))}"
+            ) from None
 
     def engine(self) -> sa.Engine:
         """For migrations only: everything else goes through the writer and the readers."""
@@ -147,7 +149,7 @@ class Address:
         connection = PostgresqlConnection(connect)
         try:
             connection.renew()
-        except Lost as error:
+        except ConnectionLost as error:
             raise Unreachable(
                 error.message, hint="is the server running, and are its name, port, user and password right?"
             ) from None
@@ -159,7 +161,7 @@ class Address:
             with self.session() as session:
                 version = session.info.server_version // 10000
                 [encoding] = session.execute("SHOW server_encoding").fetchone() or ("",)
-        except Lost as error:
+        except ConnectionLost as error:
             raise Unreachable(
                 error.message, hint="is the server running, and are its name, port, user and password right?"
             ) from None

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import psycopg
 
 from pilotage.store.cluster.changes import CHANNEL
-from pilotage.store.engine.connection import Lost
+from pilotage.store.engine.connection import ConnectionLost
 
 PAUSE = 1.0
 """Seconds between attempts to listen again."""
@@ -20,7 +20,7 @@ PAUSE = 1.0
 ListeningSession = psycopg.AsyncConnection[Any]
 
 
-class Hints(Protocol):
+class Notifications(Protocol):
     """What is heard of other servers."""
 
     async def listen(self, heard: Callable[[str], object]) -> None:
@@ -31,8 +31,8 @@ class Hints(Protocol):
         ...
 
 
-class PostgresqlHints:
-    """By a session of their own, which `connect` makes, or raises `Lost`."""
+class PostgresqlNotifications:
+    """By a session of their own, which `connect` makes, or raises `ConnectionLost`."""
 
     def __init__(self, connect: Callable[[], Awaitable[ListeningSession]], pause: float = PAUSE) -> None:
         self._connect = connect
@@ -42,7 +42,7 @@ class PostgresqlHints:
         while True:
             try:
                 await self._listen(heard)
-            except (Lost, psycopg.Error):
+            except (ConnectionLost, psycopg.Error):
                 await asyncio.sleep(self._pause)
 
     async def _listen(self, heard: Callable[[str], object]) -> None:

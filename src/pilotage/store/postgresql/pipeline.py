@@ -38,7 +38,7 @@ class Statement(NamedTuple):
     """Whether it is prepared; None: once it repeats."""
 
 
-class Rows:
+class ResultRows:
     """The rows that a statement gave: `store.connection.Cursor`."""
 
     __slots__ = ("_end", "_place", "_result", "_transformer", "rowcount")
@@ -93,8 +93,8 @@ class Pipeline:
         """As `statement`, for texts whose types the statement says itself. They have no NUL."""
         return Statement(sql.encode(), [text.encode() for text in texts], prepare=True)
 
-    def rows(self, result: PGresult) -> Rows:
-        return Rows(result, Transformer(self.session))
+    def rows(self, result: PGresult) -> ResultRows:
+        return ResultRows(result, Transformer(self.session))
 
     def carry_out(self, statements: Sequence[Statement]) -> list[PGresult]:
         """Send all as one message and wait for what each of them gives.

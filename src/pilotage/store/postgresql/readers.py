@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeVar
 
 from psycopg import RawCursor
 
-from pilotage.store.engine.bulk_statements import Bulk
+from pilotage.store.engine.bulk_statements import BulkStatement
 from pilotage.store.engine.connection import Connection
 from pilotage.store.postgresql.connection import PostgresqlConnection
-from pilotage.store.postgresql.pipeline import Rows, Session
+from pilotage.store.postgresql.pipeline import ResultRows, Session
 
 Result = TypeVar("Result")
 
@@ -96,22 +96,22 @@ class _Reader:
         with self._pool.lent() as connection:
             return what(connection)
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
         return self._with(lambda connection: connection.execute(sql, values))
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> RawCursor[tuple[Any, ...]]:
         return self._with(lambda connection: connection.executemany(sql, rows))
 
-    def save(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> int:
+    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         return self._with(lambda connection: connection.save(bulk, rows))
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
         self.execute(sql, values)
 
-    def save_later(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> None:
+    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         self.save(bulk, rows)
 
-    def save_returning(self, bulk: Bulk, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
         return self._with(lambda connection: connection.save_returning(bulk, rows))
 
     def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:

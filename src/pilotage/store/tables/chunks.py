@@ -12,7 +12,7 @@ from pilotage.store.engine.connection import Connection, among
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkRow:
     """Its jobs are first_job, first_job + 1 ...; the first `made` of them are there."""
 
     submission: SubmissionId
@@ -27,7 +27,7 @@ class Chunk:
 _COLUMNS = "submission_id, number, digest, first_job, count, made, accepted"
 
 
-def insert(connection: Connection, chunk: Chunk, rows: str) -> None:
+def insert(connection: Connection, chunk: ChunkRow, rows: str) -> None:
     """Accept a chunk. `rows` is the JSON list of its parameter rows; "[]": its jobs have no parameters.
 
     They are not kept of a chunk all of whose jobs are made.
@@ -40,31 +40,31 @@ def insert(connection: Connection, chunk: Chunk, rows: str) -> None:
     connection.execute(sql, (chunk.submission, chunk.number, rows))
 
 
-def _chunk(row: Sequence[Any] | None) -> Chunk | None:
-    return None if row is None else Chunk(*row)
+def _chunk(row: Sequence[Any] | None) -> ChunkRow | None:
+    return None if row is None else ChunkRow(*row)
 
 
-def by_number(connection: Connection, submission: SubmissionId, number: int) -> Chunk | None:
+def by_number(connection: Connection, submission: SubmissionId, number: int) -> ChunkRow | None:
     sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number = ?"
     return _chunk(connection.execute(sql, (submission, number)).fetchone())
 
 
-def last(connection: Connection, submission: SubmissionId) -> Chunk | None:
+def last(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
     """The one of the highest number."""
     sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? ORDER BY number DESC LIMIT 1"
     return _chunk(connection.execute(sql, (submission,)).fetchone())
 
 
-def listed(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[Chunk]:
+def listed(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[ChunkRow]:
     """Those from number `begin` on, ascending."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number >= ?"
         " ORDER BY number LIMIT ?"
     )
-    return [Chunk(*row) for row in connection.execute(sql, (submission, begin, limit))]
+    return [ChunkRow(*row) for row in connection.execute(sql, (submission, begin, limit))]
 
 
-def first_unmade(connection: Connection, submission: SubmissionId) -> Chunk | None:
+def first_unmade(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
     """The first one of which jobs are still to be made."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND made < count"
@@ -80,7 +80,7 @@ def rows(connection: Connection, submission: SubmissionId, number: int) -> str:
     return "[]" if row is None else str(row[0])
 
 
-def note_made(connection: Connection, chunk: Chunk, made: int) -> None:
+def note_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
     """So many jobs of the chunk are there now; its rows go when that is all."""
     sql = "UPDATE submission_chunks SET made = ? WHERE submission_id = ? AND number = ?"
     connection.execute(sql, (made, chunk.submission, chunk.number))

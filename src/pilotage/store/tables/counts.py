@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pilotage.core.ids import QueueId
-from pilotage.store.cluster.changes import SNAPSHOT, Snapshot
+from pilotage.store.cluster.changes import SNAPSHOT, TransactionSnapshot
 from pilotage.store.engine.connection import Connection, among, listed
 from pilotage.store.tables.jobs import held
 
@@ -37,7 +37,7 @@ def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
 
 def waiting_counts_seen(
     connection: Connection, queues: Sequence[QueueId] | None = None
-) -> tuple[Snapshot, dict[QueueId, dict[int, int]]]:
+) -> tuple[TransactionSnapshot, dict[QueueId, dict[int, int]]]:
     """As `waiting_counts`, of all queues or of some, and which transactions that has seen. PostgreSQL only."""
     among_these, values = "", []
     if queues is not None:
@@ -53,7 +53,7 @@ def waiting_counts_seen(
     for _, queue, weight, count in rows:
         if queue is not None:
             counts.setdefault(QueueId(queue), {})[weight] = count
-    return Snapshot.parse(rows[0][0]), counts
+    return TransactionSnapshot.parse(rows[0][0]), counts
 
 
 def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:

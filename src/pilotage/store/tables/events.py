@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pilotage.core.ids import JobId, PilotId
-from pilotage.store.cluster.id_allocator import Numbers
+from pilotage.store.cluster.id_allocator import IdAllocator
 from pilotage.store.engine.bulk_statements import insert
 from pilotage.store.engine.connection import Connection
 
@@ -33,7 +33,7 @@ PILOTS = "pilots"
 class EventBatch:
     """The events of one transaction. Ids that a rolled-back one has used are not used again."""
 
-    ids: Numbers
+    ids: IdAllocator
     at: float
     actor: str
     _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]]]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class EventBatch:
 
 def record(
     connection: Connection,
-    ids: Numbers,
+    ids: IdAllocator,
     *,
     at: float,
     kind: str,

@@ -78,7 +78,7 @@ def begin_incarnation(connection: Connection, incarnation: int, id_floor: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyVersion:
+class PolicyRow:
     version: int
     text: str
     applied_at: float
@@ -86,26 +86,26 @@ class PolicyVersion:
     reason: str
 
 
-def current_policy(connection: Connection) -> PolicyVersion | None:
+def current_policy(connection: Connection) -> PolicyRow | None:
     row = connection.execute(
         "SELECT version, text, applied_at, applied_by, reason FROM policies ORDER BY version DESC LIMIT 1"
     ).fetchone()
-    return PolicyVersion(*row) if row else None
+    return PolicyRow(*row) if row else None
 
 
-def policy_version(connection: Connection, version: int) -> PolicyVersion | None:
+def policy_version(connection: Connection, version: int) -> PolicyRow | None:
     sql = "SELECT version, text, applied_at, applied_by, reason FROM policies WHERE version = ?"
     row = connection.execute(sql, (version,)).fetchone()
-    return PolicyVersion(*row) if row else None
+    return PolicyRow(*row) if row else None
 
 
-def policy_versions(connection: Connection, after: int, limit: int) -> list[PolicyVersion]:
+def policy_versions(connection: Connection, after: int, limit: int) -> list[PolicyRow]:
     """Newest first, without their texts: `after` is the version below which the page begins; 0 for the newest."""
     sql = (
         "SELECT version, '', applied_at, applied_by, reason FROM policies WHERE ? = 0 OR version < ?"
         " ORDER BY version DESC LIMIT ?"
     )
-    return [PolicyVersion(*row) for row in connection.execute(sql, (after, after, limit))]
+    return [PolicyRow(*row) for row in connection.execute(sql, (after, after, limit))]
 
 
 def save_policy(connection: Connection, *, text: str, now: float, by: str, reason: str) -> int:

@@ -120,7 +120,7 @@ def _numbers(connection: Connection, column: str, ids: Sequence[int]) -> dict[in
     return dict(connection.execute(f"SELECT id, {column} FROM jobs WHERE {condition}", (value,)).fetchall())
 
 
-class Waiting(NamedTuple):
+class WaitingJob(NamedTuple):
     """What an offer is made of: a waiting job, and its last event, which tells whether it still is what it was."""
 
     id: JobId
@@ -144,7 +144,7 @@ _MANY_HEADS = (
 
 
 def heads(connection: Connection, wanted: Sequence[HeadsWanted]) -> list[list[tuple[Any, ...]]]:
-    """For each that is wanted the first jobs, by rising id: values of `Waiting`; PostgreSQL is asked once."""
+    """For each that is wanted the first jobs, by rising id: values of `WaitingJob`; PostgreSQL is asked once."""
     if connection.dialect == "sqlite" or len(wanted) < 2:
         return [connection.execute(_ONE_HEADS, one).fetchall() for one in wanted]
     found: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
@@ -170,7 +170,7 @@ def held(connection: Connection) -> Iterator[JobRow]:
                 yield job
 
 
-class Offered(NamedTuple):
+class OfferedJob(NamedTuple):
     pilot: PilotId
     take_number: int
     at: float
@@ -194,7 +194,10 @@ _of_job = itemgetter(4)
 
 
 def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> set[JobId]:
-    """Give waiting jobs to pilots (values of `Offered`); those that are no more what memory held them for, and stay."""
+    """Give waiting jobs to pilots (values of `OfferedJob`).
+
+    Returns the jobs that stay, since their rows are no more as memory has them.
+    """
     # In one order, whoever else offers the same ones: or two servers would wait for each other.
     rows = moves if connection.dialect == "sqlite" else sorted(moves, key=_of_job)
     if connection.save(_OFFERED, rows) == len(moves):
@@ -204,7 +207,7 @@ def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> se
     return {JobId(job) for _, _, _, event, job, _ in moves if last.get(job) != event}
 
 
-class Held(NamedTuple):
+class HeldJob(NamedTuple):
     at: float
     event: int
     job: JobId
@@ -218,11 +221,11 @@ _HELD = update(
 )
 
 
-def save_held(connection: Connection, moves: Iterable[Held]) -> None:
+def save_held(connection: Connection, moves: Iterable[HeldJob]) -> None:
     connection.save_later(_HELD, moves)
 
 
-class Freed(NamedTuple):
+class FreedJob(NamedTuple):
     """Back to the queue, at once (`not_before` None, state Waiting) or later (Rescheduled)."""
 
     state: JobState
@@ -244,11 +247,11 @@ _FREED = update(
 )
 
 
-def save_freed(connection: Connection, moves: Iterable[Freed]) -> None:
+def save_freed(connection: Connection, moves: Iterable[FreedJob]) -> None:
     connection.save_later(_FREED, moves)
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     state: JobState
     failures: int
     own_failures: int
@@ -269,7 +272,7 @@ _ENDED = update(
 )
 
 
-def save_ended(connection: Connection, moves: Iterable[Ended]) -> None:
+def save_ended(connection: Connection, moves: Iterable[EndedJob]) -> None:
     connection.save_later(_ENDED, moves)
 
 
@@ -292,7 +295,7 @@ def save_finish_taken(connection: Connection, moves: Iterable[FinishTaken]) -> N
     connection.save_later(_FINISH_TAKEN, moves)
 
 
-class Counted(NamedTuple):
+class CountedFailure(NamedTuple):
     failures: int
     own_failures: int
     job: JobId
@@ -306,11 +309,11 @@ _COUNTED = update(
 )
 
 
-def save_counted(connection: Connection, counts: Iterable[Counted]) -> None:
+def save_counted(connection: Connection, counts: Iterable[CountedFailure]) -> None:
     connection.save_later(_COUNTED, counts)
 
 
-class Moved(NamedTuple):
+class MovedJob(NamedTuple):
     """A move that changes nothing but the state."""
 
     state: JobState
@@ -327,7 +330,7 @@ _MOVED = update(
 )
 
 
-def save_moved(connection: Connection, moves: Iterable[Moved]) -> None:
+def save_moved(connection: Connection, moves: Iterable[MovedJob]) -> None:
     connection.save_later(_MOVED, moves)
 
 

@@ -11,7 +11,7 @@ from pilotage.core.jobs.states import FINAL
 from pilotage.store.engine.connection import Connection, Cursor, among, listed
 from pilotage.store.tables.selections import (
     OUTPUTS_INCOMPLETE,
-    Selection,
+    JobSelection,
     Viewer,
     of_counts,
     of_history,
@@ -57,7 +57,7 @@ def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
 
 def jobs(
     connection: Connection,
-    selection: Selection,
+    selection: JobSelection,
     viewer: Viewer,
     after: int,
     limit: int,
@@ -73,7 +73,7 @@ def jobs(
 
 def job_rows(
     connection: Connection,
-    selection: Selection,
+    selection: JobSelection,
     viewer: Viewer,
     after: int,
     limit: int,
@@ -88,7 +88,7 @@ def job_rows(
 
 
 def job_ids(
-    connection: Connection, selection: Selection, viewer: Viewer, after: int, limit: int
+    connection: Connection, selection: JobSelection, viewer: Viewer, after: int, limit: int
 ) -> list[int]:
     sql, values = _page(connection, ("j.id", "j.id"), selection, viewer, after, limit)
     return [row[0] for row in connection.execute(sql, values)]
@@ -97,7 +97,7 @@ def job_ids(
 def _page(
     connection: Connection,
     columns: tuple[str, str],
-    selection: Selection,
+    selection: JobSelection,
     viewer: Viewer,
     after: int,
     limit: int,
@@ -120,7 +120,7 @@ def _page(
     return f"{' UNION ALL '.join(pages)} ORDER BY id{order} LIMIT ?", [*values, limit]
 
 
-def counts(connection: Connection, selection: Selection, viewer: Viewer) -> dict[str, int]:
+def counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> dict[str, int]:
     """How many jobs in each state, those of an accepted submission that are still being made as Submitting."""
     hot = of_hot(connection, selection, viewer)
     source = (
@@ -169,7 +169,7 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict
     return {job: rows[job] for job in jobs if job in rows}
 
 
-def of_submission(selection: Selection, submission: int) -> Selection:
+def of_submission(selection: JobSelection, submission: int) -> JobSelection:
     """The jobs of a selection that are of one submission; none if it names another one."""
     if selection.submission not in (None, submission):
         return replace(selection, ids=[])
@@ -225,4 +225,4 @@ def running_by_site(connection: Connection) -> dict[str, int]:
 
 
 def state_totals(connection: Connection) -> dict[str, int]:
-    return counts(connection, Selection(), Viewer("", everything=True))
+    return counts(connection, JobSelection(), Viewer("", everything=True))

@@ -37,7 +37,7 @@ class Viewer:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class JobSelection:
     """All conditions together. None: no such condition. An empty list is one, and fits no job."""
 
     ids: Sequence[int] | None = None
@@ -60,7 +60,7 @@ class Selection:
 
 
 @dataclass(slots=True)
-class Condition:
+class WhereClause:
     """What stands after WHERE, with its values."""
 
     parts: list[str] = field(default_factory=list)
@@ -80,9 +80,9 @@ def _one_of(connection: Connection, expression: str, given: Sequence[int] | Sequ
     return among(connection, expression, given) if given else ("FALSE",)
 
 
-def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Condition:
+def of_hot(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """On jobs j, submissions s, pilots p."""
-    found = Condition()
+    found = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:
             found.add("(s.owner = ? OR s.grp = ?)", viewer.owner, viewer.shared_group)
@@ -111,7 +111,7 @@ def of_hot(connection: Connection, selection: Selection, viewer: Viewer) -> Cond
     return found
 
 
-def of_history(connection: Connection, selection: Selection, viewer: Viewer) -> list[Condition]:
+def of_history(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[WhereClause]:
     """On history j: branches that have no job in common; none where no final job can fit."""
     states = [state for state in _FINAL if selection.states is None or state in selection.states]
     if not states:
@@ -142,7 +142,7 @@ class _Drive:
     """Not jobs of this owner: another branch has them."""
 
 
-def _drives(connection: Connection, selection: Selection, viewer: Viewer) -> list[_Drive]:
+def _drives(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[_Drive]:
     if selection.ids is not None:
         condition, *values = _one_of(connection, "j.id", selection.ids)
         return [_Drive(condition, [*values], "id")]
@@ -170,9 +170,9 @@ def _drives(connection: Connection, selection: Selection, viewer: Viewer) -> lis
 
 
 def _branch(
-    connection: Connection, drive: _Drive, selection: Selection, viewer: Viewer, states: Sequence[str]
-) -> Condition:
-    found = Condition([drive.part], list(drive.values))
+    connection: Connection, drive: _Drive, selection: JobSelection, viewer: Viewer, states: Sequence[str]
+) -> WhereClause:
+    found = WhereClause([drive.part], list(drive.values))
     if drive.by_state and len(states) == 1:
         found.add("j.state = ?", states[0])
     elif len(states) < len(_FINAL):
@@ -206,9 +206,9 @@ def _branch(
     return found
 
 
-def of_counts(connection: Connection, selection: Selection, viewer: Viewer) -> Condition:
+def of_counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """On history_counts, of a selection by people and states."""
-    found = Condition()
+    found = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:
             found.add("(owner = ? OR grp = ?)", viewer.owner, viewer.shared_group)

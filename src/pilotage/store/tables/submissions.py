@@ -18,7 +18,7 @@ OPEN, STAGED, CLOSED = "open", "staged", "closed"
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class SubmissionRow:
     """What the jobs of one submission share. `description` and `inputs` are JSON texts."""
 
     id: SubmissionId
@@ -51,7 +51,7 @@ _COLUMNS = (
 )
 
 
-def insert(connection: Connection, submission: Submission) -> None:
+def insert(connection: Connection, submission: SubmissionRow) -> None:
     s = submission
     values = (
         *(s.id, s.owner, s.group, s.key, s.submitted, s.description, s.inputs, json.dumps(s.names)),
@@ -62,33 +62,33 @@ def insert(connection: Connection, submission: Submission) -> None:
     connection.execute(f"INSERT INTO submissions ({_COLUMNS}) VALUES ({marks})", values)
 
 
-def save_progress(connection: Connection, submission: Submission) -> None:
+def save_progress(connection: Connection, submission: SubmissionRow) -> None:
     """What changes of a submission while its chunks come."""
     s = submission
     sql = "UPDATE submissions SET first_job = ?, count = ?, state = ?, touched = ? WHERE id = ?"
     connection.execute(sql, (s.first_job, s.count, s.state, s.touched, s.id))
 
 
-def _submission(row: Sequence[Any]) -> Submission:
+def _submission(row: Sequence[Any]) -> SubmissionRow:
     plain = list(row)
     plain[7] = tuple(json.loads(plain[7]))
     plain[14] = tuple(json.loads(plain[14]))
-    return Submission(*plain)
+    return SubmissionRow(*plain)
 
 
-def by_id(connection: Connection, submission: SubmissionId) -> Submission | None:
+def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
     return _submission(row) if row else None
 
 
-def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[Submission]:
+def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
     """Those of these that exist."""
     condition, value = among(connection, "id", submissions)
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition}"
     return [_submission(row) for row in connection.execute(sql, (value,))]
 
 
-def by_key(connection: Connection, owner: str, key: str) -> Submission | None:
+def by_key(connection: Connection, owner: str, key: str) -> SubmissionRow | None:
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE owner = ? AND idempotency_key = ?"
     row = connection.execute(sql, (owner, key)).fetchone()
     return _submission(row) if row else None
@@ -114,7 +114,7 @@ def forget(connection: Connection, submission: SubmissionId) -> None:
     connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
 
 
-def left_open(connection: Connection, before: float, most: int) -> list[Submission]:
+def left_open(connection: Connection, before: float, most: int) -> list[SubmissionRow]:
     """Open submissions to which nothing has come since `before`."""
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
     return [_submission(row) for row in connection.execute(sql, (before, most))]
@@ -148,7 +148,7 @@ _NAMED_JOBS_OF_JSON = (
 
 def insert_jobs(
     connection: Connection,
-    submission: Submission,
+    submission: SubmissionRow,
     first: JobId,
     parameters: Sequence[str | None],
     user_priority: int,

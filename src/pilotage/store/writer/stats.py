@@ -10,24 +10,24 @@ SLOW = 0.005
 """Seconds; bulk work is cut so that no transaction takes longer."""
 
 
-class Spent(NamedTuple):
+class TimeSpent(NamedTuple):
     """Seconds: by the clock, and of the thread's processor time."""
 
     clock: float
     processor: float
 
     @classmethod
-    def now(cls) -> Spent:
+    def now(cls) -> TimeSpent:
         """Where counting begins."""
         return cls(perf_counter(), thread_time())
 
-    def until_now(self) -> Spent:
+    def until_now(self) -> TimeSpent:
         """What has gone since, in the same thread."""
-        return Spent(perf_counter() - self.clock, thread_time() - self.processor)
+        return TimeSpent(perf_counter() - self.clock, thread_time() - self.processor)
 
 
 @dataclass(slots=True)
-class Times:
+class TransactionTimes:
     """How long the transactions took that were committed; seconds."""
 
     work: float = 0.0
@@ -41,7 +41,7 @@ class Times:
     busy: int = 0
     """Those of them that were at work for so long: others had to wait, for a disk or for a turn of the processor."""
 
-    def took(self, work: Spent, commit: float) -> None:
+    def took(self, work: TimeSpent, commit: float) -> None:
         self.work += work.clock
         self.commit += commit
         self.longest_work = max(self.longest_work, work.clock)

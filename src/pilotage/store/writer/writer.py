@@ -26,10 +26,10 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
-from pilotage.store.engine.connection import Lost, Raced, WriterConnection
+from pilotage.store.engine.connection import ConnectionLost, SerializationFailure, WriterConnection
 from pilotage.store.writer.commit_thread import Commit, Committer
 from pilotage.store.writer.replies import LoopReply, Reply, answer, into, refuse, settling
-from pilotage.store.writer.stats import Spent, Times
+from pilotage.store.writer.stats import TimeSpent, TransactionTimes
 from pilotage.store.writer.transaction import Item, Request, Transaction, perform
 
 Result = TypeVar("Result")
@@ -55,7 +55,7 @@ class _UnderWay:
     group: _Group
     transaction: Transaction
     results: list[Any]
-    worked: Spent
+    worked: TimeSpent
     commit: Commit
 
 
@@ -79,12 +79,12 @@ class Writer:
         self._turn_comes = False
         self._committer: Committer | None = None
         self._under_way: _UnderWay | None = None
-        self._begun = Spent(0.0, 0.0)
+        self._begun = TimeSpent(0.0, 0.0)
         self.groups = 0
         self.requests = 0
         self.replays = 0
         self.races = 0
-        self.times = Times()
+        self.times = TransactionTimes()
 
     def start(self) -> None:
         self._commit_beside()
@@ -213,7 +213,7 @@ class Writer:
             self.groups += 1
             self.requests += len(group)
         transaction = Transaction(self._connection)
-        self._begun = Spent.now()
+        self._begun = TimeSpent.now()
         try:
             results = self._work(transaction, group)
         except _Uncommitted:
@@ -222,7 +222,7 @@ class Writer:
             self._not_committed()
             self._carry_out(group)
             return
-        except Lost as error:
+        except ConnectionLost as error:
             refuse(_replies(group), error)
             self._take_back(transaction)
             return
@@ -257,12 +257,12 @@ class Writer:
         self._begin()
 
     def _commit(
-        self, group: _Group, transaction: Transaction, results: list[Any], worked: Spent, races: int
+        self, group: _Group, transaction: Transaction, results: list[Any], worked: TimeSpent, races: int
     ) -> None:
         begun = perf_counter()
         try:
             self._connection.commit()
-        except Lost as error:
+        except ConnectionLost as error:
             committed = self._outcome()
             if not committed:
                 refuse(_replies(group), error)
@@ -303,10 +303,10 @@ class Writer:
 
     def _begin(self) -> None:
         # What was decided before, while another group was being committed, has held up nobody.
-        self._begun = Spent.now()
+        self._begun = TimeSpent.now()
         try:
             self._connection.begin()
-        except Lost:
+        except ConnectionLost:
             # It was lost while nothing was under way: nobody needs to know.
             self._connection.renew()
             self._connection.begin()
@@ -318,7 +318,7 @@ class Writer:
             self._take_back(transaction)
         except Exception as worse:
             error = worse
-        if isinstance(error, Raced) and races < RACES:
+        if isinstance(error, SerializationFailure) and races < RACES:
             self.races += 1
             self._carry_out(group, races + 1)
         elif len(group) == 1:
@@ -333,7 +333,7 @@ class Writer:
         while True:
             try:
                 transaction.rolled_back()
-            except Lost:
+            except ConnectionLost:
                 if self._renewed():
                     continue
             return
@@ -343,7 +343,7 @@ class Writer:
         while self._renewed():
             try:
                 committed = self._connection.was_committed()
-            except Lost:
+            except ConnectionLost:
                 continue
             if committed is not None:
                 return committed
@@ -356,7 +356,7 @@ class Writer:
         while True:
             try:
                 self._connection.renew()
-            except Lost as error:
+            except ConnectionLost as error:
                 with self._wake:
                     waiting = list(self._requests)
                     self._requests.clear()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilotage.core.queues import limit_leases
-from pilotage.core.queues.limit_leases import Block, Shared
+from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.core.queues.limits import Limit
 
 SERVERS = ("a", "b", "c")
@@ -22,16 +22,16 @@ class World:
     now: float = 1000.0
     held: int = 0
     lowest_allowed: int = 0
-    shared: Shared | None = None
-    having: dict[str, Block] = field(default_factory=dict)
+    shared: UnleasedRoom | None = None
+    having: dict[str, Allocation] = field(default_factory=dict)
     begun: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.shared = limit_leases.established(self.limit, 0, self.now)
-        self.having = {name: Block() for name in SERVERS}
+        self.having = {name: Allocation() for name in SERVERS}
 
     def borrow(self, who: str) -> None:
-        mine = self.having.setdefault(who, Block())
+        mine = self.having.setdefault(who, Allocation())
         others = [block for name, block in self.having.items() if name != who]
         assert self.shared is not None
         self.shared, self.having[who] = limit_leases.lent(self.limit, self.shared, mine, others, self.now)
@@ -40,11 +40,11 @@ class World:
         assert self.shared is not None
         if who in self.having:
             self.shared, self.having[who] = limit_leases.given_back(
-                self.limit, self.shared, self.having[who], Block()
+                self.limit, self.shared, self.having[who], Allocation()
             )
 
     def start(self, who: str) -> None:
-        mine = self.having.get(who, Block())
+        mine = self.having.get(who, Allocation())
         if limit_leases.may_start(self.limit, self.shared, mine):
             self.having[who] = limit_leases.started(self.limit, mine, self.now)
             self.held += 1
@@ -61,7 +61,7 @@ class World:
         """What it held in memory beyond its rows was never committed."""
         assert self.shared is not None
         if who in self.having:
-            self.shared = limit_leases.buried(self.shared, self.having.pop(who))
+            self.shared = limit_leases.evicted(self.shared, self.having.pop(who))
 
     def recount(self, who: str) -> None:
         assert self.shared is not None
@@ -118,7 +118,7 @@ def test_a_lowered_limit_is_paid_back_before_anything_starts(
         getattr(world, verb)(who)
     assert world.shared is not None
     world.limit = Limit("owner", "alice", site="here", running=after)
-    world.shared = limit_leases.adopted(world.limit, world.shared)
+    world.shared = limit_leases.replaced(world.limit, world.shared)
     for who in SERVERS:
         world.give_back(who)
     # `start` asserts that no job begins above the new number.
@@ -142,13 +142,13 @@ def test_a_borrower_leaves_something_for_the_others_and_asks_again_only_when_it_
 
 def test_a_limit_that_nobody_has_counted_is_closed() -> None:
     limit = Limit("owner", "alice", site="here", running=3)
-    assert not limit_leases.may_start(limit, None, Block(free=1))
-    uncounted = Shared(None, 0, 1.0, 0.0)
-    assert limit_leases.adopted(limit, uncounted) == uncounted
-    assert not limit_leases.may_start(limit, uncounted, Block(free=1))
-    counted = limit_leases.counted(limit, uncounted, 2, [Block(free=1)])
-    assert counted == Shared(3, 0, 1.0, 0.0)
-    assert limit_leases.may_start(limit, counted, Block(free=1))
+    assert not limit_leases.may_start(limit, None, Allocation(free=1))
+    uncounted = UnleasedRoom(None, 0, 1.0, 0.0)
+    assert limit_leases.replaced(limit, uncounted) == uncounted
+    assert not limit_leases.may_start(limit, uncounted, Allocation(free=1))
+    counted = limit_leases.counted(limit, uncounted, 2, [Allocation(free=1)])
+    assert counted == UnleasedRoom(3, 0, 1.0, 0.0)
+    assert limit_leases.may_start(limit, counted, Allocation(free=1))
 
 
 def test_a_limit_of_starts_opens_when_the_delay_is_over() -> None:

@@ -12,8 +12,8 @@ from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 from pilotage.core.queues.fit import Offer, beside, fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.offer_history import Known, slots
-from pilotage.core.queues.what_if import MOST_VALUES, Buckets, Opening, openings
+from pilotage.core.queues.offer_history import KnownOffer, slots
+from pilotage.core.queues.what_if import MOST_VALUES, Buckets, Unblock, unblocks
 
 BUCKETS = Buckets(CPU_BUCKETS, MEMORY_BUCKETS)
 NUMBERS = {"cpu_time": CPU_BUCKETS, "memory": (0, *MEMORY_BUCKETS), "processors": range(1, 9)}
@@ -36,16 +36,16 @@ def no(_: str) -> bool:
 
 
 @st.composite
-def known_offers(draw: st.DrawFn) -> Known:
+def known_offers(draw: st.DrawFn) -> KnownOffer:
     holds = draw(st.sampled_from([yes, yes, no]))
     offer = replace(draw(offers()), closed=draw(st.sampled_from([False, False, False, True])))
     if draw(st.booleans()):
-        return Known(offer, holds, possible=True)
+        return KnownOffer(offer, holds, possible=True)
     pilots = tuple(draw(st.sets(st.integers(1, 6), max_size=3)))
-    return Known(offer, holds, counted=draw(st.booleans()), pilots=pilots)
+    return KnownOffer(offer, holds, counted=draw(st.booleans()), pilots=pilots)
 
 
-def near(queue: QueueIdentity) -> st.SearchStrategy[list[Known]]:
+def near(queue: QueueIdentity) -> st.SearchStrategy[list[KnownOffer]]:
     """Offers that refuse the queue at little: purely random ones refuse it at many conditions."""
     fitting = Offer(
         site=min(queue.sites - queue.banned_sites, default="elsewhere"),
@@ -63,9 +63,9 @@ def near(queue: QueueIdentity) -> st.SearchStrategy[list[Known]]:
         )
     )
 
-    def known(changes: list[dict[str, Any]], holds: list[Any]) -> list[Known]:
+    def known(changes: list[dict[str, Any]], holds: list[Any]) -> list[KnownOffer]:
         return [
-            Known(replace(fitting, **one), holds[place % len(holds)], pilots=(place % 4,))
+            KnownOffer(replace(fitting, **one), holds[place % len(holds)], pilots=(place % 4,))
             for place, one in enumerate(changes)
         ]
 
@@ -116,7 +116,7 @@ queues_and_offers = queues.flatmap(
 )
 
 
-def opened(queue: QueueIdentity, changed: QueueIdentity, known: Sequence[Known]) -> tuple[int, ...]:
+def opened(queue: QueueIdentity, changed: QueueIdentity, known: Sequence[KnownOffer]) -> tuple[int, ...]:
     return tuple(
         place
         for place, one in enumerate(known)
@@ -145,7 +145,7 @@ def all_changes(queue: QueueIdentity) -> Iterator[tuple[str, str, QueueIdentity]
         yield "force_generic", "0", replace(queue, force_generic=False)
 
 
-def named(found: Iterable[Opening]) -> dict[tuple[str, str], Opening]:
+def named(found: Iterable[Unblock]) -> dict[tuple[str, str], Unblock]:
     return {(one.change.attribute, str(one.change.value)): one for one in found}
 
 
@@ -153,19 +153,19 @@ def test_dropping_the_platform_opens_offers_of_other_platforms_too() -> None:
     queue = QueueIdentity("alice", "physics", platforms=frozenset({"el8"}))
     fitting = Offer(site="here", ce="ce1", cpu_time=300000.0, processors=1, memory=2000)
     known = [
-        Known(replace(fitting, platforms=platforms), yes, pilots=(place,))
+        KnownOffer(replace(fitting, platforms=platforms), yes, pilots=(place,))
         for place, platforms in enumerate((frozenset({"el7"}), frozenset[str]()))
     ]
-    [dropped] = [opening for opening in openings(queue, known, BUCKETS) if opening.change.value == ""]
+    [dropped] = [opening for opening in unblocks(queue, known, BUCKETS) if opening.change.value == ""]
     assert dropped.offers == (0, 1)
 
 
 @given(queues_and_offers)
 def test_what_is_named_is_what_the_predicate_says_of_the_changed_queue(
-    case: tuple[QueueIdentity, list[Known]],
+    case: tuple[QueueIdentity, list[KnownOffer]],
 ) -> None:
     queue, known = case
-    for one in openings(queue, known, BUCKETS):
+    for one in unblocks(queue, known, BUCKETS):
         assert one.offers == opened(queue, one.change.identity, known)
         assert one.sites == slots(one.change.identity, [known[place] for place in one.offers])
         assert one.slots == sum(one.sites.values()) > 0
@@ -178,9 +178,9 @@ def test_what_is_named_is_what_the_predicate_says_of_the_changed_queue(
 
 
 @given(queues_and_offers)
-def test_no_single_change_that_opens_slots_is_left_out(case: tuple[QueueIdentity, list[Known]]) -> None:
+def test_no_single_change_that_opens_slots_is_left_out(case: tuple[QueueIdentity, list[KnownOffer]]) -> None:
     queue, known = case
-    found = named(openings(queue, known, BUCKETS))
+    found = named(unblocks(queue, known, BUCKETS))
     for attribute, value, changed in all_changes(queue):
         places = opened(queue, changed, known)
         if slots(changed, [known[place] for place in places]):
@@ -189,10 +189,10 @@ def test_no_single_change_that_opens_slots_is_left_out(case: tuple[QueueIdentity
 
 @given(queues_and_offers)
 def test_of_a_number_the_largest_value_is_named_and_smaller_ones_only_if_they_open_more(
-    case: tuple[QueueIdentity, list[Known]],
+    case: tuple[QueueIdentity, list[KnownOffer]],
 ) -> None:
     queue, known = case
-    found = openings(queue, known, BUCKETS)
+    found = unblocks(queue, known, BUCKETS)
     for attribute, values in NUMBERS.items():
         ours = sorted(
             (one for one in found if one.change.attribute == attribute),
@@ -214,8 +214,8 @@ def test_of_a_number_the_largest_value_is_named_and_smaller_ones_only_if_they_op
 
 
 @given(queues_and_offers)
-def test_most_slots_come_first(case: tuple[QueueIdentity, list[Known]]) -> None:
-    found = [one.slots for one in openings(*case, BUCKETS)]
+def test_most_slots_come_first(case: tuple[QueueIdentity, list[KnownOffer]]) -> None:
+    found = [one.slots for one in unblocks(*case, BUCKETS)]
     assert found == sorted(found, reverse=True)
 
 
@@ -225,13 +225,13 @@ def test_the_words_are_those_of_a_job_description() -> None:
     )
     offer = Offer("here", "ce1", 300000.0, tags=frozenset({"gpu"}), processors=4, memory=3500)
     known = [
-        Known(offer, yes, pilots=(1, 2)),
-        Known(replace(offer, memory=9000), yes, pilots=(3,)),
-        Known(replace(offer, site="there", memory=64000), yes, possible=True),
-        Known(replace(offer, tags=frozenset(), memory=64000), yes, pilots=(4,)),
+        KnownOffer(offer, yes, pilots=(1, 2)),
+        KnownOffer(replace(offer, memory=9000), yes, pilots=(3,)),
+        KnownOffer(replace(offer, site="there", memory=64000), yes, possible=True),
+        KnownOffer(replace(offer, tags=frozenset(), memory=64000), yes, pilots=(4,)),
     ]
     buckets = Buckets(CPU_BUCKETS, (1000, 2000, 3000, 4000, 8000, 16000))
-    assert [(one.change.text, one.slots, one.sites) for one in openings(queue, known, buckets)] == [
+    assert [(one.change.text, one.slots, one.sites) for one in unblocks(queue, known, buckets)] == [
         ("memory <= 2000 MB", 6, {"here": 6}),
         ("memory <= 3000 MB", 5, {"here": 5}),
         ("site there allowed too", 4, {"there": 4}),
@@ -245,31 +245,33 @@ def test_a_pilot_counts_once_with_its_largest_offer_and_not_where_a_possible_one
     large = Offer("here", "ce1", 1000.0, processors=8)
     small = replace(large, processors=2)
     assert beside(queue, small) == 2
-    assert slots(queue, [Known(small, yes, pilots=(1, 2)), Known(large, yes, pilots=(1,))]) == {"here": 10}
-    possible = Known(large, yes, possible=True)
-    assert slots(queue, [Known(small, yes, counted=False, pilots=(1, 2)), possible]) == {"here": 8}
+    assert slots(queue, [KnownOffer(small, yes, pilots=(1, 2)), KnownOffer(large, yes, pilots=(1,))]) == {
+        "here": 10
+    }
+    possible = KnownOffer(large, yes, possible=True)
+    assert slots(queue, [KnownOffer(small, yes, counted=False, pilots=(1, 2)), possible]) == {"here": 8}
 
 
 def test_what_is_not_the_jobs_to_change_is_not_proposed() -> None:
     queue = QueueIdentity("alice", "physics")
-    closed = Known(Offer("here", "ce1", 1000.0, closed=True), yes, possible=True)
-    of_bob = Known(Offer("here", "ce1", 1000.0, only_owner="bob"), yes, possible=True)
-    assert openings(queue, [closed, of_bob], BUCKETS) == []
+    closed = KnownOffer(Offer("here", "ce1", 1000.0, closed=True), yes, possible=True)
+    of_bob = KnownOffer(Offer("here", "ce1", 1000.0, only_owner="bob"), yes, possible=True)
+    assert unblocks(queue, [closed, of_bob], BUCKETS) == []
 
 
 def test_a_smaller_value_that_opens_no_more_is_not_named() -> None:
     queue = QueueIdentity("alice", "physics", memory=4000)
     offer = Offer("here", "ce1", 300000.0, memory=2500)
-    known = [Known(offer, yes, pilots=(1,)), Known(replace(offer, memory=1500), yes, pilots=(1,))]
-    assert [one.change.text for one in openings(queue, known, BUCKETS)] == ["memory <= 2000 MB"]
+    known = [KnownOffer(offer, yes, pilots=(1,)), KnownOffer(replace(offer, memory=1500), yes, pilots=(1,))]
+    assert [one.change.text for one in unblocks(queue, known, BUCKETS)] == ["memory <= 2000 MB"]
 
 
 def test_two_missing_tags_are_no_single_change_and_each_platform_of_a_node_is_one() -> None:
     offer = Offer("here", "ce1", 300000.0, platforms=frozenset({"el7", "el8"}))
     two_tags = QueueIdentity("alice", "physics", tags=frozenset({"gpu", "ssd"}))
-    assert openings(two_tags, [Known(offer, yes, pilots=(1,))], BUCKETS) == []
+    assert unblocks(two_tags, [KnownOffer(offer, yes, pilots=(1,))], BUCKETS) == []
     wants_two = replace(offer, tags=frozenset({"gpu", "ssd"}), required_tags=frozenset({"gpu", "ssd"}))
-    assert openings(QueueIdentity("a", "b"), [Known(wants_two, yes, pilots=(1,))], BUCKETS) == []
+    assert unblocks(QueueIdentity("a", "b"), [KnownOffer(wants_two, yes, pilots=(1,))], BUCKETS) == []
     el9 = QueueIdentity("alice", "physics", platforms=frozenset({"el9"}))
-    found = openings(el9, [Known(offer, yes, pilots=(1,))], BUCKETS)
+    found = unblocks(el9, [KnownOffer(offer, yes, pilots=(1,))], BUCKETS)
     assert [one.change.text for one in found] == ["platform el7 allowed too", "platform el8 allowed too"]

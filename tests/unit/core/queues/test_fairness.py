@@ -21,7 +21,7 @@ from pilotage.core.queues.draws import RULES, Rule
 from pilotage.core.queues.fit import Offer, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Entry, Head, taking_part
+from pilotage.core.queues.indexed_queue import Head, IndexedQueue, taking_part
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 
@@ -81,7 +81,7 @@ class Motion:
         for number in range(QUEUES):
             identity = identity_of(number)
             entity = self.index.priorities.entity(identity.owner, identity.group)
-            self.index.add(Entry(QueueId(number), identity, entity))
+            self.index.add(IndexedQueue(QueueId(number), identity, entity))
             self.fill(number)
         self.settle()
         self.fitting = {
@@ -114,7 +114,7 @@ class Motion:
     def holds(self, _: str) -> bool:
         return self.x_holds
 
-    def plain(self, candidates: list[Entry]) -> Entry:
+    def plain(self, candidates: list[IndexedQueue]) -> IndexedQueue:
         if self.rule == "document":
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
@@ -127,7 +127,7 @@ class Motion:
         with np.errstate(divide="ignore"):
             return candidates[int((drawn / weights).argmin())]
 
-    def told(self, offer: Offer, closed: tuple[Limit, ...], found: Entry) -> list[Hashable]:
+    def told(self, offer: Offer, closed: tuple[Limit, ...], found: IndexedQueue) -> list[Hashable]:
         """What a bias could show in."""
         age = min(3, (self.draws - self.began[found.id]) // 3)
         kind = (OFFERS.index(offer), CLOSED.index(closed))

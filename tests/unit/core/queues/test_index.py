@@ -22,7 +22,7 @@ from pilotage.core.queues.draws import FIRST, RULES, Rule
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import Proposal, QueueIndex
-from pilotage.core.queues.indexed_queue import Entry, Head
+from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 
@@ -51,12 +51,12 @@ class Shelf:
         return Counter(weight for place, weight in self.waiting.values() if place == queue)
 
 
-def entry(number: int, identity: QueueIdentity | None = None, priority: float = 1.0) -> Entry:
+def entry(number: int, identity: QueueIdentity | None = None, priority: float = 1.0) -> IndexedQueue:
     identity = identity or QueueIdentity("alice", "physics", tags=frozenset())
-    return Entry(QueueId(number), identity, (identity.owner, identity.group), priority=priority)
+    return IndexedQueue(QueueId(number), identity, (identity.owner, identity.group), priority=priority)
 
 
-def index_of(shelf: Shelf, rule: Rule = "document", *entries: Entry) -> QueueIndex:
+def index_of(shelf: Shelf, rule: Rule = "document", *entries: IndexedQueue) -> QueueIndex:
     wanted = {one.id: one.priority for one in entries}
     index = QueueIndex(
         lambda wanted: [shelf.heads(*one) for one in wanted],
@@ -298,7 +298,7 @@ def test_each_of_the_ten_lowest_ids_is_equally_likely_and_no_other() -> None:
     assert_shares(counts, dict.fromkeys(range(1, 11), 0.1))
 
 
-def naive(entries: list[Entry], shelf: Shelf, rule: Rule, rng: Random) -> tuple[int, int, int]:
+def naive(entries: list[IndexedQueue], shelf: Shelf, rule: Rule, rng: Random) -> tuple[int, int, int]:
     """As in "DIRAC Task Queue Matching", over everything: ORDER BY rand()/priority, for queues, then for jobs."""
 
     def smallest(weighted: dict[int, float]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.offer_history import KINDS, PILOTS, RECENT, KindBook, Known, refusals
+from pilotage.core.queues.offer_history import KINDS, PILOTS, RECENT, KnownOffer, OfferStats, refusals
 
 OFFER = Offer("here", "ce1", 5000.0, processors=4, memory=4000)
 QUEUE = QueueIdentity("alice", "physics", cpu_time=5000, memory=8000)
@@ -16,12 +16,12 @@ def key_of(offer: Offer) -> Offer:
     return replace(offer, cpu_time=offer.cpu_time // 1000, memory=0)
 
 
-def note(book: KindBook[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
+def note(book: OfferStats[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
     book.renewed(key_of(offer), offer, origin, now).note(pilot, given, now)
 
 
 def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     note(book, OFFER, 1, True, 10.0, "first")
     note(book, replace(OFFER, cpu_time=5900.0, memory=3000), 2, False, 20.0, "second")
     note(book, replace(OFFER, cpu_time=600.0), 1, False, 30.0)
@@ -33,7 +33,7 @@ def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
 
 
 def test_what_is_given_out_does_not_change_with_the_book() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     note(book, OFFER, 1, True, 10.0)
     [before] = book.recent(10.0)
     note(book, OFFER, 2, True, 11.0)
@@ -41,7 +41,7 @@ def test_what_is_given_out_does_not_change_with_the_book() -> None:
 
 
 def test_kinds_and_pilots_are_bounded_and_the_oldest_go_first() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     for number in range(KINDS + 3):
         note(book, replace(OFFER, ce=f"ce{number}"), 1, False, float(number))
     assert len(book) == KINDS
@@ -61,7 +61,7 @@ def test_kinds_and_pilots_are_bounded_and_the_oldest_go_first() -> None:
 
 
 def test_after_a_day_a_kind_is_forgotten_but_not_by_a_clock_that_steps_back() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     note(book, OFFER, 1, False, RECENT)
     assert len(book.recent(0.0)) == 1
     assert len(book.recent(2 * RECENT)) == 1
@@ -70,7 +70,7 @@ def test_after_a_day_a_kind_is_forgotten_but_not_by_a_clock_that_steps_back() ->
 
 
 def test_a_take_that_did_not_happen_is_taken_back() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     note(book, OFFER, 1, True, 1.0)
     note(book, OFFER, 1, True, 2.0)
     kind = book.renewed(key_of(OFFER), OFFER, "", 2.0)
@@ -81,7 +81,7 @@ def test_a_take_that_did_not_happen_is_taken_back() -> None:
 
 
 def test_a_kind_is_asked_for_anew_after_a_second_and_once_it_is_forgotten() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     kind = book.renewed(key_of(OFFER), OFFER, "", 10.0)
     assert [kind.fresh(now) for now in (10.0, 10.9, 11.0, 9.0)] == [True, True, False, False]
     for number in range(KINDS):
@@ -93,7 +93,7 @@ def test_a_kind_is_asked_for_anew_after_a_second_and_once_it_is_forgotten() -> N
 
 
 def test_under_a_new_policy_kinds_are_what_the_same_pilots_would_offer_now() -> None:
-    book = KindBook[str]()
+    book = OfferStats[str]()
     note(book, OFFER, 1, True, 1.0)
     note(book, replace(OFFER, setup="test"), 2, False, 5.0)
     book.renew(lambda offer, _: replace(offer, setup="", closed=True), key_of)
@@ -108,10 +108,10 @@ def test_refusals_are_counted_by_site_and_only_of_sites_that_refuse_altogether()
         return True
 
     known = [
-        Known(OFFER, holds, takes=7),
-        Known(replace(OFFER, cpu_time=100.0), holds, takes=2),
-        Known(replace(OFFER, site="there"), holds, takes=1),
-        Known(replace(OFFER, site="there", memory=8000), holds, possible=True),
+        KnownOffer(OFFER, holds, takes=7),
+        KnownOffer(replace(OFFER, cpu_time=100.0), holds, takes=2),
+        KnownOffer(replace(OFFER, site="there"), holds, takes=1),
+        KnownOffer(replace(OFFER, site="there", memory=8000), holds, possible=True),
     ]
     [here] = refusals(QUEUE, known)
     assert (here.site, here.known) == ("here", 2)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pilotage.core.queues import weighted_draw as module
 from pilotage.core.queues.draws import RULES, Rule
 from pilotage.core.queues.rank import chance
-from pilotage.core.queues.weighted_draw import Field, after
+from pilotage.core.queues.weighted_draw import Sampler, after
 
 DRAWS = 40_000
 WEIGHTS = {
@@ -37,7 +37,7 @@ def generator(name: str) -> np.random.Generator:
 
 def runs(weights: Sequence[float], rule: Rule, name: str, count: int) -> tuple[list[int], list[float]]:
     """The winners and times of so many draws."""
-    race, chance, numbers = Field(np.array(weights), rule), Random(name), generator(name)
+    race, chance, numbers = Sampler(np.array(weights), rule), Random(name), generator(name)
     places, times = zip(*(race.run(chance, numbers) for _ in range(count)), strict=True)
     return list(places), list(times)
 

@@ -13,7 +13,7 @@ from offers import identities, offers
 from pilotage.core.queues.fit import STATIC, Condition, Offer, static_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
-from pilotage.core.queues.vectorised_matching import FITS, ORDER, Screen
+from pilotage.core.queues.vectorised_matching import FITS, ORDER, VectorisedMatching
 
 
 @given(st.lists(identities(), max_size=12), st.lists(offers(), min_size=1, max_size=4), st.integers(0, 12))
@@ -21,7 +21,7 @@ def test_it_fails_where_the_predicate_fails(
     queues: list[QueueIdentity], asked: list[Offer], first: int
 ) -> None:
     """Also of queues that came after a question was asked for the first time."""
-    screen = Screen()
+    screen = VectorisedMatching()
     for identity in queues[:first]:
         screen.add(identity)
     for offer in asked:
@@ -36,7 +36,7 @@ def test_it_fails_where_the_predicate_fails(
 
 @given(st.lists(identities(), max_size=12), st.sampled_from(ATTRIBUTES), st.data())
 def test_it_knows_whom_a_limit_concerns(queues: list[QueueIdentity], attribute: str, data: Any) -> None:
-    screen = Screen()
+    screen = VectorisedMatching()
     for identity in queues:
         screen.add(identity)
     values = {"nobody"}
@@ -70,7 +70,7 @@ def test_every_condition_that_an_offer_alone_decides_is_there() -> None:
 
 
 def test_it_grows() -> None:
-    screen = Screen()
+    screen = VectorisedMatching()
     for number in range(2000):
         assert screen.add(QueueIdentity(f"o{number}", "g", cpu_time=number)) == number
     offer = Offer("here", "ce", cpu_time=1234)

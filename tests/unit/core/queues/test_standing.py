@@ -12,8 +12,8 @@ from chance import assert_shares
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import RULES, Rule, draw_class
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import Entry
-from pilotage.core.queues.rank import RIVALS, chance, standing
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.queues.rank import RIVALS, chance, rank
 
 SETS = [
     (1.0,),
@@ -60,9 +60,9 @@ def test_thousands_of_queues_add_up_to_one(rule: Rule) -> None:
     assert chance(1.25, many, rule) == pytest.approx(1.25 / (sum(many) + 1.25), rel=0.01)
 
 
-def entry(number: int, owner: str, priority: float, *, cpu_time: int = 500, waiting: int = 1) -> Entry:
+def entry(number: int, owner: str, priority: float, *, cpu_time: int = 500, waiting: int = 1) -> IndexedQueue:
     identity = QueueIdentity(owner, "physics", cpu_time=cpu_time)
-    return Entry(QueueId(number), identity, (owner, "physics"), priority=priority, waiting=waiting)
+    return IndexedQueue(QueueId(number), identity, (owner, "physics"), priority=priority, waiting=waiting)
 
 
 def test_entities_are_compared_by_the_sum_of_their_queues() -> None:
@@ -74,7 +74,7 @@ def test_entities_are_compared_by_the_sum_of_their_queues() -> None:
         entry(5, "carol", 10.0),
         entry(6, "dan", 250.0),
     ]
-    found = standing(ours, [ours, *others], "proportional")
+    found = rank(ours, [ours, *others], "proportional")
     assert (found.ours, found.ahead, found.queues) == (250.0, 1, 6)
     assert [(r.owner, r.priority, r.ratio, r.waiting) for r in found.rivals] == [
         ("bob", 500.0, 2.0, 12),
@@ -94,16 +94,16 @@ def test_under_the_documents_rule_higher_buckets_go_first_and_lower_ones_do_not_
         entry(5, "eve", 900.0, cpu_time=500),
         entry(6, "bob", 300.0, cpu_time=5000),
     ]
-    found = standing(ours, [ours, *others], "document")
+    found = rank(ours, [ours, *others], "document")
     assert [(b.cpu_time, b.queues, b.jobs) for b in found.buckets] == [(300000, 1, 1), (50000, 2, 10)]
     assert (found.queues, found.chance) == (2, pytest.approx(1 / 6))
     assert [rival.owner for rival in found.rivals] == ["bob"]
-    assert standing(ours, others, "proportional").buckets == ()
+    assert rank(ours, others, "proportional").buckets == ()
 
 
 def test_only_the_largest_rivals_are_named() -> None:
     ours = entry(1, "alice", 1.0)
     others = [entry(number, f"user{number}", float(number)) for number in range(2, 20)]
-    found = standing(ours, others, "proportional")
+    found = rank(ours, others, "proportional")
     assert [rival.priority for rival in found.rivals] == [19.0, 18.0, 17.0, 16.0, 15.0]
     assert (len(found.rivals), found.ahead) == (RIVALS, 18)

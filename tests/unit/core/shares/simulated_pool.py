@@ -15,7 +15,7 @@ from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.shares.correction import Corrections, Facts, correct
 from pilotage.core.shares.history import Memory
 from pilotage.core.shares.priorities import Priorities
@@ -73,7 +73,7 @@ class Pool:
         self.waits = [False] * len(self.groups)
         for number, group in enumerate(self.groups):
             identity = QueueIdentity("owner", group, cpu_time=500, job_type=str(number), tags=frozenset())
-            self.index.add(Entry(QueueId(number), identity, ("owner", group)))
+            self.index.add(IndexedQueue(QueueId(number), identity, ("owner", group)))
         self.ledger = Ledger(BEGIN, HISTORY)
         self.corrected_at = BEGIN
         self.memory: Memory = {}

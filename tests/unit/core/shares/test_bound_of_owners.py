@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pilotage.core.policy import known_properties, parse
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import HistoryInstance, Slice, scaled_range
+from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance, scaled_range
 
 SHARE = 1000.0
 
@@ -59,8 +59,8 @@ def test_the_range_is_reached_and_wider_than_the_bound_says(bound: float, owners
 
 def test_slices_may_keep_corrections_closer_together() -> None:
     slices = {
-        "week": Slice(time_span=604800, weight=80, max_correction=2),
-        "hour": Slice(time_span=3600, weight=20, max_correction=5),
+        "week": CorrectionSlice(time_span=604800, weight=80, max_correction=2),
+        "hour": CorrectionSlice(time_span=3600, weight=20, max_correction=5),
     }
     wide, narrow = (HistoryInstance(max_global_correction_factor=most, slices=slices) for most in (3.0, 2.0))
     assert wide.correction_range == pytest.approx((0.44, 2.6))

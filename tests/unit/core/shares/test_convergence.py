@@ -17,10 +17,10 @@ from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Entry
-from pilotage.core.shares.fairness import Verdict, bound, expected_use, judge
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.shares.fairness import FairnessVerdict, bound, expected_use, judge
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import HistoryInstance, Slice, Unit
+from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance, Unit
 from pilotage.core.shares.use import DAY, HOUR
 
 WEEK = 7 * DAY
@@ -30,8 +30,8 @@ ENTITLED = 0.75
 DOCUMENT = HistoryInstance(
     max_global_correction_factor=3,
     slices={
-        "Week": Slice(time_span=WEEK, weight=80, max_correction=2),
-        "Hour": Slice(time_span=HOUR, weight=20, max_correction=5),
+        "Week": CorrectionSlice(time_span=WEEK, weight=80, max_correction=2),
+        "Hour": CorrectionSlice(time_span=HOUR, weight=20, max_correction=5),
     },
 )
 HIGHEST = 0.8 * 2 + 0.2 * 5
@@ -45,7 +45,7 @@ def integral(span: float, unit: Unit = "jobs", most: float = 10.0) -> HistoryIns
         form="integral",
         unit=unit,
         max_global_correction_factor=most,
-        slices={"Slice": Slice(time_span=span, max_correction=most)},
+        slices={"Slice": CorrectionSlice(time_span=span, max_correction=most)},
     )
 
 
@@ -86,7 +86,7 @@ def test_what_fairness_check_expects_is_the_fixed_point() -> None:
         assert expected_use(shares, "proportional", instance) == {"major": 0.75, "minor": 0.25}
     assert expected_use(shares, "document", integral(DAY))["major"] == 0.75
     # Clamped: a correction of at most 1.1 cannot make up for what the draw does.
-    weak = HistoryInstance(slices={"Day": Slice(time_span=DAY, max_correction=1.1)})
+    weak = HistoryInstance(slices={"Day": CorrectionSlice(time_span=DAY, max_correction=1.1)})
     assert 0.8 < expected_use(shares, "document", weak)["major"] < 1 - 1 / 6
     assert expected_use({"a": 0.0, "b": 0.0}, "document", None) == {"a": 0.5, "b": 0.5}
     assert expected_use({}, "document", None) == {}
@@ -96,10 +96,13 @@ def test_verdicts_tell_apart_who_wanted_more() -> None:
     used, expected = {"a": 0.9, "b": 0.1}, {"a": 0.5, "b": 0.5}
     close = {"a": 0.05, "b": 0.05}
     always, never = {"a": True, "b": True}, {"a": True, "b": False}
-    assert judge(used, expected, close, always) == {"a": Verdict.ABOVE, "b": Verdict.BELOW}
-    assert judge(used, expected, close, never) == {"a": Verdict.ROOM_LEFT, "b": Verdict.LESS_DEMAND}
-    assert set(judge(expected, expected, close, never).values()) == {Verdict.WITHIN}
-    assert set(judge(used, expected, {"a": 0.6, "b": 0.6}, always).values()) == {Verdict.TOO_FEW}
+    assert judge(used, expected, close, always) == {"a": FairnessVerdict.ABOVE, "b": FairnessVerdict.BELOW}
+    assert judge(used, expected, close, never) == {
+        "a": FairnessVerdict.ROOM_LEFT,
+        "b": FairnessVerdict.LESS_DEMAND,
+    }
+    assert set(judge(expected, expected, close, never).values()) == {FairnessVerdict.WITHIN}
+    assert set(judge(used, expected, {"a": 0.6, "b": 0.6}, always).values()) == {FairnessVerdict.TOO_FEW}
     assert bound(0.5, 100, None) == pytest.approx(0.01 + 3 * 0.05)
     assert bound(0.5, 0, None) == 1.0
 
@@ -209,7 +212,7 @@ def index_of(rule: Rule, queues: Mapping[int, tuple[int, float]]) -> QueueIndex:
     )
     for number, (cpu_time, _) in queues.items():
         identity = QueueIdentity("owner", f"g{number}", cpu_time=cpu_time, tags=frozenset())
-        index.add(Entry(QueueId(number), identity, ("owner", f"g{number}")))
+        index.add(IndexedQueue(QueueId(number), identity, ("owner", f"g{number}")))
         index.reset(QueueId(number), {1: ENDLESS})
     return index
 

@@ -16,12 +16,12 @@ from pilotage.core.shares.correction import Corrections, Facts, correct
 from pilotage.core.shares.history import Memory, clamp, slice_correction
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.reports import EntityReport, InstanceReport
-from pilotage.core.shares.settings import Form, HistoryInstance, Slice, Unit
+from pilotage.core.shares.settings import CorrectionSlice, Form, HistoryInstance, Unit
 from pilotage.core.shares.use import Entity, Use
 
 WEEK, HOUR = 604800.0, 3600.0
-WEEK_SLICE = Slice(time_span=WEEK, weight=80, max_correction=2)
-HOUR_SLICE = Slice(time_span=HOUR, weight=20, max_correction=5)
+WEEK_SLICE = CorrectionSlice(time_span=WEEK, weight=80, max_correction=2)
+HOUR_SLICE = CorrectionSlice(time_span=HOUR, weight=20, max_correction=5)
 DOCUMENT = HistoryInstance(max_global_correction_factor=3, slices={"Week": WEEK_SLICE, "Hour": HOUR_SLICE})
 ONE_SLICE = HistoryInstance(
     max_global_correction_factor=100, slices={"Week": altered(WEEK_SLICE, max_correction=10)}
@@ -302,7 +302,7 @@ def test_use_of_one_span_is_read_once_for_all_instances() -> None:
 
 
 def integral(gain: float = 1.0, most: float = 10.0, span: float = WEEK) -> HistoryInstance:
-    part = Slice(time_span=span, weight=1, max_correction=most)
+    part = CorrectionSlice(time_span=span, weight=1, max_correction=most)
     return HistoryInstance(
         form="integral", gain=gain, max_global_correction_factor=100, slices={"Week": part}
     )

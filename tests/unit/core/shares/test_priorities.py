@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.shares.priorities import Priorities
 
 SHARES = {"physics": 1000.0, "production": 3000.0, "nothing": 0.0}
@@ -253,7 +253,7 @@ def test_a_burst_of_new_queues_recomputes_nothing(count: int, monkeypatch: pytes
     monkeypatch.setattr(Counted, "uses", 0)
     for number in range(count):
         identity = QueueIdentity(f"o{number}", "physics", tags=frozenset())
-        index.add(Entry(QueueId(number), identity, (identity.owner, identity.group)))
+        index.add(IndexedQueue(QueueId(number), identity, (identity.owner, identity.group)))
         index.jobs_added(QueueId(number), 1, JobId(number + 1), 1)
     assert count <= Counted.uses <= 3 * count
     assert math.isclose(index.entries[QueueId(count - 1)].priority, 1000 / count)

@@ -27,7 +27,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.jobs.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.store.tables import attempts, events, listing
-from pilotage.store.tables.selections import Selection
+from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import limits, people
 
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
@@ -50,9 +50,9 @@ def selection_of(
     ended_since: limits.Instant | None = None,
     ended_before: limits.Instant | None = None,
     outputs_incomplete: bool | None = None,
-) -> Selection:
+) -> JobSelection:
     """The conditions of a query. One that is given and empty is refused, as in a body."""
-    return Selection(
+    return JobSelection(
         ids,
         submission,
         states,
@@ -69,7 +69,7 @@ def selection_of(
 
 @router.get("/jobs", response_model=people.JobsPage)
 def jobs(
-    selection: Selection = Depends(selection_of),
+    selection: JobSelection = Depends(selection_of),
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     newest: bool = False,
@@ -84,7 +84,7 @@ def jobs(
 
 @router.get("/counts")
 def counts(
-    selection: Selection = Depends(selection_of),
+    selection: JobSelection = Depends(selection_of),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> people.Counts:
@@ -160,7 +160,7 @@ def outputs_of_many(
         context.readers,
         context.sandbox,
         caller.viewer(),
-        Selection(**vars(body.selection)),
+        JobSelection(**vars(body.selection)),
         body.after,
         body.names_only,
     )
@@ -210,7 +210,7 @@ async def action(
 ) -> people.ActionResponse:
     """Kill, reschedule or delete the jobs of a selection that the caller may see."""
     check_verb(verb)
-    selection = Selection(**vars(body.selection))
+    selection = JobSelection(**vars(body.selection))
     pool, clock = context.pool, context.clock
     answer, after = people.ActionResponse(0, 0), 0
     while True:
@@ -240,7 +240,7 @@ async def action(
     return answer
 
 
-def _ids(context: Context, selection: Selection, caller: Caller, after: int) -> list[int]:
+def _ids(context: Context, selection: JobSelection, caller: Caller, after: int) -> list[int]:
     return listing.job_ids(context.readers.connection(), selection, caller.viewer(), after, CHUNK)
 
 
@@ -253,7 +253,7 @@ def _delete_files(context: Context, jobs: list[int]) -> None:
 def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSummary, dict[str, Any]]:
     """A job that the caller may see. One that is not theirs is told like one that does not exist."""
     connection = context.readers.connection()
-    rows = listing.jobs(connection, Selection(ids=[job]), caller.viewer(), 0, 1)
+    rows = listing.jobs(connection, JobSelection(ids=[job]), caller.viewer(), 0, 1)
     facts = listing.job_facts(connection, job) if rows else None
     if not rows or facts is None:
         raise NotFound(f"there is no job {job}", hint="or it is not yours")

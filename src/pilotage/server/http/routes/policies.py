@@ -105,27 +105,27 @@ async def rollback(
     return await asyncio.to_thread(lambda: _change(context, caller, old, _version(context, version)))
 
 
-def _current(context: Context) -> instance.PolicyVersion:
+def _current(context: Context) -> instance.PolicyRow:
     found = instance.current_policy(context.readers.connection())
     assert found is not None
     return found
 
 
-def _version(context: Context, version: int) -> instance.PolicyVersion:
+def _version(context: Context, version: int) -> instance.PolicyRow:
     found = instance.policy_version(context.readers.connection(), version)
     if found is None:
         raise NotFound(f"there is no version {version} of the policy", hint="see `pilotage policy history`")
     return found
 
 
-def _document(found: instance.PolicyVersion) -> people.PolicyDocument:
+def _document(found: instance.PolicyRow) -> people.PolicyDocument:
     return people.PolicyDocument(
         found.version, found.text, found.applied_at, found.applied_by, reason=found.reason
     )
 
 
 def _change(
-    context: Context, caller: Caller, new: Policy, found: instance.PolicyVersion
+    context: Context, caller: Caller, new: Policy, found: instance.PolicyRow
 ) -> people.PolicyDocument:
     """`found` with what is to be known of `new`."""
     entries = list(context.pool.index.entries.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.queues.fit import site_allowed
-from pilotage.core.queues.indexed_queue import Entry
+from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
@@ -17,7 +17,7 @@ from pilotage.wire import limits, people
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
 
-def _may_see(caller: Caller, entry: Entry) -> bool:
+def _may_see(caller: Caller, entry: IndexedQueue) -> bool:
     viewer = caller.viewer()
     identity = entry.identity
     return (
@@ -40,7 +40,7 @@ def queues(
     return page("queues", ((entry.id, _summary(entry)) for entry in visible[:limit]), limit)
 
 
-def _summary(entry: Entry) -> people.QueueSummary:
+def _summary(entry: IndexedQueue) -> people.QueueSummary:
     q = entry.identity
     return people.QueueSummary(
         id=entry.id,

@@ -15,7 +15,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.submission.chunked import of_owner
 from pilotage.store.tables import listing
 from pilotage.store.tables import submissions as rows
-from pilotage.store.tables.selections import Selection
+from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import limits, people
 
 router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=Ch
 @router.get("/{submission_id}/source")
 def source(
     submission_id: Annotated[limits.Id, Path()],
-    selection: Selection = Depends(selection_of),
+    selection: JobSelection = Depends(selection_of),
     after: limits.Cursor = 0,
     limit: int = Query(100, ge=1, le=people.MAX_PAGE),
     context: Context = Depends(context_of),

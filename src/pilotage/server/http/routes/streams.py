@@ -18,12 +18,12 @@ from pilotage.core.jobs.own_inputs import own_columns
 from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.jobs.stored import description_from_json
-from pilotage.core.queues.offer_history import Known
+from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.routes.submissions import Given, checked, prepared_of
 from pilotage.server.tokens import Caller
-from pilotage.services.submission.accept import Prepared, check_own_files, response
+from pilotage.services.submission.accept import PreparedSubmission, check_own_files, response
 from pilotage.services.submission.chunked import (
     accept_chunk,
     check_description,
@@ -31,7 +31,7 @@ from pilotage.services.submission.chunked import (
     of_owner,
     open_submission,
 )
-from pilotage.services.submission.job_creation import Making, Rows, encoded, files_named
+from pilotage.services.submission.job_creation import ChunkRows, JobCreator, encoded, files_named
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.wire.limits import LARGEST_INTEGER, Id, Small
@@ -80,8 +80,8 @@ async def check(
 
 
 def _prepare(
-    context: Context, caller: Caller, body: OpenRequest, known: Sequence[Known], *, trial: bool = False
-) -> Prepared:
+    context: Context, caller: Caller, body: OpenRequest, known: Sequence[KnownOffer], *, trial: bool = False
+) -> PreparedSubmission:
     if not body.key:
         raise InvalidInput("rows in chunks need a key, to go on after an interruption", field="key")
     if not body.names or len(set(body.names)) != len(body.names):
@@ -92,7 +92,7 @@ def _prepare(
     return prepared_of(context, caller, given, known, trial=trial)
 
 
-def _state(context: Context, submission: rows.Submission) -> OpenSubmission:
+def _state(context: Context, submission: rows.SubmissionRow) -> OpenSubmission:
     last = chunk_rows.last(context.readers.connection(), submission.id)
     return OpenSubmission(
         submission.id,
@@ -106,7 +106,7 @@ def _state(context: Context, submission: rows.Submission) -> OpenSubmission:
     )
 
 
-def _found(context: Context, caller: Caller, id_: int) -> rows.Submission:
+def _found(context: Context, caller: Caller, id_: int) -> rows.SubmissionRow:
     found = rows.by_id(context.readers.connection(), SubmissionId(id_))
     return of_owner(found, id_, caller.user)
 
@@ -160,12 +160,12 @@ async def chunk(
             lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock(), bulk.pace)
         )
         if found.made < found.count:
-            await bulk.make(pool, Making(found.submission, number, rows=given))
+            await bulk.make(pool, JobCreator(found.submission, number, rows=given))
     context.wake_director.set()
     return ChunkResponse(number, found.first_job, found.count)
 
 
-def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> Rows:
+def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> ChunkRows:
     """The rows of a body, read and checked."""
     submission = _found(context, caller, id_)
     try:
@@ -191,10 +191,10 @@ def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) 
     common = sum(item["size"] for item in msgspec.json.decode(submission.inputs))
     sizes_of = partial(rows.upload_sizes, context.readers.connection(), caller.user)
     check_own_files(description, submission.names, given, common, sizes_of, context.pool.policy)
-    return Rows(tuple(encoded(given)), len(given), files_named(given, own))
+    return ChunkRows(tuple(encoded(given)), len(given), files_named(given, own))
 
 
-def _check(submission: rows.Submission, number: int, given: list[list[Any]], escaped: bool) -> None:
+def _check(submission: rows.SubmissionRow, number: int, given: list[list[Any]], escaped: bool) -> None:
     if not given:
         raise InvalidInput(f"chunk {number} has no rows")
     if len(given) > MAX_CHUNK_ROWS:
@@ -217,5 +217,5 @@ async def close_(
     """No more rows come. Answered when all jobs wait in the task queue."""
     clock, bulk = context.clock, context.bulk
     submission, last = await context.writer.acall(lambda tx: close(tx, caller.user, id_, body.count, clock()))
-    await bulk.make(context.pool, Making(submission.id))
+    await bulk.make(context.pool, JobCreator(submission.id))
     return response(submission, last)

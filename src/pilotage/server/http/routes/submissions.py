@@ -15,14 +15,14 @@ from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parsers import from_yaml, parse_yaml_mapping
 from pilotage.core.policy import Policy
-from pilotage.core.queues.offer_history import Known
+from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.duties.loop import forget_staged
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import (
-    Accepting,
-    Prepared,
+    ChunkedInsert,
+    PreparedSubmission,
     check_acceptable,
     check_own_files,
     check_places,
@@ -30,7 +30,7 @@ from pilotage.services.submission.accept import (
     resolve_inputs,
     response,
 )
-from pilotage.services.submission.job_creation import Making
+from pilotage.services.submission.job_creation import JobCreator
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.tables import submissions as rows
 from pilotage.wire.people import Parameters, SubmissionCheck, SubmitRequest, SubmitResponse, UploadedInput
@@ -46,14 +46,14 @@ async def submit(
     context.space.check()
     with context.bulk.place():
         known = await context.prospects.known()
-        accepting = Accepting.of(await asyncio.to_thread(prepare, context, caller, body, known))
+        accepting = ChunkedInsert.of(await asyncio.to_thread(prepare, context, caller, body, known))
         submission = await _accept(context, accepting)
-        await context.bulk.make(context.pool, Making(submission.id))
+        await context.bulk.make(context.pool, JobCreator(submission.id))
     context.wake_director.set()
     return response(submission)
 
 
-async def _accept(context: Context, accepting: Accepting) -> rows.Submission:
+async def _accept(context: Context, accepting: ChunkedInsert) -> rows.SubmissionRow:
     """Store all of it. What was stored of one that then cannot be is taken back."""
     pool, clock = context.pool, context.clock
     try:
@@ -77,7 +77,7 @@ async def check(
     return await checked(context, prepared)
 
 
-async def checked(context: Context, prepared: Prepared) -> SubmissionCheck:
+async def checked(context: Context, prepared: PreparedSubmission) -> SubmissionCheck:
     """What the store would say to it besides."""
     pool, clock = context.pool, context.clock
     context.space.check()
@@ -86,8 +86,8 @@ async def checked(context: Context, prepared: Prepared) -> SubmissionCheck:
 
 
 def prepare(
-    context: Context, caller: Caller, body: SubmitRequest, known: Sequence[Known], *, trial: bool = False
-) -> Prepared:
+    context: Context, caller: Caller, body: SubmitRequest, known: Sequence[KnownOffer], *, trial: bool = False
+) -> PreparedSubmission:
     """Read and check a submission; nothing is stored."""
     given = Given(_read(body), body.group, body.key, body.inputs)
     return prepared_of(context, caller, given, known, trial=trial)
@@ -106,8 +106,8 @@ class Given:
 
 
 def prepared_of(
-    context: Context, caller: Caller, given: Given, known: Sequence[Known], *, trial: bool = False
-) -> Prepared:
+    context: Context, caller: Caller, given: Given, known: Sequence[KnownOffer], *, trial: bool = False
+) -> PreparedSubmission:
     """Check what was read against the policy and the files that this caller has uploaded.
 
     Of a `trial` the files may be missing: they count with the sizes that were given.
@@ -129,7 +129,7 @@ def prepared_of(
         sizes_of = partial(rows.upload_sizes, connection, caller.user)
         check_own_files(description, submission.names, submission.parameters, common, sizes_of, policy)
     identity = identity_of(description, caller.user, group, policy)
-    return Prepared(
+    return PreparedSubmission(
         owner=caller.user,
         group=group,
         key=given.key,

@@ -15,7 +15,7 @@ from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.why import answer as services
 from pilotage.store.tables import listing, submissions, wait_reasons
-from pilotage.store.tables.selections import Selection
+from pilotage.store.tables.selections import JobSelection
 from pilotage.wire.limits import Id
 from pilotage.wire.people import JobSummary
 from pilotage.wire.waiting import Why
@@ -52,7 +52,7 @@ async def why_queue(
 def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
     """A job that the caller may see, or the answer for one that is not made yet. Others' are as if there were none."""
     connection, viewer = context.readers.connection(), caller.viewer()
-    rows = listing.jobs(connection, Selection(ids=[job]), viewer, 0, 1)
+    rows = listing.jobs(connection, JobSelection(ids=[job]), viewer, 0, 1)
     if rows:
         return JobSummary(**rows[0])
     promised = wait_reasons.job_to_be_made(connection, job)
