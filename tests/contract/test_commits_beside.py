@@ -32,7 +32,9 @@ class Commits:
             assert self.free.acquire(timeout=DEADLINE)
         if self.fails:
             self.fails -= 1
-            raise sqlite3.OperationalError("database or disk is full")
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
         self._carry_out()
 
 

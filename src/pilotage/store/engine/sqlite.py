@@ -83,7 +83,8 @@ class SqliteConnection(sqlite3.Connection):
     def told(self, error: BaseException) -> BaseException:
         """A full disk is no bug: nothing was changed, and the caller may come again."""
         if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
-            text, kind = str(error), _KINDS.get(error.sqlite_errorcode & 0xFF)
+            # Errors that Python's module raises by itself carry no code of SQLite.
+            text, kind = str(error), _KINDS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
             if kind is not None:
                 return kind(
                     f"the database cannot be written: {text}",
