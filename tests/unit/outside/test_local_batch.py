@@ -17,6 +17,10 @@ from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.local import LocalBatch, own_environment
 
 
+STAMP = f"stamp-of-{os.getpid()}"
+"""One for each test process: a listing of stamps sees the whole machine."""
+
+
 def until(find: Callable[[], object], within: float = 20.0) -> None:
     deadline = time.monotonic() + within
     while not find():
@@ -56,40 +60,40 @@ def start(batch: LocalBatch, stamp: str, log: Path, started: Started, script: st
 
 
 def test_a_pilot_whose_start_was_not_recorded_is_found_by_its_stamp(tmp_path: Path, started: Started) -> None:
-    batch_id = start(LocalBatch({}), "stamp-a", tmp_path / "a.log", started)
+    batch_id = start(LocalBatch({}), STAMP, tmp_path / "a.log", started)
     other = LocalBatch({})
-    found = other.status({"stamp-a": "", "stamp-b": ""})
-    assert found["stamp-a"] == (Seen.SEEN, batch_id)
-    assert found["stamp-b"] == (Seen.ABSENT, "")
+    found = other.status({STAMP: "", f"{STAMP}-b": ""})
+    assert found[STAMP] == (Seen.SEEN, batch_id)
+    assert found[f"{STAMP}-b"] == (Seen.ABSENT, "")
 
 
 def test_a_batch_id_that_is_not_the_pilots_does_not_lose_it(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({})
-    batch_id = start(batch, "stamp-a", tmp_path / "a.log", started)
+    batch_id = start(batch, STAMP, tmp_path / "a.log", started)
     pid, _, begun = batch_id.partition(":")
     for wrong in ("4711", "4711.server", f"{os.getpid()}:1", f"{pid}:{int(begun) + 1}", "x:y", "1[2]:3"):
-        assert batch.status({"stamp-a": wrong}) == {"stamp-a": (Seen.SEEN, batch_id)}
+        assert batch.status({STAMP: wrong}) == {STAMP: (Seen.SEEN, batch_id)}
 
 
 def test_a_process_id_that_is_used_again_is_nobodys(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({})
     # Another living process has the id; it was started at another instant, and it has no such stamp.
-    assert batch.status({"stamp-a": f"{os.getpid()}:1"}) == {"stamp-a": (Seen.ABSENT, f"{os.getpid()}:1")}
+    assert batch.status({STAMP: f"{os.getpid()}:1"}) == {STAMP: (Seen.ABSENT, f"{os.getpid()}:1")}
     batch.cancel([f"{os.getpid()}:1"])
-    batch_id = start(batch, "stamp-a", tmp_path / "a.log", started)
+    batch_id = start(batch, STAMP, tmp_path / "a.log", started)
     os.kill(started.pids[0], signal.SIGKILL)
-    until(lambda: batch.status({"stamp-a": batch_id})["stamp-a"].seen is Seen.ABSENT)
+    until(lambda: batch.status({STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
 
 
 def test_what_another_host_started_is_not_known_here(tmp_path: Path, started: Started) -> None:
     here = LocalBatch({}, host="here")
-    batch_id = start(here, "stamp-a", tmp_path / "a.log", started)
+    batch_id = start(here, STAMP, tmp_path / "a.log", started)
     assert batch_id.endswith("@here")
-    assert here.status({"stamp-a": "@here"}) == {"stamp-a": (Seen.SEEN, batch_id)}
+    assert here.status({STAMP: "@here"}) == {STAMP: (Seen.SEEN, batch_id)}
     there = LocalBatch({}, host="there")
     assert there.place == "@there"
-    assert there.status({"stamp-a": batch_id, "b": "@here"}) == {
-        "stamp-a": (Seen.UNKNOWN, batch_id),
+    assert there.status({STAMP: batch_id, "b": "@here"}) == {
+        STAMP: (Seen.UNKNOWN, batch_id),
         "b": (Seen.UNKNOWN, "@here"),
     }
 
@@ -98,8 +102,8 @@ def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
     tmp_path: Path, started: Started
 ) -> None:
     batch = LocalBatch({})
-    script = 'sh -c "sleep 600; :" child stamp-a & wait'
-    batch_id = start(batch, "stamp-a", tmp_path / "a.log", started, script)
+    script = f'sh -c "sleep 600; :" child {STAMP} & wait'
+    batch_id = start(batch, STAMP, tmp_path / "a.log", started, script)
     [leader] = started.pids
 
     def child() -> int:
@@ -108,13 +112,13 @@ def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
 
     until(child)
     started.pids.append(child())
-    assert LocalBatch({}).status({"stamp-a": ""})["stamp-a"] == (Seen.SEEN, batch_id)
+    assert LocalBatch({}).status({STAMP: ""})[STAMP] == (Seen.SEEN, batch_id)
     os.kill(leader, signal.SIGKILL)
     until(lambda: not batch._children or (batch.status({}) == {} and not batch._children))
     # The leader is gone, its child goes on: not absent, and nothing to record either.
-    assert batch.status({"stamp-a": batch_id})["stamp-a"] == (Seen.SEEN, batch_id)
+    assert batch.status({STAMP: batch_id})[STAMP] == (Seen.SEEN, batch_id)
     os.killpg(leader, signal.SIGKILL)
-    until(lambda: batch.status({"stamp-a": batch_id})["stamp-a"].seen is Seen.ABSENT)
+    until(lambda: batch.status({STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
 
 
 def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
@@ -128,7 +132,7 @@ def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
     own = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "JOB_IDEA": "mine"}
     assert own_environment(foreign | own) == own
     log = tmp_path / "a.log"
-    start(LocalBatch(foreign | own), "stamp-a", log, started, "env; exec sleep 600")
+    start(LocalBatch(foreign | own), STAMP, log, started, "env; exec sleep 600")
     until(lambda: "JOB_IDEA=mine" in log.read_text())
     assert not [name for name in foreign if f"{name}=" in log.read_text()]
 
