@@ -16,7 +16,6 @@ import pytest
 from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.local import LocalBatch, own_environment
 
-
 STAMP = f"stamp-of-{os.getpid()}"
 """One for each test process: a listing of stamps sees the whole machine."""
 
