@@ -33,7 +33,7 @@ def rerun(
     job: JobOptions,
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the jobs; exit code 1 if one fails")] = False,
     key: Annotated[str, typer.Option("--key", help="The same key again makes no more jobs")] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask")] = False,

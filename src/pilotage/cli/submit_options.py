@@ -74,7 +74,7 @@ class JobOptions(OptionGroup):
             "--on-cutoff", metavar="continue|stop", help="What to do when the server is away for long"
         ),
     ] = ""
-    count: Annotated[int | None, typer.Option("--count", min=1, help="So many jobs; %s is 0, 1, 2 ...")] = (
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Number of jobs; %s is 0, 1, 2 ...")] = (
         None
     )
     params: Annotated[

@@ -37,7 +37,7 @@ KEYS: dict[str, str] = {
     "ces.*.setup": "setup that its pilots offer",
     "ces.*.processors": "cores that pilots may use together; 0: all that this program may use",
     "ces.*.memory": "MB (2^20 bytes) that pilots may use together; 0: all of the machine",
-    "ces.*.tags": "tags that its pilots offer, besides those that they find themselves",
+    "ces.*.tags": "tags that its pilots offer, beside the tags that they detect on the node",
     "ces.*.required_tags": "tags that a job must have to start there",
     "ces.*.cpu_power": "reference cores per core",
     "ces.*.wall": (
