@@ -15,8 +15,8 @@ from one_of_several import POLICY, One
 from stores import DEADLINE, Gate, Store, fill, postgresql_store
 
 from pilotage.core.ids import QueueId
-from pilotage.server.duties import loop
-from pilotage.server.duties.loop import fill_index
+from pilotage.server.duties import startup
+from pilotage.server.duties.startup import load_index
 from pilotage.services.pool import index_loading
 from pilotage.services.pool.index_loading import apply_counts, count_waiting
 from pilotage.store.tables import counts as count_rows
@@ -132,7 +132,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
         assert opened.wait(DEADLINE)
         return found
 
-    monkeypatch.setattr(loop, "count_waiting", held)
+    monkeypatch.setattr(startup, "count_waiting", held)
 
     async def work() -> None:
         context: Any = SimpleNamespace(
@@ -142,7 +142,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
             stop=asyncio.Event(),
             clock=lambda: 0.0,
         )
-        counting = asyncio.create_task(fill_index(context))
+        counting = asyncio.create_task(load_index(context))
         await asyncio.to_thread(reached.wait, DEADLINE)
         # What pilots and people ask for is answered, but no job is given.
         assert await a.writer.acall(lambda _: "answered") == "answered"

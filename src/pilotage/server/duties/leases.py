@@ -11,6 +11,9 @@ from pilotage.services.pilots import leases
 
 log = logging.getLogger(__name__)
 
+LEASE_PERIOD = 1.0
+"""Seconds between two cycles of the lease duty."""
+
 
 class LeaseDuty:
     """Signs of life first, so that an outage is credited before anything expires.

@@ -12,7 +12,7 @@ from pilotage import __version__
 from pilotage.core.errors import Conflict
 from pilotage.server.context import Context
 from pilotage.server.duties.duty_leases import DutyLeases
-from pilotage.server.duties.loop import finish_submissions, forget_unaccepted
+from pilotage.server.duties.startup import finish_submissions, forget_unaccepted
 from pilotage.services.peers import sync
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.peer_state import Peers

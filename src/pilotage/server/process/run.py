@@ -27,23 +27,9 @@ from pilotage.server import disk_space
 from pilotage.server.context import Context
 from pilotage.server.disk_space import LEAST_FREE, DiskDuty, DiskSpace, Reserve
 from pilotage.server.duties.duty_leases import RENEWED, DutyLeases, FencedWriter
-from pilotage.server.duties.leases import LeaseDuty
-from pilotage.server.duties.loop import (
-    LEASE_PERIOD,
-    PRIORITY_PERIOD,
-    QUEUE_PERIOD,
-    LedgerDuty,
-    LocalCeDuty,
-    LocalCesDuty,
-    PriorityDuty,
-    QueueDuty,
-    ShareDuty,
-    every,
-    fill_index,
-    finish_submissions,
-    forget_unaccepted,
-    until_stopped,
-)
+from pilotage.server.duties.leases import LEASE_PERIOD, LeaseDuty
+from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
+from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import (
     FOLLOWS,
     LIMITS,
@@ -53,7 +39,10 @@ from pilotage.server.duties.peers import (
     evict_server,
     join,
 )
+from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
 from pilotage.server.duties.retention import RetentionDuty
+from pilotage.server.duties.shares import PRIORITY_PERIOD, LedgerDuty, PriorityDuty, ShareDuty
+from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.admission import Admission
@@ -319,7 +308,7 @@ class _Server:
         await listening
 
     async def _with_all_counted(self, context: Context, posts: DutyLeases | None) -> None:
-        await fill_index(context)
+        await load_index(context)
         gc_tuning.freeze_gc()
         if posts is None:
             await finish_submissions(context)

@@ -17,7 +17,7 @@ from pilotage.core.jobs.parsers import from_yaml, parse_yaml_mapping
 from pilotage.core.policy import Policy
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context, caller_of, context_of
-from pilotage.server.duties.loop import forget_staged
+from pilotage.server.duties.startup import forget_staged
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import (

@@ -1,0 +1,167 @@
+"""The duty of local CEs: starts pilots on this machine and watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pilotage.core.errors import Unreachable
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.handover import Action, Seen
+from pilotage.outside.batch.local import LocalBatch, Sighting
+from pilotage.outside.batch.script import PilotOrder, render
+from pilotage.server.context import Context
+from pilotage.server.duties.row_by_row import each
+from pilotage.services.director.local import LocalDirector, Ordered
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import pilots
+from pilotage.store.tables.pilots import Watched
+
+log = logging.getLogger(__name__)
+
+DIRECTOR_PERIOD = 1.0
+IDLE_DIRECTOR_PERIOD = 5.0
+LAST_WORDS = 500
+NEVER_BEGAN = "its process was never started"
+
+
+class LocalCeDuty:
+    """Starts and watches the pilots of one local CE."""
+
+    def __init__(
+        self, context: Context, director: LocalDirector, batch: LocalBatch, logs: Path, python: str
+    ) -> None:
+        self._context = context
+        self._director = director
+        self._batch = batch
+        self._logs = logs
+        self._python = python
+        self._live = 0
+
+    def period(self) -> float:
+        return DIRECTOR_PERIOD if self._live else IDLE_DIRECTOR_PERIOD
+
+    async def cycle(self) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        await self._watch()
+        ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
+        live = await self._context.glance(self._live_pilots)
+        neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
+        for one in ordered:
+            if batch_id := await self._start(one, neighbours):
+                neighbours.append(batch_id)
+        self._live = len(live) + len(ordered)
+
+    async def cancel_all(self) -> None:
+        """Ask every pilot to give its jobs back and leave."""
+        live = await self._context.glance(self._live_pilots)
+        sightings = await asyncio.to_thread(self._sightings, live)
+        await asyncio.to_thread(self._batch.cancel, [sighting.batch_id for sighting in sightings.values()])
+
+    def anybody(self) -> bool:
+        """Whether a pilot of this CE still runs."""
+        live = self._live_pilots(self._context.readers.connection())
+        return any(sighting.seen is Seen.SEEN for sighting in self._sightings(live).values())
+
+    def _sightings(self, pilots_: Sequence[Watched]) -> dict[str, Sighting]:
+        return self._batch.status({pilot.stamp: pilot.batch_id for pilot in pilots_})
+
+    async def _watch(self) -> None:
+        """Carry out what the hand-over's table says of each live pilot."""
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        live = await self._context.glance(self._live_pilots)
+        listed = clock()
+        sightings = await asyncio.to_thread(self._sightings, live)
+        for pilot in live:
+            sighting = sightings[pilot.stamp]
+            action = self._director.action(pilot, sighting.seen)
+            if action is Action.LOSE:
+                words = await asyncio.to_thread(self._last_words, pilot)
+                await writer.acall(
+                    lambda tx, pilot=pilot, words=words: self._director.gone(  # type: ignore[misc]
+                        pool, tx, pilot, words, clock(), listed
+                    )
+                )
+            elif action is Action.ABORT:
+                await writer.acall(
+                    lambda tx, pilot=pilot: self._director.aborted(pool, tx, pilot.id, NEVER_BEGAN, clock())  # type: ignore[misc]
+                )
+            elif sighting.seen is Seen.SEEN and sighting.batch_id != pilot.batch_id:
+                log.info("pilot %d is batch job %s, found by its stamp", pilot.id, sighting.batch_id)
+                await self._record(pilot.id, sighting.batch_id)
+
+    def _live_pilots(self, connection: Connection) -> list[Watched]:
+        return pilots.watched(connection, self._director.ce)
+
+    async def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
+        """Start one pilot and record its batch id; "" if it could not be started."""
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        try:
+            batch_id = await asyncio.to_thread(self._submit, ordered, neighbours)
+        except Unreachable as error:
+            log.warning("%s", error)
+            reason = str(error)
+            await writer.acall(lambda tx: self._director.aborted(pool, tx, ordered.pilot, reason, clock()))
+            return ""
+        await self._record(ordered.pilot, batch_id)
+        return batch_id
+
+    async def _record(self, pilot: PilotId, batch_id: str) -> None:
+        pool, writer = self._context.pool, self._context.writer
+        if not await writer.acall(lambda tx: self._director.started(pool, tx, pilot, batch_id)):
+            # Its intent was given up meanwhile: it would be refused.
+            await asyncio.to_thread(self._batch.cancel, [batch_id])
+
+    def _submit(self, ordered: Ordered, neighbours: list[str]) -> str:
+        order = PilotOrder(
+            server=self._context.pilot_url,
+            secret=ordered.secret,
+            index=ordered.index,
+            processors=ordered.processors,
+            memory=ordered.memory,
+            stamp=ordered.stamp,
+            python=self._python,
+        )
+        script = render(self._context.program, order)
+        log_file = self._log_of(ordered.stamp)
+        return self._batch.submit(script, ordered.stamp, log_file, ordered.processors, neighbours)
+
+    def _log_of(self, stamp: str) -> Path:
+        return self._logs / f"{stamp}.log"
+
+    def _last_words(self, pilot: Watched) -> str:
+        try:
+            text = self._log_of(pilot.stamp).read_text(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+        return text[-LAST_WORDS:].replace("\n", " | ")
+
+
+class LocalCesDuty:
+    """All local CEs of the policy in force; those of a new policy are taken up in the next cycle.
+
+    A CE that has gone from the policy gets no more pilots; those that it has are watched to their end.
+    """
+
+    def __init__(self, context: Context, make: Callable[[str], LocalCeDuty]) -> None:
+        self._context = context
+        self._make = make
+        self._duties: dict[str, LocalCeDuty] = {}
+
+    def period(self) -> float:
+        return min((duty.period() for duty in self._duties.values()), default=IDLE_DIRECTOR_PERIOD)
+
+    async def cycle(self) -> None:
+        for name, ce in self._context.pool.policy.ces.items():
+            if ce.type == "local" and name not in self._duties:
+                self._duties[name] = self._make(name)
+        await each([duty.cycle for duty in self._duties.values()])
+
+    async def cancel_all(self) -> None:
+        for duty in self._duties.values():
+            await duty.cancel_all()
+
+    def anybody(self) -> bool:
+        return any(duty.anybody() for duty in self._duties.values())

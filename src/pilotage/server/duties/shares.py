@@ -1,0 +1,74 @@
+"""The duties of shares: priorities, corrections from past use, and the ledger of use."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pilotage.core.shares.correction import Corrections
+from pilotage.server.context import Context
+from pilotage.server.duties.duty_leases import DutyLeases
+from pilotage.services.shares import corrections
+from pilotage.store.tables import usage
+
+PRIORITY_PERIOD = 1.0
+NEWCOMERS_PERIOD = 10.0
+
+
+class PriorityDuty:
+    """Takes up the priorities of what has changed, a few queues in each turn of the writer.
+
+    Whoever begins to wait is looked at by the correctors soon, not only after their period.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._welcomed = 0.0
+
+    async def cycle(self) -> None:
+        pool, writer = self._context.pool, self._context.writer
+        priorities, now = pool.index.priorities, self._context.clock()
+        if priorities.newcomers and not 0 <= now - self._welcomed < NEWCOMERS_PERIOD:
+            priorities.newcomers, self._welcomed = False, now
+            self._context.wake_shares.set()
+        if pool.settling is None and not priorities.unsettled:
+            return
+        while not await writer.acall(lambda _: corrections.apply_priorities(pool)):
+            pass
+
+
+class ShareDuty:
+    """Charges what was used, and draws the share corrections from it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def period(self) -> float:
+        return self._context.pool.policy.correction.period
+
+    async def cycle(self) -> None:
+        pool, writer, book = self._context.pool, self._context.writer, self._context.book
+        book.history = pool.policy.accounting.history
+        charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
+        for part in book.saving(charged):
+            await writer.acall(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
+        who = await writer.acall(lambda _: corrections.waiting(pool))
+        found = await asyncio.to_thread(self._corrections, who)
+        await writer.acall(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
+
+    def _corrections(self, who: corrections.WaitingEntities) -> Corrections:
+        last, memory = usage.memory(self._context.readers.connection())
+        return corrections.corrections(self._context.book, who, last, memory)
+
+
+class LedgerDuty:
+    """Where another server draws the corrections: has the ledger that reports are made of follow the store."""
+
+    def __init__(self, context: Context, posts: DutyLeases) -> None:
+        self._context = context
+        self._posts = posts
+
+    async def cycle(self) -> None:
+        context = self._context
+        if not self._posts.holds("shares"):
+            context.book.history = context.pool.policy.accounting.history
+            await asyncio.to_thread(lambda: context.book.charge(context.readers.connection()))
