@@ -1,7 +1,7 @@
 """The hand-over: doubly-committed, leased, fenced transfer of control of one *item* to one *taker*.
 
 One table serves the three seams: an element to an agent, a job to a pilot, a pilot to a batch system. It is
-total over phase × message × relation; the giver loads the facts, asks `decide`, and saves the effect in the same
+total over custody × message × relation; the giver loads the facts, asks `decide`, and saves the effect in the same
 transaction. Promised: no item is lost, and at most one finish of an item is applied. Two takers may work at the
 same time where one died uncleanly or was cut off; every such overlap stands in the event log.
 
@@ -20,11 +20,17 @@ from enum import StrEnum
 from itertools import product
 
 
-class Phase(StrEnum):
+class Custody(StrEnum):
+    """Who has the item."""
+
     FREE = "free"
+    """Nobody."""
     OFFERED = "offered"
+    """The taker that it was offered to, once that one confirms."""
     HELD = "held"
+    """The taker that confirmed it."""
     FINAL = "final"
+    """Nobody any more."""
 
 
 class Message(StrEnum):
@@ -94,47 +100,47 @@ def _does(effect: Effect) -> Decision:
     return Decision(Answer.ACCEPTED, effect)
 
 
-_CURRENT: Mapping[tuple[Phase, Message], Decision] = {
-    (Phase.FREE, Message.TAKE): _does(Effect.OFFER),
+_CURRENT: Mapping[tuple[Custody, Message], Decision] = {
+    (Custody.FREE, Message.TAKE): _does(Effect.OFFER),
     # The offer has lapsed. It is not given back to the one who comes late: another may be drawn.
-    (Phase.FREE, Message.CONFIRM): _NO,
-    (Phase.FREE, Message.RELEASE): _YES,
+    (Custody.FREE, Message.CONFIRM): _NO,
+    (Custody.FREE, Message.RELEASE): _YES,
     # A result is not thrown away because its lease ran out: nobody else has begun.
-    (Phase.FREE, Message.FINISH): _does(Effect.APPLY),
-    (Phase.FREE, Message.KEEP): _NO,
-    (Phase.FREE, Message.EXPIRE): _YES,
-    (Phase.FREE, Message.KILL): _does(Effect.END),
-    (Phase.OFFERED, Message.TAKE): _NO,
-    (Phase.OFFERED, Message.CONFIRM): _does(Effect.HOLD),
-    (Phase.OFFERED, Message.RELEASE): _does(Effect.FREE),
+    (Custody.FREE, Message.FINISH): _does(Effect.APPLY),
+    (Custody.FREE, Message.KEEP): _NO,
+    (Custody.FREE, Message.EXPIRE): _YES,
+    (Custody.FREE, Message.KILL): _does(Effect.END),
+    (Custody.OFFERED, Message.TAKE): _NO,
+    (Custody.OFFERED, Message.CONFIRM): _does(Effect.HOLD),
+    (Custody.OFFERED, Message.RELEASE): _does(Effect.FREE),
     # The confirm was lost, or comes behind.
-    (Phase.OFFERED, Message.FINISH): _does(Effect.APPLY),
-    (Phase.OFFERED, Message.KEEP): _YES,
-    (Phase.OFFERED, Message.EXPIRE): _does(Effect.FREE),
-    (Phase.OFFERED, Message.KILL): _does(Effect.END),
-    (Phase.HELD, Message.TAKE): _NO,
-    (Phase.HELD, Message.CONFIRM): _YES,
-    (Phase.HELD, Message.RELEASE): _does(Effect.FREE),
-    (Phase.HELD, Message.FINISH): _does(Effect.APPLY),
-    (Phase.HELD, Message.KEEP): _YES,
-    (Phase.HELD, Message.EXPIRE): _does(Effect.RETRY),
-    (Phase.HELD, Message.KILL): _does(Effect.END),
-    (Phase.FINAL, Message.TAKE): _NO,
-    (Phase.FINAL, Message.CONFIRM): _NO,
-    (Phase.FINAL, Message.RELEASE): _NO,
-    (Phase.FINAL, Message.FINISH): _NO,
-    (Phase.FINAL, Message.KEEP): _NO,
-    (Phase.FINAL, Message.EXPIRE): _YES,
-    (Phase.FINAL, Message.KILL): _NO,
+    (Custody.OFFERED, Message.FINISH): _does(Effect.APPLY),
+    (Custody.OFFERED, Message.KEEP): _YES,
+    (Custody.OFFERED, Message.EXPIRE): _does(Effect.FREE),
+    (Custody.OFFERED, Message.KILL): _does(Effect.END),
+    (Custody.HELD, Message.TAKE): _NO,
+    (Custody.HELD, Message.CONFIRM): _YES,
+    (Custody.HELD, Message.RELEASE): _does(Effect.FREE),
+    (Custody.HELD, Message.FINISH): _does(Effect.APPLY),
+    (Custody.HELD, Message.KEEP): _YES,
+    (Custody.HELD, Message.EXPIRE): _does(Effect.RETRY),
+    (Custody.HELD, Message.KILL): _does(Effect.END),
+    (Custody.FINAL, Message.TAKE): _NO,
+    (Custody.FINAL, Message.CONFIRM): _NO,
+    (Custody.FINAL, Message.RELEASE): _NO,
+    (Custody.FINAL, Message.FINISH): _NO,
+    (Custody.FINAL, Message.KEEP): _NO,
+    (Custody.FINAL, Message.EXPIRE): _YES,
+    (Custody.FINAL, Message.KILL): _NO,
 }
 
 
-def _row(phase: Phase, message: Message, relation: Relation) -> Decision:
+def _row(custody: Custody, message: Message, relation: Relation) -> Decision:
     if message in (Message.TAKE, Message.KILL):
         # These come from the giver's own side and carry no epoch.
-        return _CURRENT[phase, message]
+        return _CURRENT[custody, message]
     if relation is Relation.CURRENT:
-        return _CURRENT[phase, message]
+        return _CURRENT[custody, message]
     if message is Message.EXPIRE:
         return _YES
     if relation is Relation.REPEATED and message is Message.FINISH:
@@ -142,15 +148,15 @@ def _row(phase: Phase, message: Message, relation: Relation) -> Decision:
     return _NO
 
 
-TABLE: Mapping[tuple[Phase, Message, Relation], Decision] = {
-    (phase, message, relation): _row(phase, message, relation)
-    for phase, message, relation in product(Phase, Message, Relation)
+TABLE: Mapping[tuple[Custody, Message, Relation], Decision] = {
+    (custody, message, relation): _row(custody, message, relation)
+    for custody, message, relation in product(Custody, Message, Relation)
 }
-"""The specification: every phase × message × relation."""
+"""The specification: every custody × message × relation."""
 
 
-def decide(phase: Phase, message: Message, relation: Relation) -> Decision:
-    return TABLE[phase, message, relation]
+def decide(custody: Custody, message: Message, relation: Relation) -> Decision:
+    return TABLE[custody, message, relation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +217,6 @@ def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal:
 
 def markdown() -> str:
     """The table of the docs."""
-    lines = ["| phase | message | relation | answer | effect |", "|---|---|---|---|---|"]
+    lines = ["| custody | message | relation | answer | effect |", "|---|---|---|---|---|"]
     lines += [f"| {p} | {m} | {r} | {d.answer} | {d.effect} |" for (p, m, r), d in TABLE.items()]
     return "\n".join(lines)

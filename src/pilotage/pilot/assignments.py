@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from pilotage.wire.pilot import Finish, Offer, Reference, Release
+from pilotage.wire.pilot import Finish, OfferedJob, Reference, Release
 
 from .events import Key
 
@@ -49,7 +49,7 @@ OCCUPYING = (Stage.RUNNING, Stage.STOPPING, Stage.DROPPED)
 
 @dataclass
 class Assignment:
-    offer: Offer
+    offer: OfferedJob
     since: float
     """When it came to its stage."""
     stage: Stage = Stage.OFFERED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Tuple, Union
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Offer
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, OfferedJob
 
 Key = Tuple[int, int]
 """One try at a job: (job, epoch)."""
@@ -76,7 +76,7 @@ class Send:
 class Start:
     """Run this payload; exactly one PayloadEnded follows."""
 
-    offer: Offer
+    offer: OfferedJob
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Any, Callable, List, Mapping, Optional
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Offer
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, OfferedJob
 
 from .events import (
     Action,
@@ -139,7 +139,7 @@ class Loop:
             log("leaving", reason=action.reason, code=action.code)
             self._code = action.code
 
-    def _tell_start(self, offer: Offer) -> None:
+    def _tell_start(self, offer: OfferedJob) -> None:
         """The line by which a site finds out whose payload ran where and when."""
         log(
             "payload",

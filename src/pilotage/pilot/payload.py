@@ -11,7 +11,7 @@ import signal
 from functools import partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, Offer, RefusedOutput
+from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
 
 from .beneath import OF_THE_NAME, NotAFile, make_folders, open_root, printable, split
 from .events import Key
@@ -34,7 +34,7 @@ _ROOM = 256_000_000
 class RunningPayload:
     """The files, the process and the account of one try. All methods but the `..._away` ones are for the loop."""
 
-    def __init__(self, offer: Offer, now: float, most_output: int = 0) -> None:
+    def __init__(self, offer: OfferedJob, now: float, most_output: int = 0) -> None:
         """`most_output`: bytes of one output file that the server takes; 0: not known."""
         self.offer = offer
         self.payload = offer.payload

@@ -12,7 +12,7 @@ import resource
 import signal
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from pilotage.wire.pilot import MB, Offer
+from pilotage.wire.pilot import MB, OfferedJob
 
 from .events import Event, Key, PayloadEnded, ProcessesGone
 from .inputs import InputCache, not_placed
@@ -64,7 +64,7 @@ class PayloadRunner:
 
     # Starting
 
-    def start(self, offer: Offer) -> None:
+    def start(self, offer: OfferedJob) -> None:
         payload = RunningPayload(offer, self._clock(), self._most_output)
         self.running[payload.key] = payload
         try:

@@ -232,7 +232,7 @@ class Payload:
 
 
 @dataclass
-class Offer:
+class OfferedJob:
     """A job offered to the pilot: to be confirmed before it is started."""
 
     job: int
@@ -259,7 +259,7 @@ class ExchangeResponse:
     finishes: List[Verdict] = field(default_factory=list)
     releases: List[Verdict] = field(default_factory=list)
     confirms: List[Verdict] = field(default_factory=list)
-    offers: List[Offer] = field(default_factory=list)
+    offers: List[OfferedJob] = field(default_factory=list)
     take_number: int = 0
     """The number of the take that `offers` answers; 0: the take found nothing."""
     no_match: Dict[str, int] = field(default_factory=dict)

@@ -13,11 +13,11 @@ from pilotage.core.handover import (
     TABLE,
     THE_PAYLOADS_OWN,
     Answer,
+    Custody,
     Decision,
     Effect,
     Fence,
     Message,
-    Phase,
     Relation,
     Retry,
     after_failure,
@@ -26,50 +26,52 @@ from pilotage.core.handover import (
     outage_credit,
 )
 
-EVERYTHING = list(product(Phase, Message, Relation))
+EVERYTHING = list(product(Custody, Message, Relation))
 YES, NO = Answer.ACCEPTED, Answer.SUPERSEDED
 
 
-def by_the_rules(phase: Phase, message: Message, relation: Relation) -> Decision:
+def by_the_rules(custody: Custody, message: Message, relation: Relation) -> Decision:
     """The rules of the hand-over, said once more in other words than the code's."""
     # The giver's own messages carry no epoch.
     if message is Message.TAKE:
-        return Decision(YES, Effect.OFFER) if phase is Phase.FREE else Decision(NO)
+        return Decision(YES, Effect.OFFER) if custody is Custody.FREE else Decision(NO)
     if message is Message.KILL:
-        return Decision(NO) if phase is Phase.FINAL else Decision(YES, Effect.END)
+        return Decision(NO) if custody is Custody.FINAL else Decision(YES, Effect.END)
     if message is Message.EXPIRE:
         # Of an old lease, or of an item nobody has: nothing to do, and nobody to tell.
         if relation is not Relation.CURRENT:
             return Decision(YES)
-        return Decision(YES, {Phase.OFFERED: Effect.FREE, Phase.HELD: Effect.RETRY}.get(phase, Effect.NONE))
+        return Decision(
+            YES, {Custody.OFFERED: Effect.FREE, Custody.HELD: Effect.RETRY}.get(custody, Effect.NONE)
+        )
     # Any message of an old epoch changes nothing and tells the taker to stop; so does one never given, and
     # one about a try whose finish was taken; but the same finish again gets the same answer.
     if relation is not Relation.CURRENT:
         return Decision(YES if (message, relation) == (Message.FINISH, Relation.REPEATED) else NO)
-    if phase is Phase.FINAL:
+    if custody is Custody.FINAL:
         return Decision(NO)
     if message is Message.FINISH:
         # Applied in any non-final state while its epoch is the highest ever given.
         return Decision(YES, Effect.APPLY)
     if message is Message.CONFIRM:
         return {
-            Phase.FREE: Decision(NO),
-            Phase.OFFERED: Decision(YES, Effect.HOLD),
-            Phase.HELD: Decision(YES),
-        }[phase]
+            Custody.FREE: Decision(NO),
+            Custody.OFFERED: Decision(YES, Effect.HOLD),
+            Custody.HELD: Decision(YES),
+        }[custody]
     if message is Message.RELEASE:
-        return Decision(YES, Effect.NONE if phase is Phase.FREE else Effect.FREE)
+        return Decision(YES, Effect.NONE if custody is Custody.FREE else Effect.FREE)
     assert message is Message.KEEP
-    return Decision(NO if phase is Phase.FREE else YES)
+    return Decision(NO if custody is Custody.FREE else YES)
 
 
 def test_the_table_is_total() -> None:
     assert set(TABLE) == set(EVERYTHING)
-    assert len(TABLE) == len(Phase) * len(Message) * len(Relation)
+    assert len(TABLE) == len(Custody) * len(Message) * len(Relation)
 
 
 @pytest.mark.parametrize("row", EVERYTHING, ids=" ".join)
-def test_every_row_follows_the_rules_in_words(row: tuple[Phase, Message, Relation]) -> None:
+def test_every_row_follows_the_rules_in_words(row: tuple[Custody, Message, Relation]) -> None:
     assert decide(*row) == by_the_rules(*row)
 
 
@@ -78,9 +80,9 @@ def test_superseded_never_changes_anything() -> None:
 
 
 def test_nothing_but_a_take_raises_the_epoch_and_nothing_leaves_a_final_phase() -> None:
-    for (phase, message, _), decision in TABLE.items():
-        assert (decision.effect is Effect.OFFER) == (message is Message.TAKE and phase is Phase.FREE)
-        if phase is Phase.FINAL:
+    for (custody, message, _), decision in TABLE.items():
+        assert (decision.effect is Effect.OFFER) == (message is Message.TAKE and custody is Custody.FREE)
+        if custody is Custody.FINAL:
             assert decision.effect is Effect.NONE
 
 
@@ -150,7 +152,7 @@ ITEMS, TAKERS, MOST_FAILURES, LEASE = 3, 3, 2, 10
 class Item:
     """What a giver saves of an item."""
 
-    phase: Phase = Phase.FREE
+    custody: Custody = Custody.FREE
     epoch: int = 0
     attempt: int = 0
     failures: int = 0
@@ -196,11 +198,11 @@ class Giver(RuleBasedStateMachine):
     def save(self, number: int, effect: Effect, letter: Letter | None = None) -> None:
         item = self.items[number]
         if effect is Effect.OFFER:
-            item.phase, item.epoch = Phase.OFFERED, item.epoch + 1
+            item.custody, item.epoch = Custody.OFFERED, item.epoch + 1
         elif effect is Effect.HOLD:
-            item.phase, item.attempt = Phase.HELD, item.attempt + 1
+            item.custody, item.attempt = Custody.HELD, item.attempt + 1
         elif effect is Effect.FREE:
-            item.phase, item.taker = Phase.FREE, None
+            item.custody, item.taker = Custody.FREE, None
         elif effect is Effect.RETRY:
             self.fail(item, "lease-over")
         elif effect is Effect.APPLY:
@@ -210,23 +212,23 @@ class Giver(RuleBasedStateMachine):
                 self.fail(item, "node")
             else:
                 item.applied.append(letter.epoch)
-                item.phase, item.taker = Phase.FINAL, None
+                item.custody, item.taker = Custody.FINAL, None
         elif effect is Effect.END:
             item.ended.append("killed")
-            item.phase, item.taker = Phase.FINAL, None
+            item.custody, item.taker = Custody.FINAL, None
 
     def fail(self, item: Item, failure: str) -> None:
-        if item.phase is not Phase.FREE:
+        if item.custody is not Custody.FREE:
             item.failures += 1
         again = after_failure(failure, item.failures, most=MOST_FAILURES, own_retries=0) is Retry.AGAIN
-        item.phase, item.taker = (Phase.FREE if again else Phase.FINAL), None
+        item.custody, item.taker = (Custody.FREE if again else Custody.FINAL), None
         if not again:
             item.ended.append(failure)
 
     def decided(self, number: int, verb: Message, epoch: int, digest: str = "") -> Decision:
         item = self.items[number]
         fence = Fence(item.epoch, item.finished_epoch, item.finished_digest)
-        return decide(item.phase, verb, fence.relation(epoch, digest))
+        return decide(item.custody, verb, fence.relation(epoch, digest))
 
     @rule(number=st.integers(0, ITEMS - 1), taker=st.integers(0, TAKERS - 1))
     def take(self, number: int, taker: int) -> None:
@@ -289,11 +291,11 @@ class Giver(RuleBasedStateMachine):
         if letter.incarnation != self.incarnation:
             return NO
         self.leases[letter.taker] = self.now + LEASE
-        before = (item.phase, item.epoch, item.attempt, item.failures, list(item.applied))
+        before = (item.custody, item.epoch, item.attempt, item.failures, list(item.applied))
         decision = self.decided(letter.item, letter.verb, letter.epoch, letter.digest)
         self.save(letter.item, decision.effect, letter)
         if decision.answer is NO:
-            assert before == (item.phase, item.epoch, item.attempt, item.failures, item.applied)
+            assert before == (item.custody, item.epoch, item.attempt, item.failures, item.applied)
             self.held[letter.taker].discard((letter.item, letter.epoch))
         if letter.verb is Message.FINISH:
             key = (letter.item, letter.epoch, letter.digest)
@@ -315,23 +317,23 @@ class Giver(RuleBasedStateMachine):
     @invariant()
     def at_most_one_end_of_each_item(self) -> None:
         for item in self.items:
-            assert len(item.applied) + len(item.ended) == (1 if item.phase is Phase.FINAL else 0)
+            assert len(item.applied) + len(item.ended) == (1 if item.custody is Custody.FINAL else 0)
             assert item.failures <= MOST_FAILURES + 1
             assert item.attempt <= item.epoch
-            assert (item.taker is not None) == (item.phase in (Phase.OFFERED, Phase.HELD))
+            assert (item.taker is not None) == (item.custody in (Custody.OFFERED, Custody.HELD))
 
     def teardown(self) -> None:
         """With a good taker and a good network everything ends."""
         self.mail.clear()
         self.time_passes(100 * LEASE)
         for number, item in enumerate(self.items):
-            if item.phase is Phase.FINAL:
+            if item.custody is Custody.FINAL:
                 continue
-            assert item.phase is Phase.FREE
+            assert item.custody is Custody.FREE
             self.take(number, 0)
             for verb, digest in ((Message.CONFIRM, ""), (Message.FINISH, "good"), (Message.FINISH, "good")):
                 assert self.deliver(Letter(self.incarnation, 0, verb, number, item.epoch, digest)) is YES
-        assert all(item.phase is Phase.FINAL for item in self.items)
+        assert all(item.custody is Custody.FINAL for item in self.items)
         self.at_most_one_end_of_each_item()
 
 

@@ -11,44 +11,46 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pilotage.core.pilots.handover import (
     TABLE,
     Action,
-    Decision,
-    Phase,
     Seen,
     Sight,
-    decide,
+    SubmissionPhase,
+    SubmissionStep,
     markdown,
+    next_step,
     sight_of,
 )
 
-EVERYTHING = list(product(Phase, Sight))
+EVERYTHING = list(product(SubmissionPhase, Sight))
 GIVES_UP = {Action.ABORT, Action.LOSE, Action.END}
 
 
-def by_the_rules(phase: Phase, sight: Sight) -> Decision:
+def by_the_rules(phase: SubmissionPhase, sight: Sight) -> SubmissionStep:
     """The rules of the hand-over, said once more in other words than the code's."""
     if sight is Sight.UNKNOWN:
-        return Decision(Action.NONE, phase)
-    if phase is Phase.LOST:
-        return Decision(Action.CANCEL if sight is Sight.PRESENT else Action.NONE, phase)
-    if phase is Phase.CANCELLING:
+        return SubmissionStep(Action.NONE, phase)
+    if phase is SubmissionPhase.LOST:
+        return SubmissionStep(Action.CANCEL if sight is Sight.PRESENT else Action.NONE, phase)
+    if phase is SubmissionPhase.CANCELLING:
         here = sight is Sight.PRESENT
-        return Decision(Action.CANCEL, phase) if here else Decision(Action.END, Phase.LOST)
+        return (
+            SubmissionStep(Action.CANCEL, phase) if here else SubmissionStep(Action.END, SubmissionPhase.LOST)
+        )
     if sight is Sight.PRESENT:
-        if phase is Phase.RELEASED:
-            return Decision(Action.NONE, phase)
-        if phase in (Phase.HELD, Phase.RELEASING):
-            return Decision(Action.RELEASE, Phase.RELEASING)
-        return Decision(Action.ADOPT, Phase.HELD)
-    if phase is Phase.RELEASED:
-        return Decision(Action.LOSE, Phase.LOST)
+        if phase is SubmissionPhase.RELEASED:
+            return SubmissionStep(Action.NONE, phase)
+        if phase in (SubmissionPhase.HELD, SubmissionPhase.RELEASING):
+            return SubmissionStep(Action.RELEASE, SubmissionPhase.RELEASING)
+        return SubmissionStep(Action.ADOPT, SubmissionPhase.HELD)
+    if phase is SubmissionPhase.RELEASED:
+        return SubmissionStep(Action.LOSE, SubmissionPhase.LOST)
     # No call was made for an intent, so one listing is enough; whatever else was not seen to run is in doubt first.
-    if phase is Phase.INTENT or sight is Sight.STILL_ABSENT:
-        return Decision(Action.ABORT, Phase.LOST)
-    return Decision(Action.LOOK_AGAIN, Phase.IN_DOUBT)
+    if phase is SubmissionPhase.INTENT or sight is Sight.STILL_ABSENT:
+        return SubmissionStep(Action.ABORT, SubmissionPhase.LOST)
+    return SubmissionStep(Action.LOOK_AGAIN, SubmissionPhase.IN_DOUBT)
 
 
 @pytest.mark.parametrize(("phase", "sight"), EVERYTHING)
-def test_every_row_says_what_the_rules_say(phase: Phase, sight: Sight) -> None:
+def test_every_row_says_what_the_rules_say(phase: SubmissionPhase, sight: Sight) -> None:
     assert TABLE[phase, sight] == by_the_rules(phase, sight)
 
 
@@ -58,12 +60,14 @@ def test_the_table_is_total_and_written_out_whole() -> None:
 
 
 @pytest.mark.parametrize(("phase", "sight"), EVERYTHING)
-def test_a_system_that_cannot_hold_knows_neither_held_nor_releasing(phase: Phase, sight: Sight) -> None:
-    decision = decide(phase, sight, holds=False)
-    assert decision.next not in (Phase.HELD, Phase.RELEASING) or sight is Sight.UNKNOWN
-    assert decision.action is not Action.RELEASE
-    if decision.next is not Phase.RELEASED:
-        assert decision == TABLE[phase, sight]
+def test_a_system_that_cannot_hold_knows_neither_held_nor_releasing(
+    phase: SubmissionPhase, sight: Sight
+) -> None:
+    step = next_step(phase, sight, holds=False)
+    assert step.next not in (SubmissionPhase.HELD, SubmissionPhase.RELEASING) or sight is Sight.UNKNOWN
+    assert step.action is not Action.RELEASE
+    if step.next is not SubmissionPhase.RELEASED:
+        assert step == TABLE[phase, sight]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,7 @@ class Director(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.phase = Phase.INTENT
+        self.phase = SubmissionPhase.INTENT
         self.absent_since: float | None = None
         self.under_way: list[tuple[float, str]] = []
         """Calls that have been sent: when they arrive, and which."""
@@ -107,16 +111,16 @@ class Director(RuleBasedStateMachine):
         self.submitted = 0
         self.gave_up_at: float | None = None
 
-    @precondition(lambda self: self.phase is Phase.INTENT)
+    @precondition(lambda self: self.phase is SubmissionPhase.INTENT)
     @rule(late=st.floats(0, LATEST), answered=st.booleans())
     def submit(self, late: float, answered: bool) -> None:
         """PREPARING is stored before the call; without an answer it stays."""
-        self.phase = Phase.PREPARING
+        self.phase = SubmissionPhase.PREPARING
         self.submitted += 1
         self.under_way.append((self.now + late, "submit"))
         if answered:
             self.arrive(self.now + late)
-            self.phase = Phase.HELD
+            self.phase = SubmissionPhase.HELD
 
     @rule(seconds=st.floats(0, SETTLE))
     def time_passes(self, seconds: float) -> None:
@@ -133,7 +137,7 @@ class Director(RuleBasedStateMachine):
             elif call[1] == "cancel":
                 self.there = None
 
-    @precondition(lambda self: self.there is not None and self.phase is not Phase.INTENT)
+    @precondition(lambda self: self.there is not None and self.phase is not SubmissionPhase.INTENT)
     @rule()
     def ends_or_is_lost_by_the_system(self) -> None:
         self.there = None
@@ -143,31 +147,31 @@ class Director(RuleBasedStateMachine):
         """`acts`: the director does not crash before it acts; `answered`: nor before it records what it did."""
         seen = (Seen.SEEN if self.there else Seen.ABSENT) if works else Seen.UNKNOWN
         before, sight = self.phase, sight_of(seen, self.absent_since, self.now, SETTLE)
-        decision = decide(self.phase, sight)
+        step = next_step(self.phase, sight)
         if not works:
-            assert decision == Decision(Action.NONE, self.phase)
+            assert step == SubmissionStep(Action.NONE, self.phase)
         if seen is Seen.SEEN:
             self.absent_since = None
         if not acts:
             return
-        if decision.action is Action.LOOK_AGAIN and self.absent_since is None:
+        if step.action is Action.LOOK_AGAIN and self.absent_since is None:
             self.absent_since = self.now
-        if decision.action in (Action.RELEASE, Action.CANCEL):
-            self.under_way.append((self.now + late, decision.action.value))
+        if step.action in (Action.RELEASE, Action.CANCEL):
+            self.under_way.append((self.now + late, step.action.value))
             if answered:
                 self.arrive(self.now + late)
-        if decision.action in GIVES_UP:
+        if step.action in GIVES_UP:
             # Nothing that still runs, or is still to begin, is ever given up.
             assert self.there is None
             assert not [call for call in self.under_way if call[1] == "submit"]
             self.gave_up_at = self.now
-        if decision.action is Action.RELEASE and not answered:
-            self.phase = Phase.RELEASING
-        elif decision.action is Action.RELEASE:
-            self.phase = Phase.RELEASED
+        if step.action is Action.RELEASE and not answered:
+            self.phase = SubmissionPhase.RELEASING
+        elif step.action is Action.RELEASE:
+            self.phase = SubmissionPhase.RELEASED
         else:
-            self.phase = decision.next
-        assert before is not Phase.LOST or self.phase is Phase.LOST
+            self.phase = step.next
+        assert before is not SubmissionPhase.LOST or self.phase is SubmissionPhase.LOST
 
     @invariant()
     def it_is_submitted_once(self) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import IllegalMove
-from pilotage.core.handover import Phase
+from pilotage.core.handover import Custody
 from pilotage.core.jobs import states as jobs
-from pilotage.core.jobs.states import JOB_STATES, JobState, phase_of
+from pilotage.core.jobs.states import JOB_STATES, JobState, custody_of
 from pilotage.core.pilots import states as pilots
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.state_table import StateTable
@@ -70,11 +70,11 @@ def test_from_every_state_a_job_can_end() -> None:
 
 
 def test_every_job_state_belongs_to_one_phase_of_the_hand_over() -> None:
-    phases = {state: phase_of(state) for state in JobState}
-    assert {state for state, phase in phases.items() if phase is Phase.FINAL} == jobs.FINAL
-    assert {state for state, phase in phases.items() if phase is Phase.HELD} == jobs.HELD
-    assert {state for state, phase in phases.items() if phase is Phase.FREE} == jobs.FREE
-    assert [state for state, phase in phases.items() if phase is Phase.OFFERED] == [S.MATCHED]
+    custodies = {state: custody_of(state) for state in JobState}
+    assert {state for state, custody in custodies.items() if custody is Custody.FINAL} == jobs.FINAL
+    assert {state for state, custody in custodies.items() if custody is Custody.HELD} == jobs.HELD
+    assert {state for state, custody in custodies.items() if custody is Custody.FREE} == jobs.FREE
+    assert [state for state, custody in custodies.items() if custody is Custody.OFFERED] == [S.MATCHED]
 
 
 def test_a_pilot_whose_lease_ran_out_may_come_back_and_no_other_that_has_ended() -> None:

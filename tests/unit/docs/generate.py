@@ -79,8 +79,8 @@ def hand_over() -> str:
 # The hand-over
 
 Control of a job passes from the pool to a pilot by messages that may be lost, doubled, delayed or reordered. Each is
-decided by this table: the *phase* that the job is in, the *message*, and how the *epoch* of the message relates to
-the newest one given (for a finish also whether its content is that of the finish taken before). What it decides is
+decided by this table: the *custody* of the job (who has it), the *message*, and how the *epoch* of the message relates
+to the newest one given (for a finish also whether its content equals that of the finish taken before). The decision is
 saved in the same transaction. *Superseded* means: nothing was changed, stop that work. A job is never lost, and at
 most one result of it is applied; two tries at it may overlap only where a pilot died uncleanly or was cut off.
 

@@ -23,7 +23,7 @@ from pilotage.pilot.events import (
 )
 from pilotage.pilot.machine import Machine
 from pilotage.pilot.pilot_config import PilotConfig
-from pilotage.wire.pilot import ExchangeResponse, Finish, Node, Offer, Payload, Verdict
+from pilotage.wire.pilot import ExchangeResponse, Finish, Node, OfferedJob, Payload, Verdict
 
 PROCESSORS, MEMORY = 4, 4000
 
@@ -115,7 +115,7 @@ class AnyOrder(RuleBasedStateMachine):
                     memory=data.draw(st.sampled_from([0, 500, 3000, 5000])),
                     on_cutoff=data.draw(st.sampled_from(["stop", "continue"])),
                 )
-                response.offers.append(Offer(self.next_job, 1, payload))
+                response.offers.append(OfferedJob(self.next_job, 1, payload))
                 self.owed.add((self.next_job, 1))
                 self.next_job += 1
             response.take_number = request.take.number if response.offers else 0

@@ -14,7 +14,7 @@ from pilotage.wire.pilot import (
     ExchangeResponse,
     Finish,
     Node,
-    Offer,
+    OfferedJob,
     Payload,
     Verdict,
 )
@@ -59,7 +59,7 @@ class Life:
         if request.take:
             for _ in range(min(request.take.count, self.jobs - self.given)):
                 self.given += 1
-                response.offers.append(Offer(self.given, 1, Payload("/bin/true")))
+                response.offers.append(OfferedJob(self.given, 1, Payload("/bin/true")))
             response.take_number = request.take.number
         return response
 

@@ -46,7 +46,7 @@ from pilotage.wire.pilot import (
     Finish,
     Input,
     Node,
-    Offer,
+    OfferedJob,
     Reference,
     Release,
     Take,
@@ -403,33 +403,33 @@ class Paper:
         plain = {**vars(self.node), **node}
         return Take(number or self.number, count, Node(**plain), ahead)
 
-    def take(self, count: int = 1, **more: Any) -> list[Offer]:
+    def take(self, count: int = 1, **more: Any) -> list[OfferedJob]:
         response = self.send(take=self.asked(count, **more))
         if response.take_number:
             self.number = max(self.number, response.take_number) + 1
         return response.offers
 
-    def confirm(self, offer: Offer) -> str:
+    def confirm(self, offer: OfferedJob) -> str:
         return self.send(confirms=[Reference(offer.job, offer.epoch)]).confirms[0].verdict
 
-    def finish(self, offer: Offer, **content: Any) -> str:
+    def finish(self, offer: OfferedJob, **content: Any) -> str:
         return self.send(finishes=[finished(offer, **content)]).finishes[0].verdict
 
-    def release(self, offer: Offer) -> str:
+    def release(self, offer: OfferedJob) -> str:
         return self.send(releases=[Release(offer.job, offer.epoch, "test")]).releases[0].verdict
 
-    def stopped(self, *offers: Offer) -> list[int]:
+    def stopped(self, *offers: OfferedJob) -> list[int]:
         holding = [Reference(offer.job, offer.epoch) for offer in offers]
         return [verdict.job for verdict in self.send(holding=holding).stop]
 
-    def hold(self, **more: Any) -> Offer:
+    def hold(self, **more: Any) -> OfferedJob:
         """Take and confirm one job."""
         [offer] = self.take(**more)
         assert self.confirm(offer) == "accepted"
         return offer
 
 
-def finished(offer: Offer, **content: Any) -> Finish:
+def finished(offer: OfferedJob, **content: Any) -> Finish:
     return Finish(offer.job, offer.epoch, **{"exit_code": 0, **content})
 
 

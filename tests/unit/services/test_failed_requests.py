@@ -41,7 +41,7 @@ from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables import submissions
 from pilotage.store.tables.wait_reasons import ReasonRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, Offer, Reference, Release
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, OfferedJob, Reference, Release
 
 PILOTS = 3
 LIMITED = (
@@ -191,7 +191,7 @@ class Failing(RuleBasedStateMachine):
         self.bench = Bench(Path(self.folder.name), LIMITED)
         self.bench.sign_of_life()
         self.papers: list[Paper] = [self.bench.pilot(processors=2) for _ in range(PILOTS)]
-        self.offers: list[list[Offer]] = [[] for _ in range(PILOTS)]
+        self.offers: list[list[OfferedJob]] = [[] for _ in range(PILOTS)]
         self.director = LocalDirector("local", replace(NODE, processors=3))
         self.ordered: list[Any] = []
         self.jobs: set[int] = set()

@@ -16,7 +16,7 @@ from pilotage.core.queues import index as index_module
 from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.writer.transaction import Item, Transaction
-from pilotage.wire.pilot import Offer, Reference, Release
+from pilotage.wire.pilot import OfferedJob, Reference, Release
 
 PILOTS = 3
 LIMITED = POLICY + '\n[[limits]]\nattribute = "owner"\nvalue = "alice"\nsite = "here"\nrunning = 5\n'
@@ -54,7 +54,7 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
             self.sides.append(Bench(place, LIMITED))
         self.papers = [[bench.pilot(processors=4) for _ in range(PILOTS)] for bench in self.sides]
         self.letters: list[tuple[int, dict[str, Any]]] = []
-        self.offers: list[tuple[int, Offer]] = []
+        self.offers: list[tuple[int, OfferedJob]] = []
         self.jobs: list[int] = []
         self.numbers = [1] * PILOTS
 

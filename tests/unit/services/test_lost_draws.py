@@ -15,7 +15,7 @@ from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs as job_rows
-from pilotage.wire.pilot import Offer, Reference, Release
+from pilotage.wire.pilot import OfferedJob, Reference, Release
 
 ONE_OF_ALICE = """
 [[limits]]
@@ -55,7 +55,7 @@ def act_unheard(bench: Bench, verb: str, *jobs: int) -> None:
     assert outcome.done == list(jobs)
 
 
-def ids(offers: Sequence[Offer]) -> list[int]:
+def ids(offers: Sequence[OfferedJob]) -> list[int]:
     return sorted(offer.job for offer in offers)
 
 

@@ -18,7 +18,7 @@ from pilotage.store.engine.bulk_statements import BulkStatement
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import jobs, pilots
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import ExchangeRequest, Offer, Reference
+from pilotage.wire.pilot import ExchangeRequest, OfferedJob, Reference
 
 HEADS = "state = 'Waiting' AND queue_id = "
 OTHERS = 20_000
@@ -80,8 +80,8 @@ class Round:
             )
         )  # fmt: skip
         self.pilots = [bench.pilot() for _ in range(count)]
-        self.offered: list[list[Offer]] = [[] for _ in range(count)]
-        self.held: list[list[Offer]] = [[] for _ in range(count)]
+        self.offered: list[list[OfferedJob]] = [[] for _ in range(count)]
+        self.held: list[list[OfferedJob]] = [[] for _ in range(count)]
 
     def go(self) -> list[tuple[str | BulkStatement, Any]]:
         messages = []

@@ -21,7 +21,7 @@ from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import submissions
-from pilotage.wire.pilot import ExchangeRequest, Offer, Reference, Release
+from pilotage.wire.pilot import ExchangeRequest, OfferedJob, Reference, Release
 
 PILOTS = 3
 LIMITED = (
@@ -54,7 +54,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="pilotage-any-order-")
         self.bench = Bench(Path(self.folder.name), LIMITED)
         self.papers: list[Paper] = [self.bench.pilot(processors=2) for _ in range(PILOTS)]
-        self.offers: list[list[Offer]] = [[] for _ in range(PILOTS)]
+        self.offers: list[list[OfferedJob]] = [[] for _ in range(PILOTS)]
         self.mail: list[tuple[int, str, ExchangeRequest]] = []
         self.makings: list[JobCreator] = []
         self.accepted: set[int] = set()

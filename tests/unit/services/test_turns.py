@@ -14,7 +14,7 @@ from pilotage.core.queues.rank import chance
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.store.tables import listing
-from pilotage.wire.pilot import Offer, Reference
+from pilotage.wire.pilot import OfferedJob, Reference
 
 TEN_MINUTES = 600
 START = 1
@@ -60,7 +60,7 @@ class Pilot:
 
     paper: Paper
     born: float
-    held: Offer | None = None
+    held: OfferedJob | None = None
     ends: float = 0.0
     idle_since: float = 0.0
     leaving: str = ""

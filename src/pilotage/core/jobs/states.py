@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pilotage.core.handover import Phase
+from pilotage.core.handover import Custody
 from pilotage.core.state_table import Row, StateTable
 
 
@@ -154,16 +154,16 @@ FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.DELETED})
 """A job is never lost: it ends in one of these."""
 
 HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
-"""Confirmed by a pilot: the phase *held* of the hand-over."""
+"""Confirmed by a pilot: custody *held* of the hand-over."""
 
 FREE = frozenset(JobState) - FINAL - HELD - {S.MATCHED}
-"""Nobody has it: the phase *free* of the hand-over (only Waiting ones are offered)."""
+"""Nobody has it: custody *free* of the hand-over (only Waiting ones are offered)."""
 
 
-def phase_of(state: JobState) -> Phase:
-    """The phase of the hand-over that a state belongs to."""
+def custody_of(state: JobState) -> Custody:
+    """The custody of a job in a state."""
     if state in HELD:
-        return Phase.HELD
+        return Custody.HELD
     if state is JobState.MATCHED:
-        return Phase.OFFERED
-    return Phase.FINAL if state in FINAL else Phase.FREE
+        return Custody.OFFERED
+    return Custody.FINAL if state in FINAL else Custody.FREE

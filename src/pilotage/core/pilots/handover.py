@@ -4,7 +4,7 @@ A batch system sends no messages: a director observes it. The identity of a pilo
 intent before anything is submitted, and carried by the batch job as its name. A batch id is only what a listing
 says about a stamp.
 
-The table is total over phase × sight. A director looks its pilots up by stamp, asks `decide`, and carries out the
+The table is total over phase × sight. A director looks its pilots up by stamp, asks `next_step`, and carries out the
 action; the next phase counts once the action has succeeded and is stored. `UNKNOWN` never moves anything.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Phase(StrEnum):
+class SubmissionPhase(StrEnum):
     """How far the hand-over of one pilot has come."""
 
     INTENT = "intent"
@@ -78,24 +78,24 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SubmissionStep:
     action: Action
-    next: Phase
+    next: SubmissionPhase
 
 
-def _stay(phase: Phase) -> Decision:
-    return Decision(Action.NONE, phase)
+def _stay(phase: SubmissionPhase) -> SubmissionStep:
+    return SubmissionStep(Action.NONE, phase)
 
 
-P, S, A = Phase, Sight, Action
+P, S, A = SubmissionPhase, Sight, Action
 
-_ADOPT = Decision(A.ADOPT, P.HELD)
-_DOUBT = Decision(A.LOOK_AGAIN, P.IN_DOUBT)
-_ABORT = Decision(A.ABORT, P.LOST)
-_LOSE = Decision(A.LOSE, P.LOST)
-_END = Decision(A.END, P.LOST)
+_ADOPT = SubmissionStep(A.ADOPT, P.HELD)
+_DOUBT = SubmissionStep(A.LOOK_AGAIN, P.IN_DOUBT)
+_ABORT = SubmissionStep(A.ABORT, P.LOST)
+_LOSE = SubmissionStep(A.LOSE, P.LOST)
+_END = SubmissionStep(A.END, P.LOST)
 
-TABLE: Mapping[tuple[Phase, Sight], Decision] = {
+TABLE: Mapping[tuple[SubmissionPhase, Sight], SubmissionStep] = {
     # The director ended between the call and its record: the stamp tells that it is ours.
     (P.INTENT, S.PRESENT): _ADOPT,
     # Nobody has called the batch system, and a director that has ended calls it no more.
@@ -107,13 +107,13 @@ TABLE: Mapping[tuple[Phase, Sight], Decision] = {
     (P.PREPARING, S.ABSENT): _DOUBT,
     (P.PREPARING, S.STILL_ABSENT): _ABORT,
     (P.PREPARING, S.UNKNOWN): _stay(P.PREPARING),
-    (P.HELD, S.PRESENT): Decision(A.RELEASE, P.RELEASING),
+    (P.HELD, S.PRESENT): SubmissionStep(A.RELEASE, P.RELEASING),
     # An acknowledged batch job may be gone after a crash of the batch system.
     (P.HELD, S.ABSENT): _DOUBT,
     (P.HELD, S.STILL_ABSENT): _ABORT,
     (P.HELD, S.UNKNOWN): _stay(P.HELD),
     # To release twice does no harm.
-    (P.RELEASING, S.PRESENT): Decision(A.RELEASE, P.RELEASING),
+    (P.RELEASING, S.PRESENT): SubmissionStep(A.RELEASE, P.RELEASING),
     (P.RELEASING, S.ABSENT): _DOUBT,
     (P.RELEASING, S.STILL_ABSENT): _ABORT,
     (P.RELEASING, S.UNKNOWN): _stay(P.RELEASING),
@@ -125,12 +125,12 @@ TABLE: Mapping[tuple[Phase, Sight], Decision] = {
     (P.IN_DOUBT, S.ABSENT): _DOUBT,
     (P.IN_DOUBT, S.STILL_ABSENT): _ABORT,
     (P.IN_DOUBT, S.UNKNOWN): _stay(P.IN_DOUBT),
-    (P.CANCELLING, S.PRESENT): Decision(A.CANCEL, P.CANCELLING),
+    (P.CANCELLING, S.PRESENT): SubmissionStep(A.CANCEL, P.CANCELLING),
     (P.CANCELLING, S.ABSENT): _END,
     (P.CANCELLING, S.STILL_ABSENT): _END,
     (P.CANCELLING, S.UNKNOWN): _stay(P.CANCELLING),
     # It was given up and is there after all: nobody waits for it.
-    (P.LOST, S.PRESENT): Decision(A.CANCEL, P.LOST),
+    (P.LOST, S.PRESENT): SubmissionStep(A.CANCEL, P.LOST),
     (P.LOST, S.ABSENT): _stay(P.LOST),
     (P.LOST, S.STILL_ABSENT): _stay(P.LOST),
     (P.LOST, S.UNKNOWN): _stay(P.LOST),
@@ -138,16 +138,16 @@ TABLE: Mapping[tuple[Phase, Sight], Decision] = {
 """The specification: every phase × sight, for a batch system that can hold a job."""
 
 
-def decide(phase: Phase, sight: Sight, *, holds: bool = True) -> Decision:
+def next_step(phase: SubmissionPhase, sight: Sight, *, holds: bool = True) -> SubmissionStep:
     """What to do with a pilot. `holds`: whether the batch system can hold a job before it starts.
 
     Where it cannot, the call that submits a pilot also releases it.
     """
-    decision = TABLE[phase, sight]
-    if not holds and decision.next in (P.HELD, P.RELEASING):
-        action = A.NONE if decision.action is A.RELEASE else decision.action
-        return Decision(action, P.RELEASED)
-    return decision
+    step = TABLE[phase, sight]
+    if not holds and step.next in (P.HELD, P.RELEASING):
+        action = A.NONE if step.action is A.RELEASE else step.action
+        return SubmissionStep(action, P.RELEASED)
+    return step
 
 
 def sight_of(seen: Seen, absent_since: float | None, now: float, settle: float) -> Sight:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.backoff import BackOff, LastSeen
-from pilotage.core.pilots.handover import Action, Phase, Seen, decide, sight_of
+from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.queues.indexed_queue import IndexedQueue
@@ -274,7 +274,7 @@ class LocalDirector:
         """What the hand-over says about a pilot that was looked up by its stamp."""
         # The processes of this machine cannot be held, and one listing of them is proof.
         sight = sight_of(seen, None, now=0.0, settle=0.0)
-        return decide(phase_of(pilot), sight, holds=False).action
+        return next_step(phase_of(pilot), sight, holds=False).action
 
     def started(self, pool: Pool, tx: Transaction, pilot: PilotId, batch_id: str) -> bool:
         """The pilot's process runs as `batch_id`; it may have called home already. False: it has been given up."""
@@ -328,10 +328,10 @@ class LocalDirector:
         return self.not_before - LONGEST_WAIT <= now < self.not_before
 
 
-def phase_of(pilot: Watched) -> Phase:
+def phase_of(pilot: Watched) -> SubmissionPhase:
     """How far the hand-over of a local pilot has come. A batch id that is only a place is no start."""
     known = pilot.started is not None or pilot.batch_id.partition("@")[0]
-    return Phase.RELEASED if known else Phase.INTENT
+    return SubmissionPhase.RELEASED if known else SubmissionPhase.INTENT
 
 
 def _last_seen(pilot: PilotRow, draining: bool) -> LastSeen:

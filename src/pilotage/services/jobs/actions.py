@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState, phase_of
+from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState, custody_of
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import identity_of
@@ -80,7 +80,7 @@ def _rows(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[
 
 
 def _refuse_kill(job: JobRow) -> str:
-    decision = decide(phase_of(job.state), Message.KILL, Relation.CURRENT)
+    decision = decide(custody_of(job.state), Message.KILL, Relation.CURRENT)
     return "" if decision.effect is Effect.END else f"it is {job.state} already"
 
 

@@ -22,8 +22,7 @@ from pilotage.store.tables import jobs
 from pilotage.store.tables.jobs import WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import ExchangeResponse, Node, Take
-from pilotage.wire.pilot import Offer as WireOffer
+from pilotage.wire.pilot import ExchangeResponse, Node, OfferedJob, Take
 
 MOST = 256
 """So many jobs are offered in one call, however many are asked for."""
@@ -152,7 +151,7 @@ class Match:
         if self._given:
             pool, tx = self.pool, self.tx
             response.offers = [
-                WireOffer(job, epoch, payload(pool.submission(tx, submission), job, parameters))
+                OfferedJob(job, epoch, payload(pool.submission(tx, submission), job, parameters))
                 for (job, submission, _, _, parameters), epoch, *_ in self._given
             ]
 

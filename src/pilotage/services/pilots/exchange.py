@@ -14,7 +14,7 @@ from pilotage.core.errors import NotAuthenticated, PilotageError, Superseded
 from pilotage.core.handover import Answer, Decision, Effect, Fence, decide
 from pilotage.core.handover import Message as Verb
 from pilotage.core.ids import JobId, PilotId
-from pilotage.core.jobs.states import JobState, phase_of
+from pilotage.core.jobs.states import JobState, custody_of
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
@@ -305,7 +305,7 @@ class PilotRequest:
         if job is None or not self._is_or_was_ours(job, message.epoch):
             return Decision(Answer.SUPERSEDED)
         fence = Fence(job.epoch, job.finished_epoch, job.finished_digest)
-        return decide(phase_of(job.state), verb, fence.relation(message.epoch, digest))
+        return decide(custody_of(job.state), verb, fence.relation(message.epoch, digest))
 
     def _is_or_was_ours(self, job: JobRow, epoch: int) -> bool:
         """A pilot may only speak of tries that were its own."""
