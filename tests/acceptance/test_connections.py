@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.server.http.pilot_endpoints import MOST_BYTES
+from pilotage.server.http.pilot_endpoints import MAX_BODY
 from tests.instance import Instance, running
 
 ENROL = json.dumps(
@@ -185,7 +185,7 @@ def test_too_large_a_call(server: Instance) -> None:
     head = b"POST /v1/pilot/exchange HTTP/1.1\r\nHost: here\r\nContent-Length: 64000000\r\n\r\n"
     with Raw(server) as raw:
         raw.send(head)
-        raw.send(b" " * (MOST_BYTES + 1))
+        raw.send(b" " * (MAX_BODY + 1))
         assert code(raw.answer()) == (413, "too-large")
         assert raw.ended()
 

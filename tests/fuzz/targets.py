@@ -106,11 +106,11 @@ def _people(text: str) -> None:
 
 
 def _exchange(text: str) -> None:
-    pilot_endpoints._decoded(pilot_endpoints._exchange_request, text.encode("utf-8", "surrogatepass"))
+    pilot_endpoints._decode(pilot_endpoints._exchange_request, text.encode("utf-8", "surrogatepass"))
 
 
 def _enrol(text: str) -> None:
-    pilot_endpoints._decoded(pilot_endpoints._enrol_request, text.encode("utf-8", "surrogatepass"))
+    pilot_endpoints._decode(pilot_endpoints._enrol_request, text.encode("utf-8", "surrogatepass"))
 
 
 def _table(text: str) -> None:

@@ -19,7 +19,7 @@ from pilotage.core.policy.reference import KEYS
 from pilotage.main import SERVER_COMMANDS
 from pilotage.server.context import Context
 from pilotage.server.http.app import build as application
-from pilotage.server.http.pilot_endpoints import HANDLERS
+from pilotage.server.http.pilot_endpoints import ENDPOINTS
 
 TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
 
@@ -84,7 +84,7 @@ def api() -> dict[str, Any]:
 def of_the_api() -> Iterator[str]:
     document = api()
     yield from document["components"]["schemas"]
-    for path in (*document["paths"], *HANDLERS):
+    for path in (*document["paths"], *ENDPOINTS):
         for part in path.split("/"):
             # A version of the protocol, and the id or name that the address ends in, are no nouns of ours.
             if part and not re.fullmatch(r"v\d+|\{(id_|name|number)\}", part):

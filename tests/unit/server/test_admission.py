@@ -9,7 +9,7 @@ from pilotage.server.http.connection_limits import Capacity
 class _Peer:
     def __init__(self, address: str = "a") -> None:
         self.address = address
-        self.waits = True
+        self.is_idle = True
         self.evicted = False
 
     def evict(self) -> None:
@@ -39,7 +39,7 @@ def test_trusted_ones_do_not_count_for_their_address() -> None:
     admission = Admission(Capacity(most=100, per_address=3))
     pilots = _joined(admission, 3)
     for pilot in pilots:
-        admission.trust(pilot)
+        admission.mark_trusted(pilot)
     assert not _places_of_evicted(_joined(admission, 3))
     assert not _places_of_evicted(pilots)
 
@@ -47,11 +47,11 @@ def test_trusted_ones_do_not_count_for_their_address() -> None:
 def test_one_that_is_being_answered_is_not_closed() -> None:
     admission = Admission(Capacity(most=3, per_address=2))
     first, second = _joined(admission, 2)
-    admission.busy(first)
+    admission.mark_busy(first)
     _joined(admission, 2)
     assert not first.evicted
     assert second.evicted
-    admission.idle(first)
+    admission.mark_idle(first)
     [last] = _joined(admission, 1, "b")
     assert not last.evicted
     assert admission.total == 3
@@ -62,12 +62,12 @@ def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> N
     pilots = _joined(admission, 2)
     strangers = _joined(admission, 2)
     for pilot in pilots:
-        admission.trust(pilot)
+        admission.mark_trusted(pilot)
     newcomers = _joined(admission, 2, "b")
     assert _places_of_evicted(strangers) == [0, 1]
     for newcomer in newcomers:
-        admission.trust(newcomer)
-    pilots[0].waits = False
+        admission.mark_trusted(newcomer)
+    pilots[0].is_idle = False
     _joined(admission, 1)
     assert _places_of_evicted(pilots) == [1]
 
@@ -75,11 +75,11 @@ def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> N
 def test_a_server_full_of_work_refuses() -> None:
     admission = Admission(Capacity(most=2, per_address=10))
     for peer in _joined(admission, 2):
-        peer.waits = False
-        admission.busy(peer)
+        peer.is_idle = False
+        admission.mark_busy(peer)
     late = _Peer()
     assert not admission.join(late)
-    admission.trust(late)
+    admission.mark_trusted(late)
     admission.leave(late)
     assert admission.total == 2
     assert admission.refused == 1
@@ -88,10 +88,10 @@ def test_a_server_full_of_work_refuses() -> None:
 def test_what_has_left_leaves_nothing() -> None:
     admission = Admission(Capacity())
     for peer in _joined(admission, 10):
-        admission.trust(peer)
+        admission.mark_trusted(peer)
         admission.leave(peer)
         admission.leave(peer)
-        admission.idle(peer)
+        admission.mark_idle(peer)
     assert admission.total == 0
     assert not admission._idle
     assert not admission._by_address

@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
-from pilotage.server.http.pilot_protocol import HttpConnection
+from pilotage.server.http.http_protocol import HttpConnection
 
 ENOUGH = 20.0
 

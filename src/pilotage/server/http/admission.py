@@ -1,8 +1,9 @@
-"""Which connections stay open when there are too many: a newcomer is never locked out by those who only wait.
+"""Decides which connections stay open when there are too many. Idle connections never lock out new ones.
 
-A connection is *trusted* once a request with a valid token came over it. Others are closed, the longest idle first,
-when their address has too many or when the server is full. Many pilots may share one address behind a NAT: trusted
-connections do not count there, and a connection whose request is being answered is not closed.
+A connection is *trusted* once it has carried a request with a valid token. When an address has too many connections,
+or the server is full, connections without trust are closed, the longest idle first. Trusted connections do not count
+against their address, since many pilots may share one behind a NAT. A connection whose request is being answered is
+never closed.
 """
 
 from __future__ import annotations
@@ -13,31 +14,31 @@ from pilotage.server.http.connection_limits import Capacity
 
 
 class Peer(Protocol):
-    """A connection, as far as admission is concerned."""
+    """The part of a connection that admission uses."""
 
     address: str
 
     @property
-    def waits(self) -> bool:
-        """Whether nothing of a request has come that is not answered."""
+    def is_idle(self) -> bool:
+        """Whether all received requests are answered, and no part of a new one has arrived."""
         ...
 
     def evict(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         ...
 
 
 class Admission:
-    """All open connections of a server. Of one thread, the event loop's."""
+    """All open connections of a server. Used by the event loop's thread only."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self._open: dict[Peer, bool] = {}
-        """All, the oldest first, and whether it is trusted."""
+        """All connections, the oldest first, with whether each is trusted."""
         self._idle: dict[Peer, None] = {}
-        """Those without trust that wait for a request or its rest; idle for the longest first."""
+        """Connections without trust that wait for a request or the rest of one, the longest idle first."""
         self._by_address: dict[str, dict[Peer, None]] = {}
-        """The same by address."""
+        """The idle connections by address."""
         self.evicted = 0
         self.refused = 0
 
@@ -46,21 +47,21 @@ class Admission:
         return len(self._open)
 
     def join(self, peer: Peer) -> bool:
-        """Admit a new connection, in the place of an idle one where necessary; False if there is no place."""
-        if len(self._open) >= self._capacity.most and not self._make_room():
+        """Admit a new connection, evicting an idle one if necessary; False if there is no room."""
+        if len(self._open) >= self._capacity.most and not self._evict_one():
             self.refused += 1
             return False
         self._open[peer] = False
-        self.idle(peer)
-        same = self._by_address[peer.address]
-        if len(same) > self._capacity.per_address:
-            self._evict(next(iter(same)))
+        self.mark_idle(peer)
+        neighbours = self._by_address[peer.address]
+        if len(neighbours) > self._capacity.per_address:
+            self._evict(next(iter(neighbours)))
         return True
 
-    def _make_room(self) -> bool:
+    def _evict_one(self) -> bool:
         oldest = next(iter(self._idle), None)
         if oldest is None:
-            oldest = next((peer for peer in self._open if peer.waits), None)
+            oldest = next((peer for peer in self._open if peer.is_idle), None)
         if oldest is None:
             return False
         self._evict(oldest)
@@ -71,28 +72,28 @@ class Admission:
         self.leave(peer)
         peer.evict()
 
-    def trust(self, peer: Peer) -> None:
-        """A valid token came over it."""
+    def mark_trusted(self, peer: Peer) -> None:
+        """Record that the connection has carried a valid token."""
         if peer in self._open:
-            self.busy(peer)
+            self.mark_busy(peer)
             self._open[peer] = True
 
-    def idle(self, peer: Peer) -> None:
-        """It waits for its peer. To be told of connections without trust only."""
+    def mark_idle(self, peer: Peer) -> None:
+        """Record that the connection waits for its peer. Call for connections without trust only."""
         if self._open.get(peer) is False:
             self._idle[peer] = None
             self._by_address.setdefault(peer.address, {})[peer] = None
 
-    def busy(self, peer: Peer) -> None:
-        """Its request is being answered. To be told of connections without trust only."""
+    def mark_busy(self, peer: Peer) -> None:
+        """Record that a request is being answered. Call for connections without trust only."""
         if peer in self._idle:
             del self._idle[peer]
-            same = self._by_address[peer.address]
-            del same[peer]
-            if not same:
+            neighbours = self._by_address[peer.address]
+            del neighbours[peer]
+            if not neighbours:
                 del self._by_address[peer.address]
 
     def leave(self, peer: Peer) -> None:
-        """It has ended."""
-        self.busy(peer)
+        """Remove a closed connection."""
+        self.mark_busy(peer)
         self._open.pop(peer, None)

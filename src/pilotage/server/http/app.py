@@ -13,7 +13,7 @@ from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.identity import identify
-from pilotage.server.http.pilot_endpoints import HANDLERS, MOST_BYTES, Receive, Scope, Send, serve
+from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, Receive, Scope, Send, serve
 from pilotage.server.http.routes import (
     administration,
     jobs,
@@ -65,9 +65,9 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
-            hot = HANDLERS.get(path)
-            if hot is not None:
-                await serve(self.context, hot, scope, receive, send)
+            endpoint = ENDPOINTS.get(path)
+            if endpoint is not None:
+                await serve(self.context, endpoint, scope, receive, send)
                 return
             try:
                 known = await identify(self.context, scope)
@@ -102,7 +102,7 @@ class Application:
             return SUBMISSION, MORE_ROWS
         if path == "/v1/uploads":
             return MAX_BUNDLE_BYTES, "larger files go one at a time to /v1/uploads/SHA256"
-        return MOST_BYTES, "files go to /v1/uploads"
+        return MAX_BODY, "files go to /v1/uploads"
 
 
 class _Bounded:

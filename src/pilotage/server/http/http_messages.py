@@ -1,4 +1,4 @@
-"""HTTP messages: which requests can be read in one way only, and the bytes of a short answer."""
+"""HTTP messages: checks that a request is unambiguous, and the bytes of a short answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import httptools
 
 from pilotage.core.errors import InvalidInput, PilotageError
 
-ONCE = frozenset({b"host", b"authorization", b"content-length", b"transfer-encoding", b"expect"})
-"""Fields whose repetition would leave open which one counts."""
+UNIQUE_FIELDS = frozenset({b"host", b"authorization", b"content-length", b"transfer-encoding", b"expect"})
+"""Header fields that may appear once only: with two of them, readers could disagree which one counts."""
 _VERSIONS = ("1.1", "1.0")
 
 _STATUS_LINES = {
@@ -18,25 +18,25 @@ _STATUS_LINES = {
 }
 
 
-def check_framing(version: str, once: dict[bytes, bytes]) -> None:
-    """Raise `InvalidInput` where it is in doubt what the request is, or where its body ends."""
+def check_framing(version: str, fields: dict[bytes, bytes]) -> None:
+    """Raise `InvalidInput` if the meaning of the request or the end of its body is ambiguous."""
     if version not in _VERSIONS:
-        raise InvalidInput(f"HTTP/{version} is not spoken here")
-    if b"host" not in once and version == "1.1":
+        raise InvalidInput(f"HTTP/{version} is not supported")
+    if b"host" not in fields and version == "1.1":
         raise InvalidInput("the header of the request has no Host")
-    encoding = once.get(b"transfer-encoding")
+    encoding = fields.get(b"transfer-encoding")
     if encoding is not None and (version != "1.1" or encoding.lower() != b"chunked"):
-        raise InvalidInput("the only transfer encoding taken here is chunked, with HTTP/1.1")
+        raise InvalidInput("the only supported transfer encoding is chunked, with HTTP/1.1")
 
 
 def answer_bytes(
-    status: int, payload: bytes, fields: Iterable[tuple[bytes, bytes]], retry_after: int, *, last: bool
+    status: int, payload: bytes, fields: Iterable[tuple[bytes, bytes]], retry_after: int, *, close: bool
 ) -> bytes:
-    """An answer in JSON. `retry_after`: seconds, 0 for none. `last`: the connection ends with it."""
+    """An answer in JSON. `retry_after`: seconds, 0 for none. `close`: the connection closes after the answer."""
     headers = b"".join([b"%s: %s\r\n" % field for field in fields])
     if retry_after:
         headers += b"retry-after: %d\r\n" % retry_after
-    if last:
+    if close:
         headers += b"connection: close\r\n"
     return b"%scontent-type: application/json\r\n%scontent-length: %d\r\n\r\n%s" % (
         _STATUS_LINES[status],
@@ -46,11 +46,11 @@ def answer_bytes(
     )
 
 
-def reason(error: httptools.HttpParserError) -> PilotageError:
-    """What a callback of ours has raised, else that it is no HTTP."""
+def parser_cause(error: httptools.HttpParserError) -> PilotageError:
+    """The error that a callback of ours raised; if none did, an error that the data is not HTTP."""
     cause = error.__context__
     return (
         cause
         if isinstance(cause, PilotageError)
-        else InvalidInput("this is no HTTP request that is taken here")
+        else InvalidInput("this is not an HTTP request that the server can read")
     )

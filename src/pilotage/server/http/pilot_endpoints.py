@@ -1,7 +1,7 @@
-"""The pilot's calls: no routing, no models, decoded straight into the wire's dataclasses.
+"""The endpoints for pilots' messages, decoded straight into the wire's dataclasses without routing or models.
 
-A server's connections (connections.py) answer them by themselves. As bare ASGI (`serve`) they are answered where a
-request is out of the ordinary, and of another method or version of HTTP.
+Connections answer these calls themselves (`pilot_protocol`). `serve` answers the same calls as bare ASGI: requests
+with another method, and addresses with a query string or escapes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Asked = TypeVar("Asked")
+Message = TypeVar("Message")
 
-MOST_BYTES = 32_000_000
-"""Of a body from a sender that is known."""
+MAX_BODY = 32_000_000
+"""Bytes of a body from an authenticated sender."""
 
 _exchange_request = msgspec.json.Decoder(limited(ExchangeRequest))
 _enrol_request = msgspec.json.Decoder(limited(EnrolRequest))
@@ -37,49 +37,51 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PilotCall(NamedTuple):
-    """What the writer is asked for, and what is made of its answer."""
+    """The request for the writer, and the encoder of its result."""
 
     request: Request
-    told: Callable[[Any], bytes]
-    authenticated: bool
-    """Whether an answer that is no error shows that the caller's token is valid."""
+    encode: Callable[[Any], bytes]
+    authenticates: bool
+    """Whether success shows that the caller's token is valid."""
 
 
 Body = bytes | bytearray
 Handler = Callable[[Context, str, Body], PilotCall]
-"""(context, token, body) → the call. Raises what the caller is told (`refusal`)."""
+"""(context, token, body) → the call. Raises the error that the caller receives (`error_answer`)."""
 
 
 class EndpointError(NamedTuple):
     status: int
     payload: bytes
     retry_after: int
-    """Seconds; 0: it is not worth it."""
+    """Seconds; 0: the header is not sent."""
 
 
 def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
-    request = _decoded(_exchange_request, body)
+    request = _decode(_exchange_request, body)
     weight = 1 if request.take is None else max(1, min(request.take.count, MOST))
-    told = _encode
+    encode: Callable[[Any], bytes] = _encode
     if request.leaving or request.releases:
 
-        def told(response: ExchangeResponse) -> bytes:
+        def encode_and_wake(response: ExchangeResponse) -> bytes:
             context.wake_director.set()
             return _encode(response)
 
-    return PilotCall(Item(context.exchange, (token_hash(token), request), weight), told, True)
+        encode = encode_and_wake
+
+    return PilotCall(Item(context.exchange, (token_hash(token), request), weight), encode, True)
 
 
 def _enrol(context: Context, token: str, body: Body) -> PilotCall:
-    request = _decoded(_enrol_request, body)
+    request = _decode(_enrol_request, body)
     pool, clock = context.pool, context.clock
     return PilotCall(lambda tx: enrol(pool, tx, request, clock()), _encode, False)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Asked], body: Body) -> Asked:
-    """The message of a body. Whatever is wrong with it is the sender's mistake, and is not logged."""
+def _decode(decoder: msgspec.json.Decoder[Message], body: Body) -> Message:
+    """Decode a body. All errors are the sender's mistake, so none is logged."""
     try:
         return decoder.decode(body)
     except msgspec.MsgspecError as error:
@@ -88,22 +90,22 @@ def _decoded(decoder: msgspec.json.Decoder[Asked], body: Body) -> Asked:
         reason = "it is not UTF-8"
     except RecursionError:
         reason = "its values are nested too deeply"
-    raise InvalidInput(f"the body is not what this address takes: {reason}")
+    raise InvalidInput(f"the body is not a message for this address: {reason}")
 
 
-class Hot(NamedTuple):
-    """An address of pilots' calls."""
+class PilotEndpoint(NamedTuple):
+    """The handler and limits of one address for pilots' calls."""
 
     handler: Handler
-    most: int
-    """Bytes of a body."""
+    max_body: int
+    """Bytes."""
     needs_token: bool
-    """Whether a body of more than `BODY_WITHOUT_TOKEN` is taken only with a known token."""
+    """Whether a body of more than `BODY_WITHOUT_TOKEN` bytes is accepted only with a known token."""
 
 
-HANDLERS: dict[str, Hot] = {
-    "/v1/pilot/exchange": Hot(_exchange, MOST_BYTES, True),
-    "/v1/pilot/enrol": Hot(_enrol, BODY_WITHOUT_TOKEN, False),
+ENDPOINTS: dict[str, PilotEndpoint] = {
+    "/v1/pilot/exchange": PilotEndpoint(_exchange, MAX_BODY, True),
+    "/v1/pilot/enrol": PilotEndpoint(_enrol, BODY_WITHOUT_TOKEN, False),
 }
 
 
@@ -117,39 +119,42 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     return await context.glance(lambda connection: pilots.by_token(connection, hashed)) is not None
 
 
-def refusal(error: BaseException) -> EndpointError:
-    """What is told instead of an answer."""
-    status, told = answer(_of_the_message(error))
-    return EndpointError(status, _encode(told), max(1, round(told.retry_after)) if told.retry_after else 0)
+def error_answer(error: BaseException) -> EndpointError:
+    """The answer for a call that failed."""
+    status, error_body = answer(_as_input_error(error))
+    retry_after = max(1, round(error_body.retry_after)) if error_body.retry_after else 0
+    return EndpointError(status, _encode(error_body), retry_after)
 
 
-def _of_the_message(error: BaseException) -> BaseException:
-    """A value of the message that no database can hold is the sender's mistake too."""
+def _as_input_error(error: BaseException) -> BaseException:
+    """The same error, or `InvalidInput` where a value of the message cannot be stored in a database."""
     if isinstance(error, UnicodeEncodeError):
-        return InvalidInput("a text of the message is no Unicode: it has half of a surrogate pair")
+        return InvalidInput("a text of the message is not valid Unicode: it has half of a surrogate pair")
     if isinstance(error, OverflowError):
         return InvalidInput("a number of the message has more than 64 bits")
     return error
 
 
 def bearer(value: bytes) -> str:
-    """The token of an Authorization header; empty: it has none."""
+    """The token of an Authorization header; empty if it has none."""
     kind, _, token = value.partition(b" ")
     return token.decode("latin-1").strip() if kind.lower() == b"bearer" else ""
 
 
-async def serve(context: Context, hot: Hot, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one POST."""
+async def serve(
+    context: Context, endpoint: PilotEndpoint, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answer one request as an ASGI application."""
     status, headers = 200, [(b"content-type", b"application/json")]
     try:
         if scope["method"] != "POST":
-            raise InvalidInput("this address takes POST only")
-        token = _token(scope)
-        body = await _body(context, hot, token, receive)
-        call = hot.handler(context, token, body)
-        payload = call.told(await context.writer.acall(call.request))
+            raise InvalidInput("this address accepts POST only")
+        token = _token_of(scope)
+        body = await _read_body(context, endpoint, token, receive)
+        call = endpoint.handler(context, token, body)
+        payload = call.encode(await context.writer.acall(call.request))
     except Exception as error:
-        status, payload, retry_after = refusal(error)
+        status, payload, retry_after = error_answer(error)
         if retry_after:
             headers.append((b"retry-after", str(retry_after).encode()))
     headers.append((b"content-length", str(len(payload)).encode()))
@@ -157,15 +162,15 @@ async def serve(context: Context, hot: Hot, scope: Scope, receive: Receive, send
     await send({"type": "http.response.body", "body": payload})
 
 
-async def _body(context: Context, hot: Hot, token: str, receive: Receive) -> Body:
-    body, known = bytearray(), not hot.needs_token
+async def _read_body(context: Context, endpoint: PilotEndpoint, token: str, receive: Receive) -> Body:
+    body, known = bytearray(), not endpoint.needs_token
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise TooSlow("the request did not come whole")
+            raise TooSlow("the request is incomplete")
         body += message.get("body", b"")
-        if len(body) > hot.most:
-            raise TooLarge(f"the body has more than {hot.most} bytes")
+        if len(body) > endpoint.max_body:
+            raise TooLarge(f"the body has more than {endpoint.max_body} bytes")
         if len(body) > BODY_WITHOUT_TOKEN and not known:
             known = await pilot_is_known(context, token)
             if not known:
@@ -174,5 +179,5 @@ async def _body(context: Context, hot: Hot, token: str, receive: Receive) -> Bod
             return body
 
 
-def _token(scope: Scope) -> str:
+def _token_of(scope: Scope) -> str:
     return next((bearer(value) for name, value in scope["headers"] if name == b"authorization"), "")

@@ -1,4 +1,4 @@
-"""One request and its answer by the application, over a connection of ours."""
+"""One request that the application answers, over one of our connections."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from uvicorn.server import ServerState
 
 
 class Connection(Protocol):
-    """What a cycle needs of its connection."""
+    """The part of a connection that a cycle uses."""
 
     @property
-    def ends_with_answer(self) -> bool: ...
+    def closes_after_answer(self) -> bool: ...
     def write(self, data: bytes) -> None: ...
     def end(self) -> None: ...
     def is_closing(self) -> bool: ...
@@ -23,7 +23,7 @@ class Connection(Protocol):
 
 
 class Cycle(RequestResponseCycle):
-    """uvicorn's cycle, whose answer ends the connection where ours says so."""
+    """uvicorn's cycle; it closes the connection after the answer if the connection requires that."""
 
     def __init__(
         self,
@@ -31,33 +31,33 @@ class Cycle(RequestResponseCycle):
         scope: dict[str, Any],
         flow: FlowControl,
         state: ServerState,
-        waits_to_send: bool,
+        expects_continue: bool,
         keep_alive: bool,
     ) -> None:
         logger = logging.getLogger("uvicorn.error")
         super().__init__(
             scope=scope,  # type: ignore[arg-type]
-            transport=cast("asyncio.Transport", _Outlet(connection)),
+            transport=cast("asyncio.Transport", _TransportAdapter(connection)),
             flow=flow,
             logger=logger,
             access_logger=logger,
             access_log=False,
             default_headers=state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=waits_to_send,
+            expect_100_continue=expects_continue,
             keep_alive=keep_alive,
             on_response=connection.responded,
         )
         self._connection = connection
 
     async def send(self, message: Any) -> None:
-        if not self.response_started and self._connection.ends_with_answer:
+        if not self.response_started and self._connection.closes_after_answer:
             self.keep_alive = False
         await super().send(message)
 
 
-class _Outlet:
-    """What a cycle uses of a transport."""
+class _TransportAdapter:
+    """The part of a transport that a cycle uses."""
 
     def __init__(self, connection: Connection) -> None:
         self.write = connection.write

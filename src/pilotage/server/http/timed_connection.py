@@ -1,4 +1,4 @@
-"""The time that a connection has: a deadline for each phase, a lowest rate for bodies and for reading answers."""
+"""Time limits of a connection: a deadline for each phase, and minimum rates for bodies and for reading answers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pilotage.server.http.connection_limits import ConnectionLimits
 
 
 class Phase(Enum):
-    """What a connection waits for."""
+    """The phases of a connection, by the event it waits for."""
 
     IDLE = "the next request"
     HEAD = "the rest of a header"
     BODY = "the rest of a body"
-    ANSWER = "our answer"
-    LINGER = "the rest of a refused request, which is thrown away"
+    ANSWER = "the server's answer"
+    LINGER = "the rest of a refused request, which is discarded"
     CLOSING = "the peer, to read what was written"
 
 
 class TimedConnection(asyncio.Protocol):
-    """A connection that ends when its peer is too slow, or when another one needs its place."""
+    """A connection that closes when its peer is too slow, or when it is evicted in favour of another."""
 
     def __init__(
         self, admission: Admission, limits: ConnectionLimits, loop: asyncio.AbstractEventLoop
@@ -38,25 +38,26 @@ class TimedConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.address = ""
         self._trusted = False
-        """A valid token came over it."""
+        """A request with a valid token was received."""
+        self._is_lost = False
         self._phase = Phase.IDLE
         self._deadline = 0.0
-        """Of this phase, by the loop's clock."""
+        """End of the present phase, by the loop's clock."""
         self._written = 0
         """Bytes given to the transport."""
-        self._taken = -1
-        """How many of them had gone at the last look; -1: all."""
+        self._last_sent = -1
+        """Bytes of them that had been sent at the last check; -1: all."""
         self._size = 0
-        """Bytes of the present body so far."""
-        self._mark = 0
-        """Of `_size`, when the present window of time began; less than 0: reading was paused in it."""
+        """Bytes of the present body received so far."""
+        self._window_size = 0
+        """`_size` at the start of the present time window; -1: reading was paused during the window."""
 
     def _refuse(self, error: BaseException) -> None:
-        """Answer with an error, and end."""
+        """Answer with an error, then close."""
         raise NotImplementedError
 
-    def _open(self, transport: asyncio.BaseTransport) -> bool:
-        """Begin; whether there is a place for it."""
+    def _admit(self, transport: asyncio.BaseTransport) -> bool:
+        """Take over the new transport; False if the server has no room for the connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._flow = FlowControl(self._transport)
         peer = transport.get_extra_info("peername")
@@ -64,28 +65,29 @@ class TimedConnection(asyncio.Protocol):
         if not self._admission.join(self):
             return False
         self._deadline = self._loop.time() + self._limits.first_byte
-        self._timer = self._loop.call_later(self._limits.tick, self._look_at_time)
+        self._timer = self._loop.call_later(self._limits.tick, self._check_time)
         return True
 
-    def _lost(self) -> None:
-        """The transport has ended."""
+    def _release(self) -> None:
+        """Give up the connection's place after its transport has closed."""
+        self._is_lost = True
         self._admission.leave(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @property
-    def waits(self) -> bool:
+    def is_idle(self) -> bool:
         return self._phase is Phase.IDLE
 
     def evict(self) -> None:
         self._transport.abort()
 
     def trust(self) -> None:
-        """The peer has shown a valid token."""
+        """Record that the peer has sent a valid token."""
         if not self._trusted:
             self._trusted = True
-            self._admission.trust(self)
+            self._admission.mark_trusted(self)
 
     def _close(self) -> None:
         self._enter(Phase.CLOSING, self._limits.window)
@@ -104,39 +106,41 @@ class TimedConnection(asyncio.Protocol):
 
     def _pause_body(self) -> None:
         self._flow.pause_reading()
-        self._mark = -1
+        self._window_size = -1
 
-    def _look_at_time(self) -> None:
-        left = self._deadline - self._loop.time()
-        if left <= 0:
-            self._out_of_time()
-            left = self._deadline - self._loop.time()
+    def _check_time(self) -> None:
+        remaining = self._deadline - self._loop.time()
+        if remaining <= 0:
+            self._on_deadline()
+            remaining = self._deadline - self._loop.time()
         if self._timer is not None:
-            self._timer = self._loop.call_later(min(max(left, 0.01), self._limits.tick), self._look_at_time)
+            self._timer = self._loop.call_later(
+                min(max(remaining, 0.01), self._limits.tick), self._check_time
+            )
 
-    def _out_of_time(self) -> None:
+    def _on_deadline(self) -> None:
         self._deadline = self._loop.time() + self._limits.window
-        waiting = self._transport.get_write_buffer_size()
+        unsent = self._transport.get_write_buffer_size()
         if self._phase is Phase.LINGER:
             self._close()
-        elif waiting:
-            self._look_at_reader(self._written - waiting)
+        elif unsent:
+            self._check_reading_rate(self._written - unsent)
         elif self._phase is Phase.BODY:
-            self._look_at_body()
+            self._check_body_rate()
         elif self._phase is not Phase.ANSWER:
             self._close()
-        if not waiting:
-            self._taken = -1
+        if not unsent:
+            self._last_sent = -1
 
-    def _look_at_body(self) -> None:
-        limits, before = self._limits, self._mark
-        paused = before < 0 or self._flow.read_paused
-        self._mark = -1 if self._flow.read_paused else self._size
-        if not paused and (not self._trusted or self._size - before < limits.rate * limits.window):
+    def _check_body_rate(self) -> None:
+        limits, size_before = self._limits, self._window_size
+        paused = size_before < 0 or self._flow.read_paused
+        self._window_size = -1 if self._flow.read_paused else self._size
+        if not paused and (not self._trusted or self._size - size_before < limits.rate * limits.window):
             self._refuse(TooSlow("the body of the request comes too slowly", hint="send it again"))
 
-    def _look_at_reader(self, taken: int) -> None:
-        """Cut off a peer that hardly reads what is answered."""
-        before, self._taken = self._taken, taken
-        if before >= 0 and taken - before < self._limits.rate * self._limits.window:
+    def _check_reading_rate(self, sent: int) -> None:
+        """Abort the connection of a peer that reads its answer too slowly."""
+        sent_before, self._last_sent = self._last_sent, sent
+        if sent_before >= 0 and sent - sent_before < self._limits.rate * self._limits.window:
             self._transport.abort()

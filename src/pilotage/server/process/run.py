@@ -54,7 +54,7 @@ from pilotage.server.http.connection_limits import (
     ConnectionLimits,
     raise_file_limit,
 )
-from pilotage.server.http.pilot_protocol import serving
+from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.http.sockets import handles, listen
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import Home, HomeLock
@@ -265,7 +265,7 @@ class _Server:
     async def _serve(self, context: Context) -> None:
         config = uvicorn.Config(
             build(context),
-            http=serving(context, self._admission, ConnectionLimits()),
+            http=http_protocol_factory(context, self._admission, ConnectionLimits()),
             log_level="warning",
             access_log=False,
             proxy_headers=False,
