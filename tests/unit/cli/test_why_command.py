@@ -14,8 +14,8 @@ from fake_server import State
 Cli = Callable[..., int]
 
 NEEDS: dict[str, Any] = {
-    "summary": "no node that is known fits: it asks for more memory",
-    "advice": "with memory <= 3000 MB: 412 slots at 6 sites",
+    "summary": "no known node fits: more memory is requested than a node offers",
+    "advice": "submit the job with memory <= 3000 MB: it then fits 412 slots at 6 sites",
     "reason": "needs",
     "detail": "memory",
     "job": 12,
@@ -36,7 +36,7 @@ NEEDS: dict[str, Any] = {
 }  # fmt: skip
 
 SHARE: dict[str, Any] = {
-    "summary": "it takes part in the draw",
+    "summary": "this queue competes with 2 other queues",
     "reason": "share",
     "queue": 3,
     "waiting": 1,
@@ -70,8 +70,8 @@ def test_what_refuses_a_job_and_what_would_help(
     assert cli("why", "12") == 0
     assert state.paths("GET") == ["/v1/jobs/12/why"]
     found = lines(capsys)
-    assert "why\tno node that is known fits: it asks for more memory" in found
-    assert "hint\twith memory <= 3000 MB: 412 slots at 6 sites" in found
+    assert "why\tno known node fits: more memory is requested than a node offers" in found
+    assert "hint\tsubmit the job with memory <= 3000 MB: it then fits 412 slots at 6 sites" in found
     assert "reason\tneeds (memory)" in found
     assert "asks for\towner ada; memory 16000 MB" in found
     assert "before it\tof the same queue 10,000 or more older" in found

@@ -137,7 +137,7 @@ def test_the_advised_wall_starts_the_job(make: Make) -> None:
     advised = wall_time.wall_for(5000, 2.0)
     assert "CPU time (cpu_power 2)" in answer.summary
     # A change of the job itself is named first, where there is one.
-    assert answer.advice == "with CPU time <= 500 s: 1 slot at site here"
+    assert answer.advice == "submit the job with CPU time <= 500 s: it then fits 1 slot at site here"
     new_policy(bench, with_wall(advised, "cpu_power = 2.0\n"))
     [one] = ce.order()
     pilot = ce.enrol(one)
@@ -179,7 +179,7 @@ def test_pilots_that_never_had_a_job_are_started_ever_more_seldom(make: Make) ->
     assert ce.started == 5, "at 0, 8, 24, 56 and 120 s"
     answer = why_job(bench, job)
     assert answer.reason == Reason.SLOTS
-    assert "the last 5 pilots that were started for it at CE local left without a job" in answer.advice
+    assert "the last 5 pilots started for this queue at CE local ended without a job" in answer.advice
     assert [one.in_vain for one in answer.pilots] == [5]
     # The first one that has a job ends all that.
     bench.now += 128.0

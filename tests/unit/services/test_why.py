@@ -73,7 +73,7 @@ def turn(ask: Callable[[], Any]) -> Any:
 
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
-    found = bench.do(lambda tx: why_answer.snapshot(bench.pool, tx, bench.now, turn))
+    found = bench.do(lambda tx: why_answer.take_snapshot(bench.pool, tx, bench.now, turn))
     readers = bench.readers()
     answer = why_answer.why_job(found, readers.connection(), summary(bench, job), bench.now)
     readers.close()
@@ -81,7 +81,7 @@ def why_job(bench: Bench, job: int) -> Why:
 
 
 def why_queue(bench: Bench, queue: int) -> Why:
-    found = bench.do(lambda tx: why_answer.snapshot(bench.pool, tx, bench.now, turn))
+    found = bench.do(lambda tx: why_answer.take_snapshot(bench.pool, tx, bench.now, turn))
     return why_answer.why_queue(found, bench.connection, QueueId(queue), bench.now)
 
 
@@ -99,8 +99,8 @@ def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
     pool = bench.pool
     if pool.waited is None:
         pool.waited = wait_history.last_reasons(bench.connection)
-    found = bench.do(lambda tx: why_answer.snapshot(pool, tx, bench.now, turn))
-    rows = (looker or wait_history.WaitRecorder()).look(found, bench.connection, bench.now)
+    found = bench.do(lambda tx: why_answer.take_snapshot(pool, tx, bench.now, turn))
+    rows = (looker or wait_history.WaitRecorder()).changes(found, bench.connection, bench.now)
     for part in wait_history.chunks(rows):
         bench.do(lambda tx, part=part: wait_history.write(pool, tx, part))
 
@@ -202,10 +202,10 @@ def test_tags_are_named(make: Make) -> None:
     bench.pilot().take()
     answer = why_job(bench, poor)
     assert (answer.detail, texts(answer)) == ("required-tags", ["with the tag gold"])
-    assert answer.summary.endswith("it lacks the tag gold, without which nothing starts there")
-    assert answer.advice == "with the tag gold: 1 slot at site here"
-    assert why_job(bench, rich).summary.endswith("it asks for the tag silk, which is not offered")
-    assert why_job(bench, richer).summary.endswith("it asks for the tags jade, silk, which are not offered")
+    assert answer.summary.endswith("the tag gold is required there but not among the job's tags")
+    assert answer.advice == "submit the job with the tag gold: it then fits 1 slot at site here"
+    assert why_job(bench, rich).summary.endswith("the tag silk is requested but not offered")
+    assert why_job(bench, richer).summary.endswith("the tags jade, silk are requested but not offered")
 
 
 def test_a_ce_that_requires_what_it_does_not_offer_serves_nobody(make: Make) -> None:
@@ -214,9 +214,9 @@ def test_a_ce_that_requires_what_it_does_not_offer_serves_nobody(make: Make) -> 
     bench.pilot().take()
     answer = why_job(bench, poor)
     assert answer.openings == []
-    assert "it lacks the tag gold" in answer.summary
-    assert "CE local requires the tag gold, which it does not offer: it serves nobody" in answer.advice
-    assert "it asks for the tag gold, which is not offered" in why_job(bench, rich).summary
+    assert "the tag gold is required there" in answer.summary
+    assert "CE local requires the tag gold, but does not offer it, so no job can start there" in answer.advice
+    assert "the tag gold is requested but not offered" in why_job(bench, rich).summary
 
 
 def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
@@ -281,14 +281,14 @@ def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
     no_site = no_ce[: no_ce.index("[sites.there]")]
     banned = TWO_SITES.replace("[sites.there]", "[sites.there]\nbanned = true")
     for policy, said, help_ in (
-        (no_ce, "the CE far is no longer in the policy", "puts the CE back"),
-        (no_site, "the site there is no longer in the policy", "puts the site back"),
-        (banned, "the site there is banned", "lifts the ban"),
+        (no_ce, "the CE far is no longer in the policy", "restore the CE"),
+        (no_site, "the site there is no longer in the policy", "restore the site"),
+        (banned, "the site there is banned", "lift the ban"),
     ):
         new_policy(bench, policy)
         answer = why_job(bench, job)
         assert answer.detail == "site-closed"
-        assert answer.summary.startswith(f"no node that is known fits: {said}"), answer.summary
+        assert answer.summary.startswith(f"no known node fits: {said}"), answer.summary
         assert help_ in answer.advice
         assert (answer.summary + answer.advice).count("ban") == 2 * ("banned" in said)
 
@@ -307,20 +307,20 @@ def test_what_was_offered_when_the_ce_had_more_is_left_out(bench: Bench) -> None
     assert texts(answer) == ["memory <= 3072 MB"]
 
 
-def test_needs_tell_the_step_that_they_moved_up_to(bench: Bench) -> None:
+def test_needs_name_the_bucket_and_the_requested_number(bench: Bench) -> None:
     [uneven] = bench.submit(memory=17000, cpu_time=108_000)
     [even] = bench.submit(memory=16384, cpu_time=5000)
     [long] = bench.submit(cpu_time=400_000)
     needs = why_job(bench, uneven).needs
-    assert needs["memory"] == "24576 MB (the next step above the 17000 MB asked for)"
-    assert needs["CPU time"] == "300000 s (the next step above the 108000 s asked for)"
+    assert needs["memory"] == "24576 MB (next bucket above the requested 17000 MB)"
+    assert needs["CPU time"] == "300000 s (next bucket above the requested 108000 s)"
     needs = why_queue(bench, queue_of(bench, uneven)).needs
-    assert (needs["memory"], needs["CPU time"]) == ("of the step 24576 MB", "of the step 300000 s")
+    assert (needs["memory"], needs["CPU time"]) == ("bucket 24576 MB", "bucket 300000 s")
     needs = why_job(bench, even).needs
     assert (needs["memory"], needs["CPU time"]) == ("16384 MB", "5000 s")
-    assert why_job(bench, long).needs["CPU time"] == "300000 s (the highest step; 400000 s asked for)"
+    assert why_job(bench, long).needs["CPU time"] == "300000 s (highest bucket; 400000 s requested)"
     [nothing] = bench.submit(cpu_time=0)
-    assert why_job(bench, nothing).needs["CPU time"] == "500 s (none asked for)"
+    assert why_job(bench, nothing).needs["CPU time"] == "500 s (none requested)"
     assert "memory" not in why_job(bench, nothing).needs
 
 
@@ -351,14 +351,14 @@ def test_of_a_job_that_does_not_wait_it_says_what_it_does(bench: Bench) -> None:
     assert "about to start" in why_job(bench, offer.job).summary
 
 
-def test_a_job_that_is_still_being_made(bench: Bench) -> None:
+def test_a_job_that_is_being_created(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(3))
     promised = wait_reasons.job_to_be_made(bench.connection, submission.first_job + 2)
     assert promised == (submission.id, "alice", "physics")
     assert wait_reasons.job_to_be_made(bench.connection, submission.first_job + 3) is None
     bench.make(submission)
     assert wait_reasons.job_to_be_made(bench.connection, submission.first_job) is None
-    assert why_answer.still_being_made(2, 1).state == "Submitting"
+    assert why_answer.being_created(2, 1).state == "Submitting"
 
 
 def test_a_queue_in_which_nothing_waits(bench: Bench) -> None:
@@ -368,7 +368,7 @@ def test_a_queue_in_which_nothing_waits(bench: Bench) -> None:
     answer = why_queue(bench, queue)
     assert (answer.reason, answer.waiting, answer.needs["owner"]) == ("", 0, "alice")
     bench.crash()
-    assert why_queue(bench, queue).summary == f"nothing waits in queue {queue}"
+    assert why_queue(bench, queue).summary == f"no job waits in queue {queue}"
 
 
 # --- the reasons
@@ -419,7 +419,7 @@ def test_a_running_limit(make: Make) -> None:
     [limit] = answer.limits
     assert (limit.running, limit.most, limit.wait) == (1, 1, 0.0)
     assert limit.text == answer.detail == "owner bob at site here: at most 1 running"
-    assert answer.advice == "it starts when the running job ends"
+    assert answer.advice == "the limit allows the next start when the running job ends"
     pilot.confirm(offer)
     pilot.finish(offer)
     assert why_job(bench, left).limits == []
@@ -436,7 +436,7 @@ def test_a_start_delay(make: Make) -> None:
     answer = why_job(bench, left)
     assert answer.reason == Reason.LIMIT
     assert [limit.wait for limit in answer.limits] == [pytest.approx(40.0)]
-    assert answer.advice == "the next one may start in 40 s, at 1970-01-01 00:17:40 UTC"
+    assert answer.advice == "the limit allows the next start in 40 s, at 1970-01-01 00:17:40 UTC"
     bench.now += 40
     assert why_job(bench, left).limits == []
     assert [offer.job for offer in pilot.take(processors=1)] == [left]
@@ -448,8 +448,8 @@ def test_a_limit_of_nothing_never_opens(make: Make) -> None:
     bench.pilot().take()
     answer = why_job(bench, job)
     assert answer.reason == Reason.LIMIT
-    assert answer.summary.startswith("a limit of the policy closes what it fits")
-    assert "no such job starts at all" in answer.advice
+    assert answer.summary.startswith("a policy limit blocks every node that fits")
+    assert "the limit allows 0 running jobs" in answer.advice
 
 
 def test_a_limit_of_both_kinds(make: Make) -> None:
@@ -457,8 +457,8 @@ def test_a_limit_of_both_kinds(make: Make) -> None:
     both.submit(3, owner="bob")
     assert len(both.pilot(processors=2).take(2, processors=2)) == 2
     [left] = [job for job in (1, 2, 3) if both.state(job) == "Waiting"]
-    assert (
-        why_job(both, left).advice == "it starts when one of the 2 running jobs ends, in 60 s at the earliest"
+    assert why_job(both, left).advice == (
+        "the limit allows the next start when one of the 2 running jobs ends, but not within the next 60 s"
     )
 
 
@@ -541,7 +541,7 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     answer = why_job(bench, job)
     assert answer.reason == Reason.SLOTS
     assert answer.pilots[0].not_before == bench.now + 100
-    assert "never called home" in answer.advice
+    assert "never contacted the server" in answer.advice
     busy = bench.pilot(processors=1)
     assert busy.take()[0].job == job
     [second] = bench.submit()
@@ -549,7 +549,7 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     answer = why_job(bench, second)
     assert answer.reason == Reason.SLOTS
     assert (answer.pilots[0].cores, answer.pilots[0].used) == (1, 1)
-    assert "1 pilot has the only core of local" in answer.summary
+    assert "1 pilot uses the only core of local" in answer.summary
 
 
 def test_the_home_owners_ce_refuses_others_by_owner(bench: Bench) -> None:
@@ -671,7 +671,7 @@ def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: Make) -> None
         bench.now += seconds
         answer = why_job(bench, job)
         assert (answer.reason, answer.detail) == (Reason.SLOTS, ""), seconds
-        assert "have all 2 cores" in answer.summary
+        assert "use all 2 cores" in answer.summary
         look(bench)
     for one in (job, rival):
         assert [row[:2] for row in kept(bench, queue_of(bench, one))] == [("slots", "")]
@@ -768,7 +768,7 @@ def test_a_look_that_takes_long_goes_on_where_it_stopped(
 ) -> None:
     jobs = [bench.submit(memory=memory)[0] for memory in (600, 1024, 2048, 3072, 4096)]
     bench.pilot().take(memory=100)
-    monkeypatch.setattr(wait_history, "ASKED", 3)
+    monkeypatch.setattr(wait_history, "MAX_EVALUATIONS", 3)
     looker = wait_history.WaitRecorder()
     done = []
     for _ in range(6):
@@ -814,7 +814,7 @@ def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: Make) -
     assert why_job(bench, large).detail == "memory"
     answer = why_job(bench, only_there)
     assert answer.detail == "site-closed"
-    assert "lifts the ban" in answer.advice
+    assert "lift the ban" in answer.advice
 
 
 def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -> None:

@@ -25,7 +25,7 @@ async def snapshot(context: Context, now: float) -> answer.WaitSnapshot:
     def turn(ask: Callable[[], Sequence[IndexedQueue] | None]) -> Sequence[IndexedQueue] | None:
         return writer.call(lambda _: ask())
 
-    return await writer.acall(lambda tx: answer.snapshot(pool, tx, now, turn))
+    return await writer.acall(lambda tx: answer.take_snapshot(pool, tx, now, turn))
 
 
 class ReasonDuty:
@@ -37,7 +37,7 @@ class ReasonDuty:
         self._started = False
 
     def period(self) -> float:
-        return wait_history.PERIOD if self._context.pool.waited is not None else wait_history.SOON
+        return answer.RECORD_PERIOD if self._context.pool.waited is not None else wait_history.FIRST_DELAY
 
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
@@ -61,7 +61,7 @@ class ReasonDuty:
         """Half a second and more of questions to the predicate: beside the loop, or in short turns of it."""
         readers, looker = self._context.readers, self._looker
         if not self._context.in_loop:
-            return await asyncio.to_thread(lambda: looker.look(found, readers.connection(), now))
+            return await asyncio.to_thread(lambda: looker.changes(found, readers.connection(), now))
         rows: list[ReasonRow] = []
         begun = perf_counter()
         for changed in looker.steps(found, readers.connection(), now):

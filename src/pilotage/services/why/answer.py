@@ -1,7 +1,7 @@
-"""Why a job waits: the answer for people, made of a survey of the queues and the known offers.
+"""Answers to `why`, computed from a snapshot of the queues and the known offers.
 
-The survey is taken in the writer's thread and is short; everything else happens in another thread on copies, and asks
-the predicate that matches.
+The writer's thread takes the snapshot, which is short. Another thread computes the answer from the copies, with the
+same predicate that matches jobs.
 """
 
 from __future__ import annotations
@@ -25,76 +25,77 @@ from pilotage.services.jobs.payload import stored_description
 from pilotage.services.matching import known_offers
 from pilotage.services.pool.records import DirectorNote, WaitedReason
 from pilotage.services.pool.state import Pool
-from pilotage.services.why import wording
+from pilotage.services.why import job_wording, needs_wording, wording
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import waiting as wire
 from pilotage.wire.people import JobSummary
 
-COUNTED = 10_000
-"""Jobs before one in its queue are counted up to this."""
-HISTORY = 50
-OPENINGS = 20
+MAX_COUNTED_JOBS = 10_000
+"""Jobs ahead of a job in its queue are counted up to this number."""
+MAX_HISTORY_ENTRIES = 50
+MAX_OPENINGS = 20
 
-LOOKS = 30.0
-"""Seconds between two entries of the history at least: a wait began at most so long before its first one."""
+RECORD_PERIOD = 30.0
+"""Seconds between two recordings of the history. A wait began at most this long before its first entry."""
 
 
 @dataclass(slots=True)
 class WaitSnapshot:
-    """What is copied in the writer's thread."""
+    """Copies taken in the writer's thread, from which another thread computes answers."""
 
-    survey: WaitAnalysis
+    analysis: WaitAnalysis
     policy: Policy
-    hold_ups: Mapping[tuple[str, str, str, str], LimitStatus]
+    limits: Mapping[tuple[str, str, str, str], LimitStatus]
     directors: Mapping[str, DirectorNote]
     waited: Mapping[QueueId, WaitedReason]
 
 
-def snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Turn) -> WaitSnapshot:
-    """In the writer's thread; it is used in another one, which asks the index by `turn`."""
-    survey = known_offers.survey(pool, tx, now, turn)
-    closed = {limit.key: limit for limits in survey.closed.values() for limit in limits}
-    held = {key: pool.limiter.hold_up(limit, now) for key, limit in closed.items()}
-    return WaitSnapshot(survey, pool.policy, held, dict(pool.directors), dict(pool.waited or {}))
+def take_snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Turn) -> WaitSnapshot:
+    """Call in the writer's thread. The thread that uses the snapshot queries the index through `turn`."""
+    analysis = known_offers.survey(pool, tx, now, turn)
+    closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
+    statuses = {key: pool.limiter.hold_up(limit, now) for key, limit in closed.items()}
+    return WaitSnapshot(analysis, pool.policy, statuses, dict(pool.directors), dict(pool.waited or {}))
 
 
 # --- jobs
 
 
-def why_job(found: WaitSnapshot | None, connection: Connection, job: JobSummary, now: float) -> wire.Why:
-    """`found` may be None for a job that does not wait: nothing is analysed then."""
-    if job.state != JobState.WAITING or found is None:
+def why_job(snapshot: WaitSnapshot | None, connection: Connection, job: JobSummary, now: float) -> wire.Why:
+    """The answer for one job. `snapshot` may be None for a job that does not wait: such a job needs no analysis."""
+    if job.state != JobState.WAITING or snapshot is None:
         return _not_waiting(connection, job, now)
     facts = listing.job_facts(connection, job.id)
-    asked = stored_description(facts, job.id) if facts else None
-    answer = why_queue(found, connection, QueueId(job.queue), now, since=job.submitted, asked=asked)
+    description = stored_description(facts, job.id) if facts else None
+    answer = why_queue(
+        snapshot, connection, QueueId(job.queue), now, since=job.submitted, description=description
+    )
     answer.job, answer.state = job.id, job.state
     if answer.reason:
         higher, older = wait_reasons.before_in_queue(
-            connection, QueueId(job.queue), job.user_priority, JobId(job.id), COUNTED
+            connection, QueueId(job.queue), job.user_priority, JobId(job.id), MAX_COUNTED_JOBS
         )
         answer.in_queue = wire.PlaceInQueue(higher, older)
     return answer
 
 
-def still_being_made(job: int, submission: int) -> wire.Why:
-    summary = (
-        f"job {job} is still being made: submission {submission} is accepted, its jobs come one after another"
-    )
+def being_created(job: int, submission: int) -> wire.Why:
+    """The answer for a job of an accepted submission that has no row yet."""
+    summary = job_wording.being_created(job, submission)
     return wire.Why(summary, job=job, state=str(JobState.SUBMITTING))
 
 
 def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Why:
     until = None
     if job.state in FINAL:
-        summary, advice = wording.ended(job)
+        summary, advice = job_wording.ended(job)
     elif job.state == JobState.RESCHEDULED:
         until = wait_reasons.not_before(connection, JobId(job.id))
-        summary, advice = wording.rescheduled(job, until, now)
+        summary, advice = job_wording.rescheduled(job, until, now)
     elif job.state in HELD or job.state == JobState.MATCHED:
-        summary, advice = wording.held(job)
+        summary, advice = job_wording.held(job)
     else:
         summary, advice = f"job {job.id} is {job.state}", ""
     return wire.Why(summary, advice, job=job.id, state=job.state, until=until, queue=job.queue)
@@ -104,131 +105,139 @@ def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Wh
 
 
 def why_queue(
-    found: WaitSnapshot,
+    snapshot: WaitSnapshot,
     connection: Connection,
     queue: QueueId,
     now: float,
     *,
     since: float | None = None,
-    asked: JobDescription | None = None,
+    description: JobDescription | None = None,
 ) -> wire.Why:
-    """The queue must be known. Of the job that is asked about, if it is one: since when it has waited, and what it
-    `asked` for.
+    """The answer for a queue, which must exist.
+
+    For one of its jobs, `since` is the time since which it has waited, and `description` is its description.
     """
-    survey = found.survey
-    entry = next((one for one in survey.entries if one.id == queue), None)
+    analysis = snapshot.analysis
+    entry = next((entry for entry in analysis.entries if entry.id == queue), None)
     history = _history(connection, queue)
     if entry is None or not entry.waiting:
         identity = entry.identity if entry else submissions.queue_identity(connection, queue)
-        needs = wording.needs(identity, asked) if identity else {}
-        summary = f"nothing waits in queue {queue}"
+        needs = needs_wording.needs(identity, description) if identity else {}
+        summary = f"no job waits in queue {queue}"
         return wire.Why(summary, queue=queue, needs=needs, history=history)
-    began = _began(found, connection, entry, since, now)
-    verdict = survey.verdict(entry, began)
-    fitting = survey.fitting(entry)
+    began = _waiting_since(snapshot, connection, entry, since, now)
+    verdict = analysis.verdict(entry, began)
+    fitting = analysis.fitting(entry)
     answer = wire.Why(
         summary="",
         reason=str(verdict.reason),
         detail=verdict.detail,
         queue=queue,
-        needs=wording.needs(entry.identity, asked),
+        needs=needs_wording.needs(entry.identity, description),
         waiting=entry.waiting,
         fitting=len(fitting),
         history=history,
     )
     if verdict.reason is Reason.NEEDS:
-        _refused(answer, found, entry.identity)
+        _add_refusals(answer, snapshot, entry.identity)
     elif fitting and verdict.reason is not Reason.MEMBERSHIP:
-        _placed(answer, found, connection, entry, fitting, verdict.places)
-    spoken_of = [survey.known[place].offer for place in verdict.places]
-    answer.summary, answer.advice = wording.of_verdict(verdict, entry, answer, found.policy, spoken_of, now)
+        _add_standings(answer, snapshot, connection, entry, fitting, verdict.places)
+    offers = [analysis.known[place].offer for place in verdict.places]
+    answer.summary, answer.advice = wording.describe_verdict(
+        verdict, entry, answer, snapshot.policy, offers, now
+    )
     return answer
 
 
-def _began(
-    found: WaitSnapshot, connection: Connection, entry: IndexedQueue, since: float | None, now: float
+def _waiting_since(
+    snapshot: WaitSnapshot, connection: Connection, entry: IndexedQueue, since: float | None, now: float
 ) -> float:
-    """Since when what asks counts for the queue: since it began to wait as the history has it, else for as long as
-    what waits in it has. Takes from before the oldest job that waits say nothing of it.
+    """The time from which pilots' requests count for the verdict: the start of the wait.
+
+    The history gives it; without an entry, `since` or the oldest waiting job. Requests before the oldest waiting job
+    prove nothing about the queue.
     """
-    known = found.waited.get(entry.id)
-    if known is not None and known.reason:
-        return _not_before_its_jobs(connection, entry, known.began - LOOKS)
+    recorded = snapshot.waited.get(entry.id)
+    if recorded is not None and recorded.reason:
+        return _at_least_oldest_job(connection, entry, recorded.began - RECORD_PERIOD)
     if since is not None:
         return since
     oldest = wait_reasons.waiting_since(connection, entry.id)
     return now if oldest is None else oldest
 
 
-def _not_before_its_jobs(connection: Connection, entry: IndexedQueue, began: float) -> float:
+def _at_least_oldest_job(connection: Connection, entry: IndexedQueue, began: float) -> float:
+    """`began`, or the time since which the oldest job of the queue waits if that is later."""
     oldest = wait_reasons.waiting_since(connection, entry.id)
     return began if oldest is None else max(began, oldest)
 
 
-def _refused(answer: wire.Why, found: WaitSnapshot, identity: QueueIdentity) -> None:
-    matching = found.policy.matching
-    known = found.survey.known
+def _add_refusals(answer: wire.Why, snapshot: WaitSnapshot, identity: QueueIdentity) -> None:
+    """Add the conditions that refuse the queue at each site, and the single changes that would make it fit."""
+    matching = snapshot.policy.matching
+    known = snapshot.analysis.known
     buckets = Buckets(matching.cpu_buckets, matching.memory_buckets)
-    for one in refusals(identity, known):
-        conditions = {str(condition): count for condition, count in one.conditions.items()}
-        takes = {str(condition): count for condition, count in one.takes.items() if count}
-        answer.refused.append(wire.SiteRefusal(one.site, one.known, conditions, takes))
-    for opening in unblocks(identity, known, buckets)[:OPENINGS]:
+    for refusal in refusals(identity, known):
+        conditions = {str(condition): count for condition, count in refusal.conditions.items()}
+        takes = {str(condition): count for condition, count in refusal.takes.items() if count}
+        answer.refused.append(wire.SiteRefusal(refusal.site, refusal.known, conditions, takes))
+    for opening in unblocks(identity, known, buckets)[:MAX_OPENINGS]:
         change = opening.change
         answer.openings.append(
             wire.Opening(change.attribute, str(change.value), change.text, opening.slots, dict(opening.sites))
         )
 
 
-def _placed(
+def _add_standings(
     answer: wire.Why,
-    found: WaitSnapshot,
+    snapshot: WaitSnapshot,
     connection: Connection,
     entry: IndexedQueue,
     fitting: Sequence[int],
     first: Sequence[int],
 ) -> None:
-    """Of a queue that fits something: who is before it there, what closes it, whether pilots come.
+    """For a queue that fits known offers, add its rank in each draw, the closed limits and the pilots per CE.
 
-    The offers at the places `first`, which gave the verdict, stand first.
+    `fitting` and `first` are indexes into the known offers. Offers in `first`, which gave the verdict, are listed
+    first.
     """
-    survey = found.survey
+    analysis = snapshot.analysis
     closed: dict[tuple[str, str, str, str], Limit] = {}
-    open_ones = []
+    unlimited = []
     for place in fitting:
-        limits = survey.limits_on(entry, survey.known[place])
+        limits = analysis.limits_on(entry, analysis.known[place])
         closed |= {limit.key: limit for limit in limits}
         if not limits:
-            open_ones.append(place)
-    for place in sorted(open_ones[:COMPARED], key=lambda place: place not in first):
-        answer.standings.append(_standing(survey, entry, place))
+            unlimited.append(place)
+    for place in sorted(unlimited[:COMPARED], key=lambda place: place not in first):
+        answer.standings.append(_standing(analysis, entry, place))
     for key, limit in sorted(closed.items()):
-        held = found.hold_ups[key]
-        answer.limits.append(wire.ClosedLimit(in_words(limit), held.running, limit.running, held.wait))
-    sites = {survey.known[place].offer.ce: survey.known[place].offer.site for place in fitting}
+        status = snapshot.limits[key]
+        answer.limits.append(wire.ClosedLimit(in_words(limit), status.running, limit.running, status.wait))
+    sites = {analysis.known[place].offer.ce: analysis.known[place].offer.site for place in fitting}
     for ce, site in sorted(sites.items()):
-        answer.pilots.append(_pilots(connection, ce, site, found.directors.get(ce), entry.id))
+        answer.pilots.append(_pilots(connection, ce, site, snapshot.directors.get(ce), entry.id))
 
 
-def _standing(survey: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.Standing:
-    one: KnownOffer = survey.known[place]
-    stands = rank(entry, survey.part(place).entries, survey.rule)
+def _standing(analysis: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.Standing:
+    known: KnownOffer = analysis.known[place]
+    standing = rank(entry, analysis.part(place).entries, analysis.rule)
     return wire.Standing(
-        site=one.offer.site,
-        ce=one.offer.ce,
-        processors=one.offer.processors,
-        memory=one.offer.memory,
-        cpu_time=one.offer.cpu_time,
-        possible=one.possible,
-        takes=one.takes,
-        higher_buckets=[wire.HigherBucket(b.cpu_time, b.queues, b.jobs) for b in stands.buckets],
-        chance=stands.chance,
-        queues=stands.queues,
+        site=known.offer.site,
+        ce=known.offer.ce,
+        processors=known.offer.processors,
+        memory=known.offer.memory,
+        cpu_time=known.offer.cpu_time,
+        possible=known.possible,
+        takes=known.takes,
+        higher_buckets=[wire.HigherBucket(b.cpu_time, b.queues, b.jobs) for b in standing.buckets],
+        chance=standing.chance,
+        queues=standing.queues,
         priority=entry.priority,
-        ours=stands.ours,
-        ahead=stands.ahead,
-        rivals=[wire.Rival(r.owner, r.group, r.priority, r.ratio, r.waiting) for r in stands.rivals],
-        serves=wording.served(one.offer),
+        ours=standing.ours,
+        ahead=standing.ahead,
+        rivals=[wire.Rival(r.owner, r.group, r.priority, r.ratio, r.waiting) for r in standing.rivals],
+        serves=needs_wording.reserved_for(known.offer),
     )
 
 
@@ -245,7 +254,7 @@ def _pilots(
 
 
 def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:
-    rows = wait_reasons.history(connection, queue, HISTORY)
+    rows = wait_reasons.history(connection, queue, MAX_HISTORY_ENTRIES)
     ends: list[float | None] = [row.since for row in rows[1:]]
     return [
         wire.Waited(row.reason, row.detail, row.since, until)
@@ -253,13 +262,15 @@ def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:
     ]
 
 
-def verdict_of(found: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float) -> WaitVerdict:
-    """The main reason alone, as the history keeps it."""
-    known = found.waited.get(entry.id)
-    began = (known.began if known is not None and known.reason else now) - LOOKS
-    verdict = found.survey.verdict(entry, began)
+def main_reason(
+    snapshot: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float
+) -> WaitVerdict:
+    """The verdict alone, as the history records it."""
+    recorded = snapshot.waited.get(entry.id)
+    began = (recorded.began if recorded is not None and recorded.reason else now) - RECORD_PERIOD
+    verdict = snapshot.analysis.verdict(entry, began)
     if verdict.reason not in (Reason.SHARE, Reason.SLOTS) or not (verdict.places or verdict.detail):
-        # Nothing has asked since, and so nothing has since later: the store need not be asked for each queue.
+        # No pilot has asked since `began`, so none has since a later time: skip the query per queue.
         return verdict
-    exactly = _not_before_its_jobs(connection, entry, began)
-    return verdict if exactly == began else found.survey.verdict(entry, exactly)
+    exact = _at_least_oldest_job(connection, entry, began)
+    return verdict if exact == began else snapshot.analysis.verdict(entry, exact)

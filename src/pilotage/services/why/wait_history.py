@@ -1,4 +1,4 @@
-"""The history of what each queue waited for: its main reason, written down when it changes."""
+"""The wait history: the main reason why each queue waits, recorded when it changes."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from pilotage.core.ids import QueueId
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.pool.records import WaitedReason
 from pilotage.services.pool.state import Pool
-from pilotage.services.why.answer import LOOKS, WaitSnapshot, verdict_of
+from pilotage.services.why.answer import WaitSnapshot, main_reason
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import wait_reasons
 from pilotage.store.tables.wait_reasons import ReasonRow
 from pilotage.store.writer.transaction import Transaction
 
-PERIOD = LOOKS
-"""Seconds between two looks."""
+FIRST_DELAY = 5.0
+"""Seconds from the server's start to the first recording. By then directors and pilots have contacted the server."""
 
-SOON = 5.0
-"""The first look is so long after the start: directors and pilots have been heard by then."""
+CHUNK_SIZE = 100
+"""Rows written per transaction."""
 
-CHUNK = 100
-"""So many rows are written in one turn of the writer."""
-
-ASKED = 500_000
-"""The predicate is asked about so often in one look; the queues that are left come first in the next one."""
+MAX_EVALUATIONS = 500_000
+"""Approximate evaluations of the predicate per recording. The next recording begins with the remaining queues."""
 
 
 def last_reasons(connection: Connection) -> dict[QueueId, WaitedReason]:
-    """Where the history of an earlier server ended."""
+    """The last recorded reason of each queue, from before this server's start."""
     return {
         queue: WaitedReason(reason, detail, began)
         for queue, reason, detail, began in wait_reasons.last_reasons(connection)
@@ -38,64 +35,69 @@ def last_reasons(connection: Connection) -> dict[QueueId, WaitedReason]:
 
 @dataclass(slots=True)
 class WaitRecorder:
-    """Goes round all queues. What it remembers may be forgotten."""
+    """Finds the queues with a changed main reason, round-robin. Its state may be lost without harm."""
 
     stopped_at: QueueId = field(default=QueueId(0))
-    """The queue after which the last look had to stop; 0: it came round."""
+    """The queue after which the last round stopped; 0: the round was complete."""
 
-    def look(self, found: WaitSnapshot, connection: Connection, now: float) -> list[ReasonRow]:
-        """What has changed since the last look."""
-        return [row for rows in self.steps(found, connection, now) for row in rows]
+    def changes(self, snapshot: WaitSnapshot, connection: Connection, now: float) -> list[ReasonRow]:
+        """The reasons that changed since the last recording."""
+        return [row for rows in self.steps(snapshot, connection, now) for row in rows]
 
-    def steps(self, found: WaitSnapshot, connection: Connection, now: float) -> Iterator[Sequence[ReasonRow]]:
-        """The same, queue by queue: each step takes some milliseconds at most."""
-        asked = found.survey.asked
+    def steps(
+        self, snapshot: WaitSnapshot, connection: Connection, now: float
+    ) -> Iterator[Sequence[ReasonRow]]:
+        """`changes` queue by queue: each step takes some milliseconds at most."""
+        evaluated = snapshot.analysis.asked
         begin, self.stopped_at = self.stopped_at, QueueId(0)
         done = begin
-        for entry in _round(found.survey.entries, begin):
-            if found.survey.asked - asked > ASKED:
+        for entry in _round(snapshot.analysis.entries, begin):
+            if snapshot.analysis.asked - evaluated > MAX_EVALUATIONS:
                 self.stopped_at = done
                 break
-            yield _changed(found, connection, entry, now)
+            yield _changed_reason(snapshot, connection, entry, now)
             done = entry.id
-        yield list(_emptied(found, now))
+        yield list(_emptied_queues(snapshot, now))
 
 
 def _round(entries: Sequence[IndexedQueue], begin: QueueId) -> Iterator[IndexedQueue]:
-    """The queues with waiting jobs, those after `begin` first."""
-    ordered = sorted((one for one in entries if one.waiting), key=lambda one: one.id)
-    yield from (one for one in ordered if one.id > begin)
-    yield from (one for one in ordered if one.id <= begin)
+    """The queues with waiting jobs, by id, beginning after `begin`."""
+    ordered = sorted((entry for entry in entries if entry.waiting), key=lambda entry: entry.id)
+    yield from (entry for entry in ordered if entry.id > begin)
+    yield from (entry for entry in ordered if entry.id <= begin)
 
 
-def _changed(found: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float) -> list[ReasonRow]:
-    verdict, known = verdict_of(found, connection, entry, now), found.waited.get(entry.id)
-    if known is not None and (known.reason, known.detail) == (verdict.reason, verdict.detail):
+def _changed_reason(
+    snapshot: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float
+) -> list[ReasonRow]:
+    verdict = main_reason(snapshot, connection, entry, now)
+    recorded = snapshot.waited.get(entry.id)
+    if recorded is not None and (recorded.reason, recorded.detail) == (verdict.reason, verdict.detail):
         return []
     return [ReasonRow(entry.id, now, str(verdict.reason), verdict.detail)]
 
 
-def _emptied(found: WaitSnapshot, now: float) -> Iterator[ReasonRow]:
-    """Queues in which nothing waits any more."""
-    busy = {one.id for one in found.survey.entries if one.waiting}
-    for queue, known in found.waited.items():
-        if known.reason and queue not in busy:
+def _emptied_queues(snapshot: WaitSnapshot, now: float) -> Iterator[ReasonRow]:
+    """A row without a reason for each recorded queue in which no job waits any more."""
+    busy = {entry.id for entry in snapshot.analysis.entries if entry.waiting}
+    for queue, recorded in snapshot.waited.items():
+        if recorded.reason and queue not in busy:
             yield ReasonRow(queue, now, "", "")
 
 
 def chunks(rows: Sequence[ReasonRow]) -> Iterator[Sequence[ReasonRow]]:
-    """What is written in one turn of the writer each."""
-    for first in range(0, len(rows), CHUNK):
-        yield rows[first : first + CHUNK]
+    """The rows in parts, each for one transaction."""
+    for first in range(0, len(rows), CHUNK_SIZE):
+        yield rows[first : first + CHUNK_SIZE]
 
 
 def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
-    """Store what has changed. In the writer's thread, after `pool.waited` has been read."""
+    """Store changed reasons. Call in the writer's thread, after `pool.waited` has been loaded."""
     assert pool.waited is not None
-    # A queue that has been forgotten meanwhile has no history any more.
+    # A queue that was deleted since the snapshot has no history any more.
     rows = [row for row in rows if row.queue in pool.identities]
     wait_reasons.note_reasons(tx.connection, rows)
     for row in rows:
-        known = pool.waited.get(row.queue)
-        began = known.began if known is not None and known.reason else row.since
+        recorded = pool.waited.get(row.queue)
+        began = recorded.began if recorded is not None and recorded.reason else row.since
         tx.put(pool.waited, row.queue, WaitedReason(row.reason, row.detail, began))

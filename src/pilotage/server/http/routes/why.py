@@ -57,7 +57,7 @@ def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
         return JobSummary(**rows[0])
     promised = wait_reasons.job_to_be_made(connection, job)
     if promised is not None and viewer.may_see(promised.owner, promised.group):
-        return services.still_being_made(job, promised.submission)
+        return services.being_created(job, promised.submission)
     raise NotFound(f"there is no job {job}", hint="or it is not yours")
 
 

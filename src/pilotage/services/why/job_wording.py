@@ -1,0 +1,42 @@
+"""The sentences of `why` about a job that does not wait: each function returns (summary, advice)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pilotage.wire.people import JobSummary
+
+
+def ended(job: JobSummary) -> tuple[str, str]:
+    reason = f": {job.reason}" if job.reason else ""
+    advice = f"`pilotage status {job.id}` shows the details" if job.state == "Failed" else ""
+    return f"job {job.id} does not wait: it has ended and is {job.state}{reason}", advice
+
+
+def rescheduled(job: JobSummary, until: float | None, now: float) -> tuple[str, str]:
+    reason = f" ({job.reason})" if job.reason else ""
+    summary = f"an attempt of job {job.id} failed or was lost{reason}; the job returns to its queue"
+    if until is not None:
+        seconds = max(0.0, until - now)
+        when = datetime.fromtimestamp(until, UTC)
+        summary += f" in {seconds:.0f} s, at {when:%Y-%m-%d %H:%M:%S} UTC"
+    return summary, f"`pilotage status {job.id} --events` shows the history of the job"
+
+
+def held(job: JobSummary) -> tuple[str, str]:
+    node = f" ({job.hostname})" if job.hostname else ""
+    holder = f"pilot {job.pilot} at site {job.site}{node}"
+    if job.state == "Matched":
+        return f"job {job.id} was offered to {holder} and is about to start", ""
+    if job.state == "Stalled":
+        return f"job {job.id} does not wait: {holder} holds it, but has been silent", (
+            "if the pilot stays silent until its lease expires, the job is tried again"
+        )
+    return f"job {job.id} does not wait: it is {job.state}, held by {holder}", ""
+
+
+def being_created(job: int, submission: int) -> str:
+    return (
+        f"job {job} is still being created: submission {submission} is accepted,"
+        " and its jobs are created one after another"
+    )

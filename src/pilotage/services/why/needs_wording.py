@@ -1,0 +1,58 @@
+"""The requirements of a task queue as names and values, and the owners that an offer is reserved for."""
+
+from __future__ import annotations
+
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.identity import QueueIdentity
+
+
+def needs(queue: QueueIdentity, description: JobDescription | None = None) -> dict[str, str]:
+    """Name → value of each requirement of the queue. `description`, of one of its jobs, adds the requested numbers."""
+    cpu_time, memory = (description.cpu_time, description.memory) if description else (None, None)
+    values = {
+        "owner": queue.owner,
+        "group": queue.group,
+        "setup": queue.setup,
+        "CPU time": _bucket(queue.cpu_time, cpu_time, "s"),
+        "memory": _bucket(queue.memory, memory, "MB") if queue.memory else "",
+        "processors": str(queue.processors),
+        "job type": queue.job_type,
+        "pilots": "generic only" if queue.force_generic else listed(queue.pilot_types),
+        "sites": listed(queue.sites),
+        "banned sites": listed(queue.banned_sites),
+        "CEs": listed(queue.grid_ces),
+        "platforms": listed(queue.platforms),
+        "tags": listed(queue.tags),
+        "requirements": queue.requirements,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def _bucket(bucket: int, requested: int | None, unit: str) -> str:
+    """The bucket of the queue, and the requested number if it is known."""
+    if requested is None:
+        return f"bucket {bucket} {unit}"
+    if requested == bucket:
+        return f"{bucket} {unit}"
+    if not requested:
+        return f"{bucket} {unit} (none requested)"
+    if requested < bucket:
+        return f"{bucket} {unit} (next bucket above the requested {requested} {unit})"
+    return f"{bucket} {unit} (highest bucket; {requested} {unit} requested)"
+
+
+def reserved_for(offer: Offer) -> str:
+    """The owner, or the identities, that pilots with such an offer serve exclusively; "": they serve everybody."""
+    if offer.only_owner is not None:
+        return offer.only_owner
+    if offer.pilot_type != "private":
+        return ""
+    return ", ".join(
+        identity.group if identity.job_sharing else f"{identity.owner} ({identity.group})"
+        for identity in offer.identities
+    )
+
+
+def listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
