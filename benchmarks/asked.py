@@ -26,7 +26,7 @@ from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.tables import instance, jobs
 from pilotage.store.tables.events import last_event
 from pilotage.store.writer.stats import TransactionTimes
-from pilotage.store.writer.transaction import Item, Transaction
+from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Node, Take
 
@@ -169,7 +169,7 @@ class _Run:
             if not self.stop.is_set():
                 self.ask(token, number + 1, node)
 
-        self.site.writer.submit(Item(self.site.exchange, (token, request), self.count), answered)
+        self.site.writer.submit(BatchableRequest(self.site.exchange, (token, request), self.count), answered)
 
 
 def _first_of_queues(connection: Connection, rng: Random) -> list[tuple[int, int]]:

@@ -42,7 +42,7 @@ class One:
 
     def _open(self, tx: Any) -> Pool:
         servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
-        company = Peers(self.name, position=changes.position(tx.connection))
+        company = Peers(self.name, position=changes.oldest_open_transaction(tx.connection))
         return open_pool(
             tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", company=company,
             filled=self._filled,

@@ -9,8 +9,8 @@ from stores import fill
 
 from pilotage.core.errors import InvalidInput
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import among
-from pilotage.store.postgresql.connection import COPY_FROM
+from pilotage.store.engine.connection import in_list
+from pilotage.store.postgresql.connection import COPY_THRESHOLD
 
 UPLOADS = bulk_statements.insert("uploads", ("owner", "digest", "size", "uploaded"))
 IF_NEW = bulk_statements.insert(
@@ -41,9 +41,9 @@ STRANGE = ["", "{}", "NULL", '"', "\\", "a,b", "None", "%s ? $1", " x ", "ü\t\n
 
 def test_every_text_comes_back_as_it_was(connection: Any) -> None:
     given = [("o", text, place, place / 3) for place, text in enumerate(STRANGE)]
-    assert connection.save(UPLOADS, given) == len(given)
+    assert connection.execute_bulk(UPLOADS, given) == len(given)
     assert sorted(rows(connection)) == sorted(given)
-    condition, value = among(connection, "digest", STRANGE)
+    condition, value = in_list(connection, "digest", STRANGE)
     sql = f"SELECT count(*) FROM uploads WHERE {condition} AND digest <> ?"
     assert connection.execute(sql, (value, "?")).fetchone() == (len(STRANGE),)
     assert connection.execute("SELECT count(*) FROM uploads WHERE '?' = ?", ("?",)).fetchone() == (
@@ -52,25 +52,27 @@ def test_every_text_comes_back_as_it_was(connection: Any) -> None:
 
 
 def test_many_rows_as_well_as_few(connection: Any) -> None:
-    given = [("o", f"{number:06} \\ \t", number, 0.1 * number) for number in range(COPY_FROM * 2)]
-    assert connection.save(UPLOADS, iter(given)) == len(given)
+    given = [("o", f"{number:06} \\ \t", number, 0.1 * number) for number in range(COPY_THRESHOLD * 2)]
+    assert connection.execute_bulk(UPLOADS, iter(given)) == len(given)
     assert rows(connection) == given
-    assert connection.save(UPLOADS, []) == 0
+    assert connection.execute_bulk(UPLOADS, []) == 0
 
 
 def test_bytes_and_nothing_come_back(connection: Any) -> None:
     results = bulk_statements.insert("results", ("job_id", "epoch", "stdout", "stderr", "outputs", "missing"))
     given = [(1, 1, bytes(range(256)), None, "[]", "[]"), (2, 1, b"", b"\\", "[]", "[]")]
-    assert connection.save(results, given) == 2
+    assert connection.execute_bulk(results, given) == 2
     select = "SELECT job_id, epoch, stdout, stderr, outputs, missing FROM results ORDER BY job_id"
     assert connection.execute(select).fetchall() == given
 
 
 def test_what_is_there_stays_or_is_replaced(connection: Any) -> None:
     one, two = ("o", "d", 1, 0.0), ("o", "e", 2, 0.0)
-    assert sorted(connection.save_returning(IF_NEW, [one, two])) == [(1,), (2,)]
-    assert connection.save_returning(IF_NEW, [("o", "d", 9, 0.0), ("o", "f", 3, 0.0)]) == [(3,)]
-    assert connection.save(REPLACING, [("o", "d", 5, 1.0), ("o", "d", 6, 1.0), ("o", "g", 7, 1.0)]) == 3
+    assert sorted(connection.execute_bulk_returning(IF_NEW, [one, two])) == [(1,), (2,)]
+    assert connection.execute_bulk_returning(IF_NEW, [("o", "d", 9, 0.0), ("o", "f", 3, 0.0)]) == [(3,)]
+    assert (
+        connection.execute_bulk(REPLACING, [("o", "d", 5, 1.0), ("o", "d", 6, 1.0), ("o", "g", 7, 1.0)]) == 3
+    )
     assert [row[2] for row in rows(connection)] == [6, 2, 3, 7]
 
 
@@ -79,24 +81,27 @@ def test_a_conditional_change_says_what_it_changed(connection: Any) -> None:
     connection.execute("UPDATE jobs SET epoch = 4 WHERE id = 2")
     connection.execute("UPDATE jobs SET state = 'Done' WHERE id = 3")
     asked = [(1, job, 0) for job in (1, 2, 3, 4, 99)]
-    assert sorted(connection.save_returning(CLAIM, asked)) == [(1, 1), (4, 1)]
-    assert connection.save(CLAIM, asked) == 0
-    assert connection.save(CLAIM, [(2, 2, 4), (2, 5, 0), (2, 5, 0)]) == 2
+    assert sorted(connection.execute_bulk_returning(CLAIM, asked)) == [(1, 1), (4, 1)]
+    assert connection.execute_bulk(CLAIM, asked) == 0
+    assert connection.execute_bulk(CLAIM, [(2, 2, 4), (2, 5, 0), (2, 5, 0)]) == 2
     sql = "SELECT id, pilot_id, epoch, reason FROM jobs WHERE pilot_id = 2 ORDER BY id"
     assert connection.execute(sql).fetchall() == [(2, 2, 5, "of 4"), (5, 2, 1, "of 0")]
-    assert sorted(connection.save_returning(GONE, [(3, "Done"), (4, "Done")])) == [(3,)]
+    assert sorted(connection.execute_bulk_returning(GONE, [(3, "Done"), (4, "Done")])) == [(3,)]
 
 
 def test_of_two_changes_of_one_row_the_later_holds(connection: Any) -> None:
     fill(connection)
-    assert connection.save(ANY_COUNT, [("one", 1), ("two", 2), ("three", 1), ("four", 3), ("five", 1)]) == 5
+    assert (
+        connection.execute_bulk(ANY_COUNT, [("one", 1), ("two", 2), ("three", 1), ("four", 3), ("five", 1)])
+        == 5
+    )
     reasons = connection.execute("SELECT reason FROM jobs WHERE id < 4 ORDER BY id").fetchall()
     assert reasons == [("five",), ("two",), ("four",)]
 
 
-@pytest.mark.parametrize("many", [1, COPY_FROM])
+@pytest.mark.parametrize("many", [1, COPY_THRESHOLD])
 def test_nul_in_a_text_is_no_reason_to_fail(connection: Any, many: int) -> None:
-    assert connection.save(UPLOADS, [("a\0b", str(number), 1, 0.0) for number in range(many)]) == many
+    assert connection.execute_bulk(UPLOADS, [("a\0b", str(number), 1, 0.0) for number in range(many)]) == many
     connection.execute("UPDATE uploads SET digest = ? WHERE digest = ?", ("c\0d", "0"))
     # PostgreSQL has none; SQLite keeps it.
     kept = {("a\0b",)} if connection.dialect == "sqlite" else {("a\ufffdb",)}

@@ -12,7 +12,7 @@ import pytest
 from stores import DEADLINE, Store, note, noted
 
 from pilotage.store.writer import stats
-from pilotage.store.writer.commit_thread import Commit, Committer
+from pilotage.store.writer.commit_thread import Commit, CommitThread
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -84,7 +84,7 @@ class Asked:
 
 @pytest.fixture
 def commits(store: Store, connection: Any) -> Commits:
-    if not connection.commits_beside:
+    if not connection.commits_in_thread:
         pytest.skip("this store commits where it decides")
     commits = connection.commit = Commits(connection)
     return commits
@@ -131,7 +131,7 @@ def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transactio
     def decides(tx: Transaction) -> None:
         clock[0] += 100.0
         note(3)(tx)
-        clock[0] += stats.SLOW * 2
+        clock[0] += stats.SLOW_TRANSACTION * 2
         decided.set()
 
     asked.together(("1", note(1)), ("2", note(2)), commits=commits)
@@ -141,7 +141,7 @@ def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transactio
     asked.wait(3)
     assert decided.is_set()
     taken = asked.writer.times
-    assert taken.longest_work == pytest.approx(stats.SLOW * 2)
+    assert taken.longest_work == pytest.approx(stats.SLOW_TRANSACTION * 2)
     assert (taken.slow, taken.busy) == (1, 0)
 
 
@@ -222,12 +222,12 @@ def test_a_writer_stops_only_when_the_last_commit_has_ended(
 
 
 def test_in_the_loop_of_a_server_as_well(connection: Any, store: Store) -> None:
-    if not connection.commits_beside:
+    if not connection.commits_in_thread:
         pytest.skip("this store commits where it decides")
     writer = Writer(connection, waiting=1000)
 
     async def ask() -> list[Any]:
-        writer.move_to(asyncio.get_running_loop())
+        writer.move_to_loop(asyncio.get_running_loop())
         wanted = [writer.acall(note(number)) for number in range(150)]
         answers: list[Any] = await asyncio.gather(*wanted)
         return [*answers, writer.call(note(150)), await writer.acall(lambda tx: noted(tx.connection))]
@@ -241,11 +241,11 @@ def test_in_the_loop_of_a_server_as_well(connection: Any, store: Store) -> None:
 def test_a_commit_that_is_over_before_its_turn_is_answered(
     connection: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not connection.commits_beside:
+    if not connection.commits_in_thread:
         pytest.skip("this store commits where it decides")
-    begin = Committer.begin
+    begin = CommitThread.begin
 
-    def slowly(self: Committer) -> Commit:
+    def slowly(self: CommitThread) -> Commit:
         """The loop's thread is held up until the other one has told that the COMMIT is over."""
         told, over = threading.Event(), self._over
 
@@ -259,11 +259,11 @@ def test_a_commit_that_is_over_before_its_turn_is_answered(
         monkeypatch.setattr(self, "_over", over)
         return commit
 
-    monkeypatch.setattr(Committer, "begin", slowly)
+    monkeypatch.setattr(CommitThread, "begin", slowly)
     writer = Writer(connection, waiting=1000)
 
     async def ask() -> list[Any]:
-        writer.move_to(asyncio.get_running_loop())
+        writer.move_to_loop(asyncio.get_running_loop())
         wanted = [writer.acall(note(number)) for number in range(2)]
         return await asyncio.wait_for(asyncio.gather(*wanted), DEADLINE)
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.postgres import server
 
-from pilotage.store.postgresql.copy_format import block
+from pilotage.store.postgresql.copy_format import encode_rows
 
 COLUMNS = "place bigint, number bigint, share double precision, words text, other text, raw bytea"
 NASTY = [
@@ -67,7 +67,7 @@ def test_rows_come_as_the_driver_writes_them(
             copy.write_row(row)
     one_by_one = stored(session)
     with session.cursor().copy(to) as copy:
-        copy.write(block(rows))
+        copy.write(encode_rows(rows))
     assert stored(session) == one_by_one
     assert [row[3:] for row in one_by_one] == [row[3:] for row in rows]
 
@@ -76,10 +76,10 @@ def test_rows_come_as_the_driver_writes_them(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nul_is_replaced_and_nothing_else(session: psycopg.Connection[Any], texts: list[str]) -> None:
     with session.cursor().copy("COPY copied (place, words) FROM STDIN") as copy:
-        copy.write(block([(place, text) for place, text in enumerate(texts)]))
+        copy.write(encode_rows([(place, text) for place, text in enumerate(texts)]))
     assert [row[3] for row in stored(session)] == [text.replace("\0", "\ufffd") for text in texts]
 
 
 def test_both_zeros_stay_what_they_are() -> None:
-    assert block([(0.0,), (-0.0,)]) == b"0.0\n-0.0\n"
-    assert block([(1,), (1.0,), (None,)]) == b"1\n1.0\n\\N\n"
+    assert encode_rows([(0.0,), (-0.0,)]) == b"0.0\n-0.0\n"
+    assert encode_rows([(1,), (1.0,), (None,)]) == b"1\n1.0\n\\N\n"

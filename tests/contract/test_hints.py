@@ -86,7 +86,7 @@ def test_a_hint_is_heard_after_the_commit_once_for_a_transaction(postgresql: Sto
         await sessions(writing, 0)
 
     in_time(work())
-    assert [change.server for change in changes.since(writing, 0, "")] == ["without", "a", "a", "b"]
+    assert [change.server for change in changes.read_all_since(writing, 0, "")] == ["without", "a", "a", "b"]
 
 
 def test_a_listener_that_lost_its_session_listens_again_and_looks(postgresql: Store, writing: Any) -> None:
@@ -134,7 +134,7 @@ class Follower:
         self.looks: asyncio.Queue[int] = asyncio.Queue()
         connection = store.open_writer()
         servers.register(connection, ServerRow("me", "host", "url", "1", 1.0, 1.0, 1))
-        self.company = Peers("me", position=changes.position(connection))
+        self.company = Peers("me", position=changes.oldest_open_transaction(connection))
         connection.close()
         self.context: Any = SimpleNamespace(
             pool=SimpleNamespace(policy_version=1),
@@ -150,7 +150,7 @@ class Follower:
     async def _acall(self, request: Any) -> None:
         request(None)
 
-    def _follow(self, pool: Any, tx: Any, found: changes.Following) -> None:
+    def _follow(self, pool: Any, tx: Any, found: changes.ChangeBatch) -> None:
         self.company.position = found.position
         self.looks.put_nowait(len(found.changes))
 
@@ -215,7 +215,7 @@ def test_a_servers_own_hints_wake_nobody(postgresql: Store, monkeypatch: pytest.
 
 def test_what_cannot_be_read_yet_is_told(postgresql: Store, writing: Any) -> None:
     servers.register(writing, ServerRow("me", "host", "url", "1", 1.0, 1.0, 1))
-    begin = changes.position(writing)
+    begin = changes.oldest_open_transaction(writing)
     early = postgresql.open_writer()
     early.begin()
     changes.write(early, "early", "{}", 1.0)

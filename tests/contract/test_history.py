@@ -18,7 +18,7 @@ from stores import DEADLINE, IDENTITY, Store
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.store.admin.upgrade import upgrade
-from pilotage.store.cluster.id_allocator import BLOCKS
+from pilotage.store.cluster.id_allocator import BLOCK_SIZES
 from pilotage.store.tables import (
     attempts,
     chunks,
@@ -413,7 +413,7 @@ def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any)
     """Servers take ids in blocks: those of one that has little to do rise slowly."""
     if connection.dialect == "sqlite":
         pytest.skip("one server")
-    block = BLOCKS["events"]
+    block = BLOCK_SIZES["events"]
     slow, busy = {1: 1.0, 2: 2.0, 3: 90.0}, {block + n: float(n) for n in range(1, 9)}
     idle, last = {2 * block + 1: 95.0}, {3 * block + n: 4.0 for n in range(1, 4)}
     for id_, at in {**slow, **busy, **idle, **last}.items():

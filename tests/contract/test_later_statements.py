@@ -16,10 +16,10 @@ from pilotage.core.errors import InvalidInput, Overloaded
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql import pipeline
-from pilotage.store.postgresql.connection import COPY_FROM, WAITING
-from pilotage.store.postgresql.dsn import DatabaseAddress, alone
+from pilotage.store.postgresql.connection import COPY_THRESHOLD, MAX_DEFERRED
+from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive
 from pilotage.store.writer.transaction import Transaction
-from pilotage.store.writer.writer import RACES, Writer
+from pilotage.store.writer.writer import MAX_RETRIES, Writer
 
 COLUMNS = ("owner", "digest", "size", "uploaded")
 UPLOADS = bulk_statements.insert("uploads", COLUMNS)
@@ -55,16 +55,16 @@ def test_what_follows_sees_what_went_before(connection: Any) -> None:
     connection.begin()
     later(connection, 1)
     assert noted(connection) == [1]
-    connection.save_later(UPLOADS, [("o", "2", 2, 0.0)])
-    connection.save_later(REPLACING, iter([("o", "2", 3, 0.0), ("o", "2", 4, 0.0)]))
-    assert connection.save(REPLACING, [("o", "2", 5, 0.0)]) == 1
+    connection.execute_bulk_later(UPLOADS, [("o", "2", 2, 0.0)])
+    connection.execute_bulk_later(REPLACING, iter([("o", "2", 3, 0.0), ("o", "2", 4, 0.0)]))
+    assert connection.execute_bulk(REPLACING, [("o", "2", 5, 0.0)]) == 1
     later(connection, 6)
     connection.executemany("UPDATE uploads SET size = size + ? WHERE digest = ?", [(10, "6"), (10, "1")])
     later(connection, 7)
-    [rows] = connection.portions("SELECT size FROM uploads ORDER BY size", (), 9)
+    [rows] = connection.fetch_batches("SELECT size FROM uploads ORDER BY size", (), 9)
     assert [row[0] for row in rows] == [5, 7, 11, 16]
-    connection.save_later(UPLOADS, [])
-    connection.save_later(UPLOADS, [("a\0b", "c", 8, 0.0)])
+    connection.execute_bulk_later(UPLOADS, [])
+    connection.execute_bulk_later(UPLOADS, [("a\0b", "c", 8, 0.0)])
     connection.execute_later("UPDATE uploads SET digest = ? WHERE owner <> 'o'", ("d\0e",))
     connection.commit()
     assert not connection.in_transaction
@@ -73,17 +73,19 @@ def test_what_follows_sees_what_went_before(connection: Any) -> None:
 
 def test_many_and_large_ones_wait_in_their_order(connection: Any) -> None:
     connection.begin()
-    for number in range(WAITING * 2 + 3):
+    for number in range(MAX_DEFERRED * 2 + 3):
         later(connection, number)
-    connection.save_later(UPLOADS, [("p", str(n), n, 0.0) for n in range(1000, 1000 + COPY_FROM)])
+    connection.execute_bulk_later(
+        UPLOADS, [("p", str(n), n, 0.0) for n in range(1000, 1000 + COPY_THRESHOLD)]
+    )
     connection.execute_later("UPDATE uploads SET size = size + 5000 WHERE owner = 'p'")
     connection.commit()
-    assert noted(connection) == [*range(WAITING * 2 + 3), *range(6000, 6000 + COPY_FROM)]
+    assert noted(connection) == [*range(MAX_DEFERRED * 2 + 3), *range(6000, 6000 + COPY_THRESHOLD)]
 
 
 def test_outside_of_a_transaction_nothing_waits(connection: Any, store: Store) -> None:
     later(connection, 1)
-    connection.save_later(UPLOADS, [("o", "2", 2, 0.0)])
+    connection.execute_bulk_later(UPLOADS, [("o", "2", 2, 0.0)])
     assert noted(store.readers.connection()) == [1, 2]
 
 
@@ -100,14 +102,14 @@ def test_what_waits_goes_with_its_transaction(connection: Any) -> None:
 def test_what_waits_makes_the_trip_of_what_follows(connection: Any, of_servers: None) -> None:
     connection.begin()
     connection.execute("SELECT 1")
-    before = connection.trips
+    before = connection.round_trips
     later(connection, 1)
     later(connection, 2)
-    assert connection.trips == before
+    assert connection.round_trips == before
     assert noted(connection) == [1, 2]
     later(connection, 3)
     connection.commit()
-    assert connection.trips == before + 2
+    assert connection.round_trips == before + 2
 
 
 def test_an_error_comes_out_of_what_follows_and_nothing_is_committed(
@@ -157,11 +159,11 @@ def test_a_race_that_the_commit_tells_is_run_again(writer: Writer, of_servers: N
 
     def racing(tx: Transaction) -> None:
         tries.append(tx)
-        later(tx.connection, 1 if len(tries) <= RACES else 2)
+        later(tx.connection, 1 if len(tries) <= MAX_RETRIES else 2)
 
     writer.call(later_in(1))
     writer.call(racing)
-    assert (len(tries), writer.races, writer.replays) == (RACES + 1, RACES, 0)
+    assert (len(tries), writer.races, writer.replays) == (MAX_RETRIES + 1, MAX_RETRIES, 0)
     assert noted(store.readers.connection()) == [1, 2]
 
 
@@ -169,7 +171,7 @@ def test_a_race_that_the_commit_tells_is_run_again(writer: Writer, of_servers: N
 def proxied() -> Iterator[tuple[Writer, Proxy, Any]]:
     database, proxy = server().migrated(), Proxy(server().port)
     url = f"postgresql://postgres:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{proxy.port}/{database}"
-    connection = DatabaseAddress.parse(url).open_writer(alone)
+    connection = DatabaseAddress.parse(url).open_writer(lock_exclusive)
     writer = Writer(connection)
     writer.start()
     yield writer, proxy, connection
@@ -249,25 +251,25 @@ def test_what_waited_when_the_connection_was_lost_is_forgotten(proxied: tuple[Wr
 
 
 def test_a_transaction_begins_with_its_first_statement(connection: Any, of_servers: None) -> None:
-    before = connection.trips
+    before = connection.round_trips
     connection.begin()
     assert connection.in_transaction
     connection.rollback()
     assert not connection.in_transaction
     connection.begin()
     later(connection, 1)
-    assert connection.trips == before
-    connection.commit()  # in two trips: without the name of the transaction nobody could ask how it has ended
-    assert connection.trips == before + 2
+    assert connection.round_trips == before
+    connection.commit()  # in two round_trips: without the name of the transaction nobody could ask how it has ended
+    assert connection.round_trips == before + 2
     connection.begin()
     connection.rollback()
     connection.begin()
     assert noted(connection) == [1]
     connection.commit()
-    assert connection.trips == before + 4
+    assert connection.round_trips == before + 4
     connection.begin()
     connection.commit()  # tells whether this server may still do anything
-    assert connection.trips == before + 6
+    assert connection.round_trips == before + 6
 
 
 def test_a_statement_is_prepared_once_whatever_becomes_of_its_trip(connection: Any, of_servers: None) -> None:
@@ -276,13 +278,13 @@ def test_a_statement_is_prepared_once_whatever_becomes_of_its_trip(connection: A
         return list(connection.execute(sql, (like,)).fetchall())
 
     connection.begin()
-    for number in range(pipeline.REPEATED * 2):  # all in one trip
+    for number in range(pipeline.PREPARE_THRESHOLD * 2):  # all in one trip
         later(connection, number)
     connection.commit()
     assert len(prepared("INSERT INTO uploads%")) == 1
     connection.begin()
     too_large(Transaction(connection))
-    for _ in range(pipeline.REPEATED):  # not carried out: neither is their preparation
+    for _ in range(pipeline.PREPARE_THRESHOLD):  # not carried out: neither is their preparation
         connection.execute_later("DELETE FROM uploads WHERE size = ?", (1,))
     with pytest.raises(InvalidInput):
         connection.commit()
@@ -290,8 +292,8 @@ def test_a_statement_is_prepared_once_whatever_becomes_of_its_trip(connection: A
     assert prepared("DELETE%") == []
     connection.execute("DELETE FROM uploads WHERE size = ?", (1,))
     assert len(prepared("DELETE%")) == 1
-    assert noted(connection) == [0, *range(2, pipeline.REPEATED * 2)]
-    for _ in range(pipeline.REPEATED + 1):
+    assert noted(connection) == [0, *range(2, pipeline.PREPARE_THRESHOLD * 2)]
+    for _ in range(pipeline.PREPARE_THRESHOLD + 1):
         with pytest.raises(psycopg.errors.UndefinedTable):
             connection.execute("SELECT 1 FROM made_later")
     connection.execute("CREATE TABLE made_later (id bigint)")
@@ -301,9 +303,9 @@ def test_a_statement_is_prepared_once_whatever_becomes_of_its_trip(connection: A
 def test_no_more_than_some_are_prepared(
     connection: Any, of_servers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "PREPARED", 2)
+    monkeypatch.setattr(pipeline, "MAX_PREPARED", 2)
     for number in range(9):
-        for _ in range(pipeline.REPEATED):
+        for _ in range(pipeline.PREPARE_THRESHOLD):
             assert connection.execute(f"SELECT {number}").fetchone() == (number,)
     [count] = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
     assert count == 2

@@ -15,7 +15,7 @@ from tests.postgres import PASSWORD, Server, server
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
 from pilotage.store.engine.connection import ConnectionLost
-from pilotage.store.postgresql.dsn import DatabaseAddress, alone, one_of_servers
+from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_shared
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -67,7 +67,7 @@ class Told:
 @pytest.fixture
 def told(database: str, proxy: Proxy) -> Iterator[Told]:
     url = f"postgresql://postgres:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{proxy.port}/{database}"
-    made = Told(DatabaseAddress.parse(url).open_writer(alone))
+    made = Told(DatabaseAddress.parse(url).open_writer(lock_exclusive))
     yield made
     made.end()
 
@@ -268,26 +268,26 @@ def test_a_session_that_the_server_has_not_missed_yet_does_not_keep_its_owner_aw
 
 def test_servers_share_a_database_and_whoever_changes_it_has_it_alone(database: str) -> None:
     address = DatabaseAddress.parse(server().url(database))
-    servers = [address.open_writer(one_of_servers) for _ in range(2)]
+    servers = [address.open_writer(lock_shared) for _ in range(2)]
     with pytest.raises(Conflict, match="a server uses this database"):
-        address.open_writer(alone)
+        address.open_writer(lock_exclusive)
     for one in servers:
         one.close()
-    first = address.open_writer(alone)
+    first = address.open_writer(lock_exclusive)
     with pytest.raises(Conflict, match="upgraded or restored"):
-        address.open_writer(one_of_servers)
+        address.open_writer(lock_shared)
     # Another database of the same server is another instance.
     elsewhere = server().migrated()
-    DatabaseAddress.parse(server().url(elsewhere)).open_writer(alone).close()
+    DatabaseAddress.parse(server().url(elsewhere)).open_writer(lock_exclusive).close()
     server().drop(elsewhere)
     first.close()
-    address.open_writer(one_of_servers).close()
+    address.open_writer(lock_shared).close()
 
 
 def test_a_crash_of_the_database_loses_nothing_that_was_acknowledged() -> None:
     own = Server()
     try:
-        told = Told(DatabaseAddress.parse(own.url(own.migrated())).open_writer(alone))
+        told = Told(DatabaseAddress.parse(own.url(own.migrated())).open_writer(lock_exclusive))
         for number in range(20):
             told.note(number)
         own.stop(signal.SIGQUIT)

@@ -12,7 +12,7 @@ import pytest
 from stores import DEADLINE, Store, note, noted, sqlite_store
 
 from pilotage.store.admin import sqlite_backup
-from pilotage.store.engine.sqlite import integrity
+from pilotage.store.engine.sqlite import quick_check
 from pilotage.store.writer.writer import Writer
 
 
@@ -47,6 +47,6 @@ def test_a_backup_of_sqlite_is_whole_while_the_writer_writes(tmp_path: Path) -> 
     writer.call(note(50))
     writer.stop()
     kept = sqlite3.connect(copy)
-    assert integrity(kept) == "ok"
+    assert quick_check(kept) == "ok"
     assert noted(kept) == list(range(50))
     kept.close()

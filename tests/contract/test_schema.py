@@ -15,7 +15,7 @@ from stores import STORES, Store, fill
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.store.admin.upgrade import _config, current_revision, head_revision, upgrade
-from pilotage.store.engine.connection import instant
+from pilotage.store.engine.connection import database_time
 from pilotage.store.schema import metadata
 from pilotage.store.tables import chunks, events, jobs, partitions, pilots, submissions
 from pilotage.store.tables.partitions import belongs_to_the_schema, is_partition
@@ -253,7 +253,7 @@ def test_old_jobs_and_events_of_before_are_divided_into_their_months(unmade: Sto
                 "197001", "197001", "197002", "202001", "202001", "202002", "default", "default",
             ]  # fmt: skip
             # That of now and the next ones are there; the server goes on from here.
-            assert partitions.missing(connection, table, instant(connection, 0.0)) == []
+            assert partitions.missing(connection, table, database_time(connection, 0.0)) == []
     assert jobs.by_ids(connection, [JobId(4)])[4].state == "Done"
     assert events.last_event(connection) == len(ends)
     connection.close()

@@ -46,7 +46,7 @@ def server_named(name: str, alive_at: float = 1.0) -> ServerRow:
 
 
 def test_a_duty_is_held_by_one_and_taken_over_with_a_new_epoch(connection: Any, store: Store) -> None:
-    duty_leases.begin(connection, ["leases", "queues"])
+    duty_leases.create(connection, ["leases", "queues"])
     assert duty_leases.claim(connection, ["leases", "queues"], "a", 10.0, 100.0) == {"leases": 1, "queues": 1}
     assert duty_leases.claim(connection, ["leases"], "b", 10.0, 101.0) == {}
     assert duty_leases.claim(connection, ["leases"], "a", 10.0, 105.0) == {"leases": 1}
@@ -63,7 +63,7 @@ def test_a_duty_is_held_by_one_and_taken_over_with_a_new_epoch(connection: Any, 
 
 def test_on_a_file_each_start_takes_the_duties_with_a_new_epoch(connection: Any, store: Store) -> None:
     for epoch in (1, 2, 3):
-        duty_leases.begin(connection, ["leases"])
+        duty_leases.create(connection, ["leases"])
         if store.name == "postgresql":
             connection.execute("UPDATE duties SET until = 1")
         assert duty_leases.claim(connection, ["leases"], f"start {epoch}", 1000.0, 5.0) == {"leases": epoch}
@@ -71,7 +71,7 @@ def test_on_a_file_each_start_takes_the_duties_with_a_new_epoch(connection: Any,
 
 def test_who_was_frozen_writes_nothing_when_it_wakes(opened: Open) -> None:
     frozen, other = opened(), opened()
-    duty_leases.begin(frozen, ["leases"])
+    duty_leases.create(frozen, ["leases"])
     [epoch] = duty_leases.claim(frozen, ["leases"], "a", 10.0, 0.0).values()
     frozen.execute("UPDATE duties SET until = 1")
     duty_leases.claim(other, ["leases"], "b", 10.0, 0.0)
@@ -83,7 +83,7 @@ def test_who_was_frozen_writes_nothing_when_it_wakes(opened: Open) -> None:
 
 def test_nobody_takes_a_duty_over_in_the_middle_of_a_fenced_transaction(opened: Open) -> None:
     holder, other = opened(), opened()
-    duty_leases.begin(holder, ["leases"])
+    duty_leases.create(holder, ["leases"])
     [epoch] = duty_leases.claim(holder, ["leases"], "a", 10.0, 0.0).values()
     holder.execute("UPDATE duties SET until = 1")
     holder.begin()
@@ -96,7 +96,7 @@ def test_nobody_takes_a_duty_over_in_the_middle_of_a_fenced_transaction(opened: 
 
 def test_of_many_claims_at_once_one_wins(opened: Open) -> None:
     asking = [opened() for _ in range(4)]
-    duty_leases.begin(asking[0], ["leases"])
+    duty_leases.create(asking[0], ["leases"])
     won: list[tuple[int, int]] = []
 
     def claim(number: int) -> None:
@@ -124,7 +124,7 @@ def test_ids_of_blocks_are_given_once_and_above_the_floor(opened: Open) -> None:
 
     def take(connection: WriterConnection) -> None:
         counters = Counters(connection)
-        counters.raise_to("jobs", 1000)
+        counters.raise_floor("jobs", 1000)
         numbers = BlockIds(lambda count: counters.take("jobs", count), 7)
         mine = []
         for count in (1, 3, 20, 1, 6, 2) * 20:
@@ -144,7 +144,7 @@ def test_ids_of_blocks_are_given_once_and_above_the_floor(opened: Open) -> None:
 
 def test_a_block_outlives_the_transaction_that_it_was_taken_in(opened: Open) -> None:
     writing, counters = opened(), Counters(opened())
-    counters.raise_to("events", 0)
+    counters.raise_floor("events", 0)
     numbers = counters.numbers("events")
     writing.begin()
     assert numbers.next() == 1
@@ -173,7 +173,7 @@ def test_a_change_of_a_transaction_that_commits_late_is_not_lost(opened: Open) -
     """By numbers it would be: the reader notes 2, then 1 is committed, and `id > 2` never shows it."""
     early, late, reader = opened(), opened(), opened()
     servers.register(reader, server_named("reader"))
-    since = changes.position(reader)
+    since = changes.oldest_open_transaction(reader)
     early.begin()
     changes.write(early, "a", "one", 1.0)
     early.execute("SELECT 1")  # until then it may wait
@@ -197,7 +197,7 @@ def test_a_change_of_a_transaction_that_commits_late_is_not_lost(opened: Open) -
 def test_nothing_is_lost_or_seen_twice_among_many_writers(opened: Open) -> None:
     reader, writing = opened(), [opened() for _ in range(3)]
     servers.register(reader, server_named("reader"))
-    since, done, seen = changes.position(reader), threading.Event(), []
+    since, done, seen = changes.oldest_open_transaction(reader), threading.Event(), []
 
     def write(number: int) -> None:
         for turn in range(60):
@@ -228,7 +228,7 @@ def test_nothing_is_lost_or_seen_twice_among_many_writers(opened: Open) -> None:
 def test_a_follower_learns_that_rows_are_gone_or_that_it_was_given_up(opened: Open) -> None:
     writing, reader = opened(), opened()
     servers.register(reader, server_named("reader"))
-    since = changes.position(reader)
+    since = changes.oldest_open_transaction(reader)
     for at in (1.0, 2.0):
         writing.begin()
         changes.write(writing, "a", f"at {at}", at)
@@ -241,7 +241,7 @@ def test_a_follower_learns_that_rows_are_gone_or_that_it_was_given_up(opened: Op
         ["at 2.0"],
     )
     assert not changes.read(reader, found.position, "reader").pruned
-    servers.give_up(writing, "reader")
+    servers.evict(writing, "reader")
     assert not changes.read(reader, found.position, "reader").registered
     assert changes.prune(writing, 1.0) == 0
     # Where no server is there, a new one begins anew.
@@ -256,7 +256,7 @@ def test_a_snapshot_says_which_transactions_it_has_seen(opened: Open) -> None:
     writing.begin()
     [ended] = writing.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
     writing.commit()
-    found = TransactionSnapshot.parse(reader.execute(f"SELECT {changes.SNAPSHOT}").fetchone()[0])
+    found = TransactionSnapshot.parse(reader.execute(f"SELECT {changes.SNAPSHOT_SQL}").fetchone()[0])
     assert not found.saw(open_one)
     assert found.saw(ended)
     assert not found.saw(ended + 1000)
@@ -269,14 +269,14 @@ def test_a_snapshot_says_which_transactions_it_has_seen(opened: Open) -> None:
 def test_a_silent_server_is_given_up_but_not_while_it_writes(connection: Any, store: Store) -> None:
     servers.register(connection, server_named("a"))
     servers.register(connection, server_named("b", 50.0))
-    duty_leases.begin(connection, ["leases"])
+    duty_leases.create(connection, ["leases"])
     duty_leases.claim(connection, ["leases"], "a", 1e9, 0.0)
     assert [one.name for one in servers.live(connection)] == ["a", "b"]
-    assert servers.silent(connection, 20.0, "b") == ["a"]
-    assert servers.silent(connection, 60.0, "b") == ["a"]
-    servers.give_up(connection, "a")
-    assert not servers.alive(connection, "a", 51.0, 1)
-    assert servers.alive(connection, "b", 51.0, 2)
+    assert servers.lock_silent(connection, 20.0, "b") == ["a"]
+    assert servers.lock_silent(connection, 60.0, "b") == ["a"]
+    servers.evict(connection, "a")
+    assert not servers.heartbeat(connection, "a", 51.0, 1)
+    assert servers.heartbeat(connection, "b", 51.0, 2)
     [left] = servers.live(connection)
     assert (left.name, left.policy_version) == ("b", 2)
     assert list(duty_leases.claim(connection, ["leases"], "b", 1.0, 0.0)) == ["leases"]
@@ -291,29 +291,32 @@ def test_limits_and_what_servers_have_of_them(connection: Any) -> None:
     states = {HERE: UnleasedRoom(5, 3, 1.0, 7.0), THERE: UnleasedRoom(None, 0, 0.5, 8.0)}
     limit_leases.save_states(connection, states)
     assert limit_leases.states(connection) == limit_leases.states(connection, lock=True) == states
-    limit_leases.begin(connection, "a", [HERE, THERE])
-    limit_leases.save_blocks(connection, "a", {HERE: Allocation(2, 1, 9.0, True)})
-    limit_leases.begin(connection, "a", [HERE])
-    assert limit_leases.blocks_of(connection, "a") == {HERE: Allocation(2, 1, 9.0, True), THERE: Allocation()}
-    assert limit_leases.blocks(connection)[HERE] == {"a": Allocation(2, 1, 9.0, True)}
-    assert limit_leases.take_away(connection, "a")[HERE] == Allocation(2, 1, 9.0, True)
+    limit_leases.create_allocations(connection, "a", [HERE, THERE])
+    limit_leases.save_allocations(connection, "a", {HERE: Allocation(2, 1, 9.0, True)})
+    limit_leases.create_allocations(connection, "a", [HERE])
+    assert limit_leases.allocations_of(connection, "a") == {
+        HERE: Allocation(2, 1, 9.0, True),
+        THERE: Allocation(),
+    }
+    assert limit_leases.allocations(connection)[HERE] == {"a": Allocation(2, 1, 9.0, True)}
+    assert limit_leases.revoke(connection, "a")[HERE] == Allocation(2, 1, 9.0, True)
     with pytest.raises(Overloaded):
-        limit_leases.save_blocks(connection, "a", {HERE: Allocation(1)})
-    limit_leases.forget(connection, [HERE])
+        limit_leases.save_allocations(connection, "a", {HERE: Allocation(1)})
+    limit_leases.delete_limits(connection, [HERE])
     assert limit_leases.states(connection).keys() == {THERE}
 
 
 def test_a_server_that_was_given_up_carries_out_nothing_more(opened: Open) -> None:
     own, other = opened(), opened()
     servers.register(own, server_named("a"))
-    own.belong_to("a")
+    own.bind_to_server("a")
     own.begin()
-    duty_leases.begin(own, ["leases"])
+    duty_leases.create(own, ["leases"])
     # In the middle of a transaction it is not given up.
-    assert servers.silent(other, 100.0, "b") == []
+    assert servers.lock_silent(other, 100.0, "b") == []
     own.commit()
-    assert servers.silent(other, 100.0, "b") == ["a"]
-    servers.give_up(other, "a")
+    assert servers.lock_silent(other, 100.0, "b") == ["a"]
+    servers.evict(other, "a")
     own.begin()
     with pytest.raises(ServerEvicted, match="start it again"):
         own.execute("SELECT 1")

@@ -18,8 +18,8 @@ import pytest
 from stores import DEADLINE, Gate, Store, note, noted
 
 from pilotage.core.errors import Overloaded
-from pilotage.store.engine.sqlite import integrity
-from pilotage.store.writer.transaction import Item, Transaction
+from pilotage.store.engine.sqlite import quick_check
+from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.store.writer.writer import Writer
 
 
@@ -107,7 +107,7 @@ def test_large_requests_share_a_commit_with_fewer(connection: Any) -> None:
     large = connection.group // 2
     last = 2 * 3 - 1
     for number in range(last + 1):
-        item = Item(handler, number, large)
+        item = BatchableRequest(handler, number, large)
         writer.submit(item, lambda result, error: done.set() if result == last else None)
     groups = writer.groups
     gate.opened.set()
@@ -174,7 +174,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(store: Store) -
         said.update(int(line) for line in rest.splitlines(keepends=True) if line.endswith(b"\n"))
         connection = store.open_writer()
         if isinstance(connection, sqlite3.Connection):
-            assert integrity(connection) == "ok"
+            assert quick_check(connection) == "ok"
         assert said <= set(noted(connection))
         connection.close()
         first += 10**6

@@ -187,7 +187,7 @@ class Bench:
         def reply(result: Any, error: BaseException | None) -> None:
             answers.append(error if error is not None else result)
 
-        self.writer._carry_out([(request, reply) for request in requests])
+        self.writer._run_group([(request, reply) for request in requests])
         return answers
 
     # --- people

@@ -15,7 +15,7 @@ from pilotage.core.errors import PilotageError
 from pilotage.core.queues import index as index_module
 from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
 from pilotage.store.tables import pilots as pilot_rows
-from pilotage.store.writer.transaction import Item, Transaction
+from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.wire.pilot import OfferedJob, Reference, Release
 
 PILOTS = 3
@@ -162,7 +162,7 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
         messages: list[Message] = [
             (token_hash(papers[pilot].token), papers[pilot].request(**parts)) for pilot, parts in letters
         ]
-        requests: list[Any] = [Item(handler, message) for message in messages]
+        requests: list[Any] = [BatchableRequest(handler, message) for message in messages]
         if fails_too:
             requests.append(fails)
         return bench.together(*requests)[: len(letters)] if requests else []

@@ -24,7 +24,7 @@ def applied(bench: Bench, text: str, expect: int | None = None, reason: str = "w
     )
 
 
-def rolled_back(bench: Bench, to: int, reason: str = "", expect: int | None = None) -> int:
+def undo_changes(bench: Bench, to: int, reason: str = "", expect: int | None = None) -> int:
     earlier = instance.policy_version(bench.connection, to)
     assert earlier is not None
     policy = policies.parse(earlier.text)
@@ -49,8 +49,8 @@ def test_every_version_is_kept_with_who_when_and_why(bench: Bench) -> None:
     bench.now = 2000.0
     assert applied(bench, SECOND, reason="more") == 2
     bench.now = 3000.0
-    assert rolled_back(bench, 1, "oops") == 3
-    assert rolled_back(bench, 2) == 4
+    assert undo_changes(bench, 1, "oops") == 3
+    assert undo_changes(bench, 2) == 4
     kept = instance.policy_versions(bench.connection, 0, 10)
     assert [(one.version, one.applied_at, one.applied_by, one.reason) for one in kept] == [
         (4, 3000.0, "bob", "rollback to version 2"),
@@ -74,7 +74,7 @@ def test_two_administrators_do_not_undo_each_others_work_unseen(bench: Bench) ->
     with pytest.raises(Conflict, match="version 2 of the policy is in force, not 1"):
         applied(bench, POLICY, expect=1)
     with pytest.raises(Conflict, match="in force, not 1"):
-        rolled_back(bench, 1, expect=1)
+        undo_changes(bench, 1, expect=1)
     assert bench.pool.policy_version == 2
     assert len(instance.policy_versions(bench.connection, 0, 10)) == 2
     # In one group of requests the second sees what the first has done.
@@ -92,10 +92,10 @@ def test_two_administrators_do_not_undo_each_others_work_unseen(bench: Bench) ->
 
 def test_a_rollback_to_the_version_in_force_is_refused(bench: Bench) -> None:
     with pytest.raises(Conflict, match="version 1 is in force"):
-        rolled_back(bench, 1)
+        undo_changes(bench, 1)
     applied(bench, SECOND)
     with pytest.raises(Conflict, match="version 2 is in force"):
-        rolled_back(bench, 2)
+        undo_changes(bench, 2)
 
 
 def test_a_rollback_that_could_not_be_stored_leaves_all_as_it_was(bench: Bench) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pilotage.store.admin.sqlite_backup import restore, take
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
-from pilotage.store.engine.sqlite import CHECKPOINT, PAGE, open_writer
+from pilotage.store.engine.sqlite import CHECKPOINT_SIZE, PAGE_SIZE, open_writer
 from pilotage.store.tables import instance
 
 
@@ -34,12 +34,12 @@ def pages(path: Path) -> tuple[int, int]:
 
 
 def test_a_new_file_has_small_pages(tmp_path: Path) -> None:
-    assert pages(made(tmp_path / "new.db")) == (PAGE, CHECKPOINT)
+    assert pages(made(tmp_path / "new.db")) == (PAGE_SIZE, CHECKPOINT_SIZE)
 
 
 @pytest.mark.parametrize("size", [1024, 4096])
 def test_a_file_that_is_there_keeps_its_pages(tmp_path: Path, size: int) -> None:
-    assert pages(made(tmp_path / "old.db", size)) == (size, CHECKPOINT)
+    assert pages(made(tmp_path / "old.db", size)) == (size, CHECKPOINT_SIZE)
 
 
 def test_a_restored_database_has_the_pages_of_its_backup(tmp_path: Path) -> None:
@@ -48,4 +48,4 @@ def test_a_restored_database_has_the_pages_of_its_backup(tmp_path: Path) -> None
         instance.create(writer, "old", 0.0)
     take(old, tmp_path / "copy.db")
     restore(tmp_path / "copy.db", new, tmp_path / "aside.db")
-    assert pages(new) == (4096, CHECKPOINT)
+    assert pages(new) == (4096, CHECKPOINT_SIZE)

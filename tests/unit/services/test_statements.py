@@ -46,13 +46,13 @@ class Watched:
         self.asked.append((sql, values))
         self.connection.execute_later(sql, values)
 
-    def save(self, bulk: BulkStatement, rows: Sequence[Any]) -> int:
+    def execute_bulk(self, bulk: BulkStatement, rows: Sequence[Any]) -> int:
         self.asked.append((bulk, list(rows)))
-        return int(self.connection.save(bulk, rows))
+        return int(self.connection.execute_bulk(bulk, rows))
 
-    def save_later(self, bulk: BulkStatement, rows: Sequence[Any]) -> None:
+    def execute_bulk_later(self, bulk: BulkStatement, rows: Sequence[Any]) -> None:
         self.asked.append((bulk, list(rows)))
-        self.connection.save_later(bulk, rows)
+        self.connection.execute_bulk_later(bulk, rows)
 
     def plan(self, statement: str | BulkStatement, values: Any) -> str:
         explain = "EXPLAIN QUERY PLAN " if self.connection.dialect == "sqlite" else "EXPLAIN "
@@ -61,7 +61,7 @@ class Watched:
                 statement, sqlite=explain + statement.sqlite, postgresql=explain + statement.postgresql,
                 returning="", copy="",
             )  # fmt: skip
-            rows = self.connection.save_returning(asked, values[:4])
+            rows = self.connection.execute_bulk_returning(asked, values[:4])
         else:
             rows = self.connection.execute(explain + statement, values).fetchall()
         return "\n".join(str(row[-1]) for row in rows)
@@ -135,11 +135,11 @@ def test_most_of_them_share_a_trip_to_the_database(bench: Bench) -> None:
     bench.submit(count=200)
     round_ = Round(bench, 24)
     asked = after_two_others(round_)
-    before = bench.connection.trips
+    before = bench.connection.round_trips
     asked = round_.go()
     # The jobs that are spoken of (BEGIN goes along), the claims, each read of heads, and COMMIT with all that is left.
     read = sum(isinstance(one, str) and HEADS in one for one, _ in asked)
-    assert bench.connection.trips - before - read <= 3
+    assert bench.connection.round_trips - before - read <= 3
     assert len(asked) + 2 - read >= 9
 
 

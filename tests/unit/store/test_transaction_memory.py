@@ -59,7 +59,7 @@ def test_any_changes_are_undone_and_can_be_made_again(made: list[tuple[str, Any,
     for one in made:
         change(tx, memory, *one)
     after = memory.all()
-    tx.rolled_back()
+    tx.undo_changes()
     assert memory.all() == before
     replay = Transaction(None)  # type: ignore[arg-type]
     for one in made:
@@ -91,7 +91,7 @@ def test_undo_runs_from_the_newest_change_to_the_oldest() -> None:
     tx.on_rollback(lambda: seen.append(f"first {memory.plain}"))
     tx.set(memory, "plain", 2)
     tx.on_rollback(lambda: seen.append(f"last {memory.plain}"))
-    tx.rolled_back()
+    tx.undo_changes()
     assert seen == ["last 2", "first 1"]
 
 
@@ -105,8 +105,8 @@ def test_an_undo_that_changes_memory_by_the_transaction_is_carried_out_once() ->
         tx.set(memory, "plain", 7)
 
     tx.on_rollback(undo)
-    tx.rolled_back()
-    tx.rolled_back()
+    tx.undo_changes()
+    tx.undo_changes()
     assert (done, memory.plain) == ([0], 7)
 
 
@@ -122,6 +122,6 @@ def test_an_undo_that_fails_is_carried_out_again_and_then_those_before_it() -> N
     tx.on_rollback(lambda: done.append("first"))
     tx.on_rollback(fails_once)
     with pytest.raises(ConnectionError):
-        tx.rolled_back()
-    tx.rolled_back()
+        tx.undo_changes()
+    tx.undo_changes()
     assert done == ["tried", "tried", "first"]

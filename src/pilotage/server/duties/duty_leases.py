@@ -70,7 +70,7 @@ class DutyLeases:
         """What is to be done before a duty is carried out that another server may have had."""
 
     async def begin(self) -> None:
-        await self._writer.acall(lambda tx: duty_leases.begin(tx.connection, self._names))
+        await self._writer.acall(lambda tx: duty_leases.create(tx.connection, self._names))
         await self.renew()
 
     async def renew(self) -> None:

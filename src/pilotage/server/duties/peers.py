@@ -18,7 +18,7 @@ from pilotage.services.pool import shared_limits
 from pilotage.services.pool.peer_state import Peers
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.servers import ServerRow
-from pilotage.store.engine.connection import Readers, ServerEvicted, instant
+from pilotage.store.engine.connection import Readers, ServerEvicted, database_time
 from pilotage.store.tables import instance, pilots
 from pilotage.store.writer.transaction import Transaction
 
@@ -47,7 +47,7 @@ def join(tx: Transaction, url: str, policy_version: int, now: float, *, in_commo
     `Conflict` if those of the servers that are there are others.
     """
     host = socket.gethostname()
-    now = instant(tx.connection, now)
+    now = database_time(tx.connection, now)
     name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
     server = ServerRow(name, host, url, __version__, now, now, policy_version)
     instance.lock(tx.connection)
@@ -63,7 +63,7 @@ def join(tx: Transaction, url: str, policy_version: int, now: float, *, in_commo
         _refuse(others[0], key=theirs[0] != in_common[0])
     instance.have_in_common(tx.connection, *in_common)
     servers.register(tx.connection, server)
-    return Peers(name, position=changes.position(tx.connection), clock=time.monotonic)
+    return Peers(name, position=changes.oldest_open_transaction(tx.connection), clock=time.monotonic)
 
 
 def _refuse(other: ServerRow, *, key: bool) -> None:
@@ -94,7 +94,7 @@ class DatabaseClock:
         """Ask the database what time it is. Any thread."""
         connection = self._readers.connection()
         begin = time.time()
-        theirs = instant(connection, begin)
+        theirs = database_time(connection, begin)
         self._ahead = theirs - (begin + time.time()) / 2
 
 
@@ -180,8 +180,8 @@ class PeersDuty:
             await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
 
     def _bury(self, tx: Transaction) -> list[str]:
-        now = instant(tx.connection, self._context.clock())
-        silent = servers.silent(tx.connection, now - SILENT, self._company.server)
+        now = database_time(tx.connection, self._context.clock())
+        silent = servers.lock_silent(tx.connection, now - SILENT, self._company.server)
         for name in silent:
             evict_server(tx, name)
         if silent:
@@ -219,7 +219,7 @@ def evict_server(tx: Transaction, name: str) -> None:
     """
     shared_limits.bury(tx, name)
     away = [one.alive_at for one in servers.live(tx.connection) if one.name == name]
-    now = instant(tx.connection, time.time())
+    now = database_time(tx.connection, time.time())
     for alive_at in away:
         pilots.extend_leases_of(tx.connection, name, max(0.0, now - alive_at))
-    servers.give_up(tx.connection, name)
+    servers.evict(tx.connection, name)

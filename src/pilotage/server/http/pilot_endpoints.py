@@ -20,7 +20,7 @@ from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.tables import pilots
-from pilotage.store.writer.transaction import Item, Request
+from pilotage.store.writer.transaction import BatchableRequest, Request
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
 
 Scope = MutableMapping[str, Any]
@@ -71,7 +71,7 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
 
         encode = encode_and_wake
 
-    return PilotCall(Item(context.exchange, (token_hash(token), request), weight), encode, True)
+    return PilotCall(BatchableRequest(context.exchange, (token_hash(token), request), weight), encode, True)
 
 
 def _enrol(context: Context, token: str, body: Body) -> PilotCall:

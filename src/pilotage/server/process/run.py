@@ -168,7 +168,7 @@ class _Server:
             context = self._context()
             gc_tuning.take_short_turns()
             if self._connection.dialect == "sqlite":
-                self._writer.move_to(asyncio.get_running_loop())
+                self._writer.move_to_loop(asyncio.get_running_loop())
             await self._serve(context)
             if context.ended_by is None and context.pool.company is not None:
                 name = context.pool.company.server
@@ -189,7 +189,7 @@ class _Server:
         url = f"http://{host}:{port}"
         found, pool = self._writer.call(lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark()))
         if pool.company is not None:
-            self._connection.belong_to(pool.company.server)
+            self._connection.bind_to_server(pool.company.server)
         home.bind(found.uuid)
         on_file = self._connection.dialect == "sqlite"
         issuer = Issuer(key, found.uuid)

@@ -17,7 +17,7 @@ from pilotage.services.pool.peer_state import Peers, PeerUpdate, read_update
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.cluster import changes
-from pilotage.store.cluster.changes import ChangeRow, Following
+from pilotage.store.cluster.changes import ChangeBatch, ChangeRow
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
@@ -29,7 +29,7 @@ CHUNK = 200
 """So many queues are counted in one transaction of a recount."""
 
 
-def follow(pool: Pool, tx: Transaction, found: Following) -> None:
+def follow(pool: Pool, tx: Transaction, found: ChangeBatch) -> None:
     """Do what the others have done. What was done is done, whatever becomes of this transaction."""
     company = _company(pool)
     if found.pruned:
@@ -121,7 +121,7 @@ def _pending(pool: Pool, tx: Transaction, seen: changes.TransactionSnapshot) -> 
     """By queue and UserPriority: what others have done that a count has seen and memory has not followed yet."""
     company = _company(pool)
     found: dict[QueueId, dict[int, int]] = {}
-    for change in changes.since(tx.connection, company.position, company.server):
+    for change in changes.read_all_since(tx.connection, company.position, company.server):
         if not seen.saw(change.xid):
             continue
         news = read_update(change.payload)

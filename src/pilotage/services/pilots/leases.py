@@ -12,7 +12,7 @@ from pilotage.core.policy import Policy
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
-from pilotage.store.engine.connection import ServerEvicted, instant
+from pilotage.store.engine.connection import ServerEvicted, database_time
 from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
 from pilotage.store.tables.jobs import JobRow
@@ -53,8 +53,8 @@ def heartbeat(
     """
     if pool.company is not None:
         instance.lock(tx.connection)
-        now = instant(tx.connection, now)
-        if not servers.alive(tx.connection, pool.company.server, now, pool.policy_version):
+        now = database_time(tx.connection, now)
+        if not servers.heartbeat(tx.connection, pool.company.server, now, pool.policy_version):
             raise ServerEvicted(
                 "this server was silent for so long that the others have given it up", hint="start it again"
             )

@@ -62,7 +62,7 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     if pool.company is not None:
-        servers.took_policy(tx.connection, pool.company.server, version)
+        servers.save_policy_version(tx.connection, pool.company.server, version)
 
 
 def _note(pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float) -> None:

@@ -94,7 +94,7 @@ def _numbers(tx: Transaction, floor: int, counters: Counters | None) -> dict[str
     if counters is None:
         return {name: SequentialIds(max(floor, number)) for name, number in last.items() if name != "pilots"}
     for name, number in last.items():
-        counters.raise_to(name, max(floor, number))
+        counters.raise_floor(name, max(floor, number))
     return {name: counters.numbers(name) for name in last}
 
 
@@ -151,7 +151,7 @@ def apply_counts(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts:
     What transactions have done that it has not seen is done to it: those of others as far as they have ended now, and
     all of this server's, which are told by their change rows and, of this transaction, by the notes of the index.
     """
-    upto, told = changes.seen_since(tx.connection, seen.xmin)
+    upto, told = changes.read_with_snapshot(tx.connection, seen.xmin)
     unseen: list[PeerUpdate | IndexDelta] = [
         read_update(change.payload) for change in told if not seen.saw(change.xid)
     ]

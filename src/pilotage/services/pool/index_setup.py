@@ -33,7 +33,9 @@ def replace_limits(pool: Pool, tx: Transaction) -> None:
     pool.save_blocks(tx)
     pool.limiter.adopt(pool.policy.limit_list())
     if pool.company is not None:
-        block_rows.begin(tx.connection, pool.company.server, [limit.key for limit in pool.limiter.limits])
+        block_rows.create_allocations(
+            tx.connection, pool.company.server, [limit.key for limit in pool.limiter.limits]
+        )
     pool.recount_limits(tx)
 
 

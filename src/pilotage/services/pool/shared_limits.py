@@ -13,7 +13,7 @@ from pilotage.core.queues.shared_limits import Key, SharedLimiter
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import limit_leases as rows
 from pilotage.store.cluster import servers
-from pilotage.store.engine.connection import instant
+from pilotage.store.engine.connection import database_time
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.writer.transaction import Transaction
 
@@ -36,8 +36,8 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
     tx.on_rollback(lambda: pool.recount_limits(tx))
     tx.set(limiter, "kept", dict(limiter.kept))
     states = rows.states(tx.connection, lock=True)
-    now = instant(tx.connection, now)
-    everybody = rows.blocks(tx.connection)
+    now = database_time(tx.connection, now)
+    everybody = rows.allocations(tx.connection)
     changed_states: dict[Key, UnleasedRoom] = {}
     changed: dict[Key, Allocation] = {}
     for limit in limiter.limits:
@@ -52,7 +52,7 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
         if mine != everybody[key][company.server]:
             everybody[key][company.server] = changed[key] = mine
     rows.save_states(tx.connection, changed_states)
-    rows.save_blocks(tx.connection, company.server, changed)
+    rows.save_allocations(tx.connection, company.server, changed)
     tx.set(limiter, "wanted", set())
     tx.set(limiter, "used", set())
     _read(limiter, company.server, states, everybody)
@@ -111,7 +111,7 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
     pool.save_blocks(tx)
     states = rows.states(tx.connection, lock=True)
     meant = {limit.key: limit for limit in limiter.limits}
-    rows.forget(tx.connection, states.keys() - meant.keys())
+    rows.delete_limits(tx.connection, states.keys() - meant.keys())
     if any(one.policy_version != pool.policy_version for one in servers.live(tx.connection)):
         return 0
     adopted = {key: rules.replaced(meant[key], shared) for key, shared in states.items() if key in meant}
@@ -137,7 +137,7 @@ def outdate(pool: Pool, tx: Transaction, policy: Policy) -> None:
     pool.save_blocks(tx)
     states = rows.states(tx.connection, lock=True)
     meant = {limit.key: limit for limit in policy.limit_list()}
-    rows.forget(tx.connection, states.keys() - meant.keys())
+    rows.delete_limits(tx.connection, states.keys() - meant.keys())
     uncounted = {
         key: replace(shared, running=None)
         for key, shared in states.items()
@@ -160,7 +160,7 @@ def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
 def _count(
     pool: Pool, tx: Transaction, limits: Iterable[Limit], states: Mapping[Key, UnleasedRoom], now: float
 ) -> list[Limit]:
-    now = instant(tx.connection, now)
+    now = database_time(tx.connection, now)
     # One statement: a job that ends meanwhile has its place either still or in a block.
     held, everybody = count_rows.held_counts_and_blocks(tx.connection)
     saved: dict[Key, UnleasedRoom] = {}
@@ -172,7 +172,7 @@ def _count(
             if limit.applies_at(site, ce) and limit.concerns(pool.queue_identity(tx, queue))
         )
         before = states.get(limit.key) or rules.established(limit, 0, now)
-        having = everybody.get(rows.text_of(limit.key), [])
+        having = everybody.get(rows.key_to_text(limit.key), [])
         after = rules.counted(limit, before, count, [Allocation(free=free) for free in having])
         if after != states.get(limit.key):
             saved[limit.key] = after
@@ -184,7 +184,7 @@ def _count(
 def bury(tx: Transaction, server: str) -> None:
     """What a server had that is given up is nobody's."""
     states = rows.states(tx.connection, lock=True)
-    gone = rows.take_away(tx.connection, server)
+    gone = rows.revoke(tx.connection, server)
     rows.save_states(
         tx.connection,
         {key: rules.evicted(states[key], block) for key, block in gone.items() if key in states},

@@ -141,7 +141,7 @@ class Pool:
         """Before ids of submissions and jobs are given: if the transaction fails they were not."""
         for numbers in (self.submission_ids, self.job_ids):
             if isinstance(numbers, SequentialIds):
-                tx.on_rollback(lambda numbers=numbers, last=numbers.last: numbers.back_to(last))  # type: ignore[misc]
+                tx.on_rollback(lambda numbers=numbers, last=numbers.last: numbers.rewind(last))  # type: ignore[misc]
 
     def queue_identity(self, tx: Transaction, queue: QueueId) -> QueueIdentity:
         identity = self.identities.get(queue)
@@ -305,12 +305,12 @@ class Pool:
         # Of a limit that no server has counted yet this one has no block.
         known = {key: limiter.mine[key] for key in limiter.changed if key in company.blocks}
         limiter.changed.clear()
-        block_rows.save_blocks(tx.connection, company.server, known)
+        block_rows.save_allocations(tx.connection, company.server, known)
 
     def recount_limits(self, tx: Transaction) -> None:
         limiter, company = self.limiter, self.company
         if isinstance(limiter, SharedLimiter) and company is not None:
-            mine = block_rows.blocks_of(tx.connection, company.server)
+            mine = block_rows.allocations_of(tx.connection, company.server)
             company.blocks = set(mine)
             limiter.read(block_rows.states(tx.connection), mine, limiter.others)
             return

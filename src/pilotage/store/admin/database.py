@@ -10,7 +10,7 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.store.admin import integrity_check, sqlite_backup, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import Readers, WriterConnection
-from pilotage.store.engine.sqlite import SqliteReaders, integrity
+from pilotage.store.engine.sqlite import SqliteReaders, quick_check
 from pilotage.store.tables.instance import Instance
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class SqliteDatabase:
         try:
             with upgrade.unusable(self.path):
                 connection = readers.connection()
-                damage = integrity(connection)
+                damage = quick_check(connection)
                 if damage != "ok":
                     return [f"the file is damaged: {damage}"]
                 engine = upgrade.sqlite_engine(self.path)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.store.admin.sqlite_backup import BLIND_MARGIN, MARGIN
-from pilotage.store.engine.connection import array
+from pilotage.store.engine.connection import array_literal
 from pilotage.store.postgresql.connection import PostgresqlConnection, one_line
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.schema import metadata
@@ -117,7 +117,7 @@ def _ours(connection: PostgresqlConnection, schema: str) -> list[str]:
         "SELECT tablename FROM pg_tables WHERE schemaname = ? AND (tablename = ANY (?::text[]) OR tablename ~ ?)"
         " ORDER BY tablename DESC"
     )
-    return [row[0] for row in connection.execute(sql, (schema, array(_TABLES, "text"), NAMES))]
+    return [row[0] for row in connection.execute(sql, (schema, array_literal(_TABLES, "text"), NAMES))]
 
 
 def _facts(connection: PostgresqlConnection) -> tuple[instance.Instance | None, int]:

@@ -1,7 +1,7 @@
 """A database of PostgreSQL: opened by a server, upgraded by command, checked, dumped and restored.
 
 Servers share a lock of the database for as long as their writing sessions last; whoever upgrades or restores it must
-have that lock alone.
+have that lock lock_exclusive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.admin import integrity_check, pg_dump, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import WriterConnection
-from pilotage.store.postgresql.dsn import DatabaseAddress, alone, one_of_servers
+from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_shared
 from pilotage.store.postgresql.notify import PostgresqlNotifications
 from pilotage.store.postgresql.readers import PostgresqlReaders
 from pilotage.store.tables.instance import Instance
@@ -43,7 +43,7 @@ class PostgresqlDatabase:
     def open(self, backups: Path, stamp: str) -> WriterConnection:
         """Refuses a schema of another version: what is shared is upgraded by command."""
         self.address.check()
-        connection = self.address.open_writer(one_of_servers)
+        connection = self.address.open_writer(lock_shared)
         try:
             self._check_schema()
         except BaseException:
@@ -66,7 +66,7 @@ class PostgresqlDatabase:
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
         self.address.check()
-        with closing(self.address.open_writer(alone)):
+        with closing(self.address.open_writer(lock_exclusive)):
             engine = self.address.engine()
             try:
                 before = upgrade.current_revision(engine)
@@ -99,7 +99,7 @@ class PostgresqlDatabase:
 
     def restore(self, backup: Path, stamp: str) -> tuple[Instance, str]:
         self.address.check()
-        with closing(self.address.open_writer(alone)) as connection:
+        with closing(self.address.open_writer(lock_exclusive)) as connection:
             return pg_dump.restore(self.address, connection, backup, stamp, self.programs)
 
     def _check_schema(self) -> None:

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.admin.sqlite_backup import take
-from pilotage.store.engine.sqlite import SqliteConnection, open_writer, small_pages
+from pilotage.store.engine.sqlite import SqliteConnection, open_writer, set_page_size
 
 
 def _config() -> Config:
@@ -29,7 +29,7 @@ def _config() -> Config:
 def sqlite_engine(path: Path) -> sa.Engine:
     """For migrations only: everything else goes through the writer and the readers."""
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
-    sa.event.listen(engine, "connect", lambda connection, _: small_pages(connection))
+    sa.event.listen(engine, "connect", lambda connection, _: set_page_size(connection))
     return engine
 
 

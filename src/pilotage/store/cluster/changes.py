@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
 
-PRUNED = "changes pruned"
+PRUNED_COUNTER = "changes pruned"
 """The counter that says up to which transaction rows have been deleted."""
 
 CHANNEL = "pilotage_changes"
 """Of NOTIFY; each database has its own of a name."""
 
-MOST = 5_000
+MAX_ROWS = 5_000
 """Rows read at once."""
 
 
@@ -30,7 +30,7 @@ class ChangeRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class ChangeBatch:
     """What a follower read."""
 
     registered: bool
@@ -64,7 +64,7 @@ def write(
         connection.execute_later(_WRITE, (at, server, payload))
 
 
-def position(connection: Connection) -> int:
+def oldest_open_transaction(connection: Connection) -> int:
     """The first transaction that may still be open: everything before it is seen by what is read after this."""
     return int(
         connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone()[0]
@@ -82,9 +82,9 @@ _READ = (
 )
 
 
-def read(connection: Connection, since: int, me: str, most: int = MOST) -> Following:
-    """The rows of others from transaction `since` on, as far as all transactions before them have ended."""
-    rows = connection.execute(_READ, (me, PRUNED, me, since, me, most)).fetchall()
+def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> ChangeBatch:
+    """The rows of others from transaction `read_all_since` on, as far as all transactions before them have ended."""
+    rows = connection.execute(_READ, (me, PRUNED_COUNTER, me, since, me, most)).fetchall()
     upto, registered, pruned, more = rows[0][:4]
     changes = tuple(ChangeRow(*row[4:]) for row in rows if row[4] is not None)
     if len(changes) == most:
@@ -94,19 +94,19 @@ def read(connection: Connection, since: int, me: str, most: int = MOST) -> Follo
             return read(connection, since, me, most * 2)
         changes, upto = tuple(change for change in changes if change.xid < last), last
         more = True
-    return Following(bool(registered), pruned >= since, max(since, upto), changes, bool(more))
+    return ChangeBatch(bool(registered), pruned >= since, max(since, upto), changes, bool(more))
 
 
-def since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
+def read_all_since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
     """The rows of others from a transaction on, also where earlier ones are still open."""
     sql = "SELECT xid, server, payload FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"
     return [ChangeRow(*row) for row in connection.execute(sql, (position, me))]
 
 
-def seen_since(connection: Connection, position: int) -> tuple[TransactionSnapshot, list[ChangeRow]]:
+def read_with_snapshot(connection: Connection, position: int) -> tuple[TransactionSnapshot, list[ChangeRow]]:
     """The rows of all servers from a transaction on, and which transactions this has seen."""
     sql = (
-        f"SELECT now.seen, c.xid, c.server, c.payload FROM (SELECT {SNAPSHOT} AS seen) AS now"
+        f"SELECT now.seen, c.xid, c.server, c.payload FROM (SELECT {SNAPSHOT_SQL} AS seen) AS now"
         " LEFT JOIN changes c ON c.xid >= ? ORDER BY c.xid, c.id"
     )
     rows = connection.execute(sql, (position,)).fetchall()
@@ -124,15 +124,15 @@ def prune(connection: Connection, before: float) -> int:
         connection.execute(
             "INSERT INTO counters (name, last) VALUES (?, ?)"
             " ON CONFLICT (name) DO UPDATE SET last = greatest(counters.last, excluded.last)",
-            (PRUNED, last),
+            (PRUNED_COUNTER, last),
         )
     return int(count)
 
 
-def forget(connection: Connection) -> None:
+def delete_all(connection: Connection) -> None:
     """No server is there to read them. Transaction ids begin again where a database is restored elsewhere."""
     connection.execute("DELETE FROM changes")
-    connection.execute("DELETE FROM counters WHERE name = ?", (PRUNED,))
+    connection.execute("DELETE FROM counters WHERE name = ?", (PRUNED_COUNTER,))
 
 
 class TransactionSnapshot(NamedTuple):
@@ -152,5 +152,5 @@ class TransactionSnapshot(NamedTuple):
         return xid < self.xmin or (xid < self.xmax and xid not in self.open)
 
 
-SNAPSHOT = "pg_current_snapshot()::text"
+SNAPSHOT_SQL = "pg_current_snapshot()::text"
 """In a statement beside what is read: how far that goes."""

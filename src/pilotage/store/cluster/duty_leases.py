@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pilotage.core.duties import Lock, claimed
 from pilotage.core.errors import Superseded
 from pilotage.store.engine.bulk_statements import insert, update
-from pilotage.store.engine.connection import Connection, instant, locked
+from pilotage.store.engine.connection import Connection, database_time, lock_clause
 
 _NEW = insert("duties", ("name",), conflict=("name",), otherwise="NOTHING")
 _SAVED = update(
@@ -21,9 +21,9 @@ _SAVED = update(
 )
 
 
-def begin(connection: Connection, names: Iterable[str]) -> None:
+def create(connection: Connection, names: Iterable[str]) -> None:
     """See to it that these locks are there. On SQLite, where the one server begins, nobody has any of them."""
-    connection.save(_NEW, [(name,) for name in sorted(names)])
+    connection.execute_bulk(_NEW, [(name,) for name in sorted(names)])
     if connection.dialect == "sqlite":
         connection.execute("UPDATE duties SET holder = '', until = 0")
 
@@ -32,12 +32,12 @@ def claim(
     connection: Connection, names: Iterable[str], who: str, seconds: float, now: float
 ) -> dict[str, int]:
     """In a transaction: claim or renew these locks for `seconds`; the epoch of each that `who` has from now on."""
-    now = instant(connection, now)
+    now = database_time(connection, now)
     wanted = sorted(names)
     marks = ", ".join("?" * len(wanted))
     sql = f"SELECT name, holder, epoch, until FROM duties WHERE name IN ({marks}) ORDER BY name"
     found = (
-        connection.execute(sql + locked(connection, "UPDATE SKIP LOCKED"), wanted).fetchall()
+        connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), wanted).fetchall()
         if wanted
         else []
     )
@@ -46,7 +46,9 @@ def claim(
         lock = claimed(Lock(*values), who, now, seconds)
         if lock is not None:
             mine[name] = lock
-    connection.save(_SAVED, [(lock.holder, lock.epoch, lock.until, name) for name, lock in mine.items()])
+    connection.execute_bulk(
+        _SAVED, [(lock.holder, lock.epoch, lock.until, name) for name, lock in mine.items()]
+    )
     return {name: lock.epoch for name, lock in mine.items()}
 
 
@@ -57,7 +59,7 @@ def release(connection: Connection, who: str) -> None:
 
 def check(connection: Connection, name: str, epoch: int) -> None:
     """Raises `Superseded` unless the lock still has this epoch; it then has it until the transaction ends."""
-    sql = "SELECT epoch FROM duties WHERE name = ?" + locked(connection, "SHARE")
+    sql = "SELECT epoch FROM duties WHERE name = ?" + lock_clause(connection, "SHARE")
     row = connection.execute(sql, (name,)).fetchone()
     if row is None or row[0] != epoch:
         raise Superseded(f"another server has taken over the duty {name}", hint="this one goes on without it")

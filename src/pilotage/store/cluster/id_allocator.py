@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pilotage.store.engine.connection import ConnectionLost, WriterConnection
 
-BLOCKS = {"events": 100_000, "jobs": 10_000, "submissions": 100, "pilots": 100}
+BLOCK_SIZES = {"events": 100_000, "jobs": 10_000, "submissions": 100, "pilots": 100}
 """How many ids a server takes at once."""
 
 
@@ -39,7 +39,7 @@ class SequentialIds:
         self.last += count
         return first
 
-    def back_to(self, last: int) -> None:
+    def rewind(self, last: int) -> None:
         """Those above `last` were not given after all."""
         self.last = last
 
@@ -82,7 +82,7 @@ class Counters:
     def __init__(self, connection: WriterConnection) -> None:
         self._connection = connection
 
-    def raise_to(self, name: str, floor: int) -> None:
+    def raise_floor(self, name: str, floor: int) -> None:
         """Give no id up to `floor`."""
         sql = (
             "INSERT INTO counters (name, last) VALUES (?, ?)"
@@ -101,7 +101,7 @@ class Counters:
         return int(row[0]) - count + 1
 
     def numbers(self, name: str) -> BlockIds:
-        return BlockIds(lambda count: self.take(name, count), BLOCKS[name])
+        return BlockIds(lambda count: self.take(name, count), BLOCK_SIZES[name])
 
     def close(self) -> None:
         self._connection.close()

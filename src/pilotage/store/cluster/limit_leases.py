@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pilotage.core.errors import Overloaded
 from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.store.engine.bulk_statements import delete, insert, update
-from pilotage.store.engine.connection import Connection, locked
+from pilotage.store.engine.connection import Connection, lock_clause
 
 Key = tuple[str, str, str, str]
 """Site, CE, attribute, value."""
 
 
-def text_of(key: Key) -> str:
+def key_to_text(key: Key) -> str:
     return json.dumps(key)
 
 
-def key_of(text: str) -> Key:
+def key_from_text(text: str) -> Key:
     site, ce, attribute, value = json.loads(text)
     return (site, ce, attribute, value)
 
@@ -26,24 +26,24 @@ def key_of(text: str) -> Key:
 def states(connection: Connection, *, lock: bool = False) -> dict[Key, UnleasedRoom]:
     """Every limit. `lock`: no other transaction borrows or gives back until this one ends."""
     sql = "SELECT limit_key, running, free, starts, since FROM limit_states ORDER BY limit_key"
-    rows = connection.execute(sql + (locked(connection, "UPDATE") if lock else "")).fetchall()
-    return {key_of(text): UnleasedRoom(*values) for text, *values in rows}
+    rows = connection.execute(sql + (lock_clause(connection, "UPDATE") if lock else "")).fetchall()
+    return {key_from_text(text): UnleasedRoom(*values) for text, *values in rows}
 
 
-def blocks(connection: Connection) -> dict[Key, dict[str, Allocation]]:
+def allocations(connection: Connection) -> dict[Key, dict[str, Allocation]]:
     """What each server has, by limit."""
     sql = "SELECT limit_key, server, free, starts, last_start, wants FROM limit_blocks"
     found: dict[Key, dict[str, Allocation]] = {}
     for text, server, free, starts, last, wants in connection.execute(sql):
-        found.setdefault(key_of(text), {})[server] = Allocation(free, starts, last, bool(wants))
+        found.setdefault(key_from_text(text), {})[server] = Allocation(free, starts, last, bool(wants))
     return found
 
 
-def blocks_of(connection: Connection, server: str) -> dict[Key, Allocation]:
+def allocations_of(connection: Connection, server: str) -> dict[Key, Allocation]:
     """What one server has, by limit."""
     sql = "SELECT limit_key, free, starts, last_start, wants FROM limit_blocks WHERE server = ?"
     return {
-        key_of(text): Allocation(free, starts, last, bool(wants))
+        key_from_text(text): Allocation(free, starts, last, bool(wants))
         for text, free, starts, last, wants in connection.execute(sql, (server,))
     }
 
@@ -68,38 +68,38 @@ _BLOCKS = update(
 
 
 def save_states(connection: Connection, states: Mapping[Key, UnleasedRoom]) -> None:
-    connection.save(
+    connection.execute_bulk(
         _STATES,
-        [(text_of(key), s.running, s.free, s.starts, s.since) for key, s in sorted(states.items())],
+        [(key_to_text(key), s.running, s.free, s.starts, s.since) for key, s in sorted(states.items())],
     )
 
 
-def forget(connection: Connection, keys: Iterable[Key]) -> None:
+def delete_limits(connection: Connection, keys: Iterable[Key]) -> None:
     """Limits that the policy has no more."""
-    gone = [(text_of(key),) for key in sorted(keys)]
-    connection.save(_GONE_BLOCKS, gone)
-    connection.save(_GONE, gone)
+    gone = [(key_to_text(key),) for key in sorted(keys)]
+    connection.execute_bulk(_GONE_BLOCKS, gone)
+    connection.execute_bulk(_GONE, gone)
 
 
-def begin(connection: Connection, server: str, keys: Iterable[Key]) -> None:
+def create_allocations(connection: Connection, server: str, keys: Iterable[Key]) -> None:
     """Give a server an empty block of each limit, where it has none."""
-    connection.save(_NEW_BLOCKS, [(text_of(key), server) for key in sorted(keys)])
+    connection.execute_bulk(_NEW_BLOCKS, [(key_to_text(key), server) for key in sorted(keys)])
 
 
-def save_blocks(connection: Connection, server: str, changed: Mapping[Key, Allocation]) -> None:
+def save_allocations(connection: Connection, server: str, changed: Mapping[Key, Allocation]) -> None:
     """What a server has from now on. Raises `Overloaded` if its blocks were taken away: it was given up."""
     rows: Sequence[tuple[object, ...]] = [
-        (b.free, b.starts, b.last_start, int(b.wants), text_of(key), server)
+        (b.free, b.starts, b.last_start, int(b.wants), key_to_text(key), server)
         for key, b in sorted(changed.items())
     ]
-    if connection.save(_BLOCKS, rows) != len(rows):
+    if connection.execute_bulk(_BLOCKS, rows) != len(rows):
         raise Overloaded("this server has lost its part of a limit", hint="try again in a moment")
 
 
-def take_away(connection: Connection, server: str) -> dict[Key, Allocation]:
+def revoke(connection: Connection, server: str) -> dict[Key, Allocation]:
     """Of a server that is given up: what it had."""
     sql = "DELETE FROM limit_blocks WHERE server = ? RETURNING limit_key, free, starts, last_start, wants"
     return {
-        key_of(text): Allocation(free, starts, last, bool(wants))
+        key_from_text(text): Allocation(free, starts, last, bool(wants))
         for text, free, starts, last, wants in connection.execute(sql, (server,)).fetchall()
     }

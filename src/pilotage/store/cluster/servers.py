@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.cluster import changes, duty_leases
-from pilotage.store.engine.connection import Connection, instant, locked
+from pilotage.store.engine.connection import Connection, database_time, lock_clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ _COLUMNS = "name, host, url, version, started, alive_at, policy_version"
 def register(connection: Connection, server: ServerRow) -> None:
     """Let the others know of a server that begins. Where there is none, what servers tell each other begins anew."""
     if connection.dialect != "sqlite" and not live(connection):
-        changes.forget(connection)
+        changes.delete_all(connection)
     values = (
         *(server.name, server.host, server.url, server.version),
         *(server.started, server.alive_at, server.policy_version),
@@ -41,21 +41,21 @@ def live(connection: Connection) -> list[ServerRow]:
     ]
 
 
-def alive(connection: Connection, name: str, now: float, policy_version: int) -> bool:
+def heartbeat(connection: Connection, name: str, now: float, policy_version: int) -> bool:
     """Give a sign of life; False: the others have given this server up."""
     sql = "UPDATE servers SET alive_at = ?, policy_version = ? WHERE name = ?"
-    return connection.execute(sql, (instant(connection, now), policy_version, name)).rowcount == 1
+    return connection.execute(sql, (database_time(connection, now), policy_version, name)).rowcount == 1
 
 
-def took_policy(connection: Connection, name: str, version: int) -> None:
+def save_policy_version(connection: Connection, name: str, version: int) -> None:
     """A server matches by this policy from now on."""
     connection.execute("UPDATE servers SET policy_version = ? WHERE name = ?", (version, name))
 
 
-def silent(connection: Connection, before: float, but: str) -> list[str]:
+def lock_silent(connection: Connection, before: float, but: str) -> list[str]:
     """Servers without a sign of life since `before`, their rows locked; one that is just writing is not among them."""
     sql = "SELECT name FROM servers WHERE alive_at < ? AND name <> ? ORDER BY name"
-    found = connection.execute(sql + locked(connection, "UPDATE SKIP LOCKED"), (before, but))
+    found = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (before, but))
     return [row[0] for row in found]
 
 
@@ -65,7 +65,7 @@ def predecessors(connection: Connection, server: ServerRow) -> list[str]:
     return [row[0] for row in connection.execute(sql, (server.host, server.url, server.name))]
 
 
-def give_up(connection: Connection, name: str) -> None:
+def evict(connection: Connection, name: str) -> None:
     """It writes nothing from now on: each of its transactions needs its row. Its duties are free."""
     connection.execute("DELETE FROM servers WHERE name = ?", (name,))
     duty_leases.release(connection, name)

@@ -88,7 +88,7 @@ def insert(
         changes = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in conflict)
         ending = f" ON CONFLICT ({', '.join(conflict)}) DO UPDATE SET {changes}"
     back = f" RETURNING {returning}" if returning else ""
-    types = _types(table, columns, {})
+    types = _column_types(table, columns, {})
     head = f"INSERT INTO {table} ({', '.join(columns)})"
     return BulkStatement(
         sqlite=f"{head} VALUES ({', '.join('?' * len(columns))}){ending}",
@@ -96,7 +96,7 @@ def insert(
         types=types,
         returning=back,
         copy=f"COPY {table} ({', '.join(columns)}) FROM STDIN" if not ending else "",
-        _key=_getter([columns.index(name) for name in conflict]) if conflict else None,
+        _key=_key_getter([columns.index(name) for name in conflict]) if conflict else None,
         _arranged=None,
     )
 
@@ -109,19 +109,19 @@ def update(
     Within `returning`, columns of the table are meant. `types` are those of values that are no column of it.
     """
     text = f"UPDATE {table} SET {change}", f" WHERE {where}", returning
-    return _changing(table, columns, text, " FROM ", where, types)
+    return _build_change(table, columns, text, " FROM ", where, types)
 
 
 def delete(
     table: str, columns: Sequence[str], where: str, *, returning: str = "", **types: str
 ) -> BulkStatement:
     """DELETE FROM `table` WHERE `where`, for each row."""
-    return _changing(
+    return _build_change(
         table, columns, (f"DELETE FROM {table}", f" WHERE {where}", returning), " USING ", where, types
     )
 
 
-def _changing(
+def _build_change(
     table: str,
     columns: Sequence[str],
     text: tuple[str, str, str],
@@ -131,7 +131,7 @@ def _changing(
 ) -> BulkStatement:
     head, tail, returning = text
     back = f" RETURNING {returning}" if returning else ""
-    types = _types(table, columns, given)
+    types = _column_types(table, columns, given)
     places = {name: place for place, name in enumerate(columns)}
     named = [places[name] for name in _NAME.findall(head + tail)]
     in_order = named == list(range(len(columns)))
@@ -142,17 +142,17 @@ def _changing(
         types=types,
         returning=back,
         copy="",
-        _key=_getter([places[name] for name in dict.fromkeys(_NAME.findall(where))]),
-        _arranged=None if in_order else _tuples(named),
+        _key=_key_getter([places[name] for name in dict.fromkeys(_NAME.findall(where))]),
+        _arranged=None if in_order else _reorder(named),
     )
 
 
-def _types(table: str, columns: Sequence[str], given: dict[str, str]) -> tuple[str, ...]:
+def _column_types(table: str, columns: Sequence[str], given: dict[str, str]) -> tuple[str, ...]:
     known = metadata.tables[table].c
-    return tuple(given.get(name) or _type(known[name].type) for name in columns)
+    return tuple(given.get(name) or _array_type(known[name].type) for name in columns)
 
 
-def _type(column: sa.types.TypeEngine[Any]) -> str:
+def _array_type(column: sa.types.TypeEngine[Any]) -> str:
     for kind, name in _TYPES:
         if isinstance(column, kind):
             return name
@@ -165,11 +165,11 @@ def _unnest(types: Sequence[str]) -> str:
     return f"unnest({arrays}) AS given({names})"
 
 
-def _getter(places: Sequence[int]) -> Callable[[Row], Any]:
+def _key_getter(places: Sequence[int]) -> Callable[[Row], Any]:
     return itemgetter(*places)
 
 
-def _tuples(places: Sequence[int]) -> Callable[[Row], Row]:
+def _reorder(places: Sequence[int]) -> Callable[[Row], Row]:
     if len(places) == 1:
         return lambda row: (row[places[0]],)
     return itemgetter(*places)

@@ -1,7 +1,7 @@
 """What every database connection can do: plain SQL, transactions, many rows with one call.
 
 SQL in the store is written once, with `?` for values, in what SQLite and PostgreSQL have in common. The few things
-that they say differently are here (`among`) and in `bulk`; nothing else asks for the `dialect`.
+that they say differently are here (`in_list`) and in `bulk`; nothing else asks for the `dialect`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Connection(Protocol):
         """Carry out one statement for each row, in order; for what is not hot."""
         ...
 
-    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
+    def execute_bulk(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         """Carry out a bulk statement for all rows; how many rows of the table it has changed."""
         ...
 
@@ -59,15 +59,17 @@ class Connection(Protocol):
         """
         ...
 
-    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
+    def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         """As `save`, where nobody asks how many rows were changed; when, see `execute_later`."""
         ...
 
-    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def execute_bulk_returning(
+        self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /
+    ) -> list[tuple[Any, ...]]:
         """As `save`; what the statement's RETURNING gave for the rows that were changed, in no order."""
         ...
 
-    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+    def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
         """The rows of a query, `size` at a time, without holding all of them."""
         ...
 
@@ -92,12 +94,12 @@ class WriterConnection(Connection, Protocol):
 
     group: int
     """About so many small requests share a commit, or fewer that are large."""
-    commits_beside: bool
+    commits_in_thread: bool
     """Whether a COMMIT may be carried out by another thread, since it is nothing but waiting."""
     first: Callable[[], None] | None
-    """Called before each statement while it is set; used only where `commits_beside`."""
+    """Called before each statement while it is set; used only where `commits_in_thread`."""
 
-    def belong_to(self, server: str) -> None:
+    def bind_to_server(self, server: str) -> None:
         """From now on carry out a transaction only while this server has its row: others raise `ServerEvicted`."""
         ...
 
@@ -109,7 +111,7 @@ class WriterConnection(Connection, Protocol):
         """Whether the transaction whose `commit` raised `ConnectionLost` was committed; None: not known yet."""
         ...
 
-    def told(self, error: BaseException) -> BaseException:
+    def caller_error(self, error: BaseException) -> BaseException:
         """The error that a caller is told: a full disk and the like are no bugs."""
         ...
 
@@ -139,27 +141,27 @@ class SerializationFailure(Overloaded):
     """
 
 
-def among(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, str]:
+def in_list(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, str]:
     """(condition with one `?`, its value): whether `expression` is one of `given`, however many there are."""
     if connection.dialect == "sqlite":
         return f"{expression} IN (SELECT value FROM json_each(?))", json.dumps(list(given))
     kind = "text" if given and isinstance(given[0], str) else "bigint"
-    return f"{expression} = ANY (?::{kind}[])", array(given, kind)
+    return f"{expression} = ANY (?::{kind}[])", array_literal(given, kind)
 
 
-def instant(connection: Connection, now: float) -> float:
+def database_time(connection: Connection, now: float) -> float:
     """The giver's clock: that of the database where several servers use it, else `now`, the one process's own."""
     if connection.dialect == "sqlite":
         return now
     return float(connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])
 
 
-def locked(connection: Connection, how: str) -> str:
+def lock_clause(connection: Connection, how: str) -> str:
     """The end of a SELECT that locks its rows; SQLite has one writer, who needs none. `how`: "UPDATE", "SHARE" ..."""
     return "" if connection.dialect == "sqlite" else f" FOR {how}"
 
 
-def listed(connection: Connection, column: str) -> str:
+def json_numbers(connection: Connection, column: str) -> str:
     """A query for the numbers in a JSON list of a row around it."""
     if connection.dialect == "sqlite":
         return f"SELECT value FROM json_each({column})"
@@ -175,14 +177,14 @@ def has_table(connection: Connection, name: str) -> bool:
     return connection.execute(sql, (name,)).fetchone() is not None
 
 
-def array(values: Iterable[Any], kind: str) -> str:
+def array_literal(values: Iterable[Any], kind: str) -> str:
     """Values of one type as PostgreSQL writes an array."""
     if kind == "text":
-        return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
+        return "{" + ",".join(["NULL" if value is None else _quote(value) for value in values]) + "}"
     if kind == "bytea":
         return "{" + ",".join(["NULL" if v is None else f'"\\\\x{v.hex()}"' for v in values]) + "}"
     return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -15,16 +15,16 @@ from typing import Any, Literal
 from pilotage.core.errors import DiskFull, Overloaded, PilotageError
 from pilotage.store.engine.bulk_statements import BulkStatement
 
-PAGE = 2048
+PAGE_SIZE = 2048
 """Bytes of a page of a new file. A claim changes one row on a page of its own: the smaller it is the less is written,
 and the less a checkpoint copies; below this, bulk insertions become slower."""
 
-CHECKPOINT = 2_048_000
+CHECKPOINT_SIZE = 2_048_000
 """Bytes of the WAL after which a checkpoint is made: rarer ones make longer pauses, more frequent ones cost throughput.
 """
 
 
-_KINDS = {sqlite3.SQLITE_FULL: DiskFull, sqlite3.SQLITE_IOERR: Overloaded}
+_ERRORS = {sqlite3.SQLITE_FULL: DiskFull, sqlite3.SQLITE_IOERR: Overloaded}
 """Errors, by SQLite's primary code, that are no bugs."""
 
 
@@ -35,7 +35,7 @@ class SqliteConnection(sqlite3.Connection):
     begins = "BEGIN IMMEDIATE"
     group = 32
     """While one group waits for the disk the next one is decided: larger ones would only make longer pauses."""
-    commits_beside = True
+    commits_in_thread = True
     first: Callable[[], None] | None = None
 
     def begin(self) -> None:
@@ -51,27 +51,29 @@ class SqliteConnection(sqlite3.Connection):
             self.first()
         return super().executemany(sql, rows)
 
-    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
+    def execute_bulk(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         given = rows if isinstance(rows, Sequence) else list(rows)
         return self.executemany(bulk.sqlite, bulk.arranged(given)).rowcount if given else 0
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
         self.execute(sql, values)
 
-    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
-        self.save(bulk, rows)
+    def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
+        self.execute_bulk(bulk, rows)
 
-    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def execute_bulk_returning(
+        self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /
+    ) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         sql, execute = bulk.sqlite + bulk.returning, self.execute
         return [found for row in bulk.arranged(given) for found in execute(sql, row).fetchall()]
 
-    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+    def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
         cursor = self.execute(sql, values)
         while rows := cursor.fetchmany(size):
             yield rows
 
-    def belong_to(self, server: str) -> None:
+    def bind_to_server(self, server: str) -> None:
         """A file has one server."""
 
     def renew(self) -> None:
@@ -80,11 +82,11 @@ class SqliteConnection(sqlite3.Connection):
     def was_committed(self) -> bool | None:
         return False
 
-    def told(self, error: BaseException) -> BaseException:
+    def caller_error(self, error: BaseException) -> BaseException:
         """A full disk is no bug: nothing was changed, and the caller may come again."""
         if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
             # Errors that Python's module raises by itself carry no code of SQLite.
-            text, kind = str(error), _KINDS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+            text, kind = str(error), _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
             if kind is not None:
                 return kind(
                     f"the database cannot be written: {text}",
@@ -102,13 +104,13 @@ class _Reader(SqliteConnection):
             return super().execute(sql, values)
         except sqlite3.OperationalError as error:
             # Sorting needs room for temporary files, reading some in the file that readers and writer share.
-            told = self.told(error)
+            told = self.caller_error(error)
             raise (told if told is not error else error) from error
 
 
-def small_pages(connection: sqlite3.Connection) -> None:
-    """Have the file get pages of `PAGE` bytes if it is new; one that has tables keeps its own."""
-    connection.execute(f"PRAGMA page_size={PAGE}")
+def set_page_size(connection: sqlite3.Connection) -> None:
+    """Have the file get pages of `PAGE_SIZE` bytes if it is new; one that has tables keeps its own."""
+    connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
 
 
 def open_writer(path: Path) -> SqliteConnection:
@@ -118,7 +120,7 @@ def open_writer(path: Path) -> SqliteConnection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     [page] = connection.execute("PRAGMA page_size").fetchone()
-    connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT // page}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_SIZE // page}")
     connection.execute("PRAGMA cache_size=-65536")
     connection.execute("PRAGMA temp_store=MEMORY")
     return connection
@@ -156,6 +158,6 @@ class SqliteReaders:
             self._all.clear()
 
 
-def integrity(connection: sqlite3.Connection) -> str:
+def quick_check(connection: sqlite3.Connection) -> str:
     """Say "ok", or what is wrong with the file."""
     return str(connection.execute("PRAGMA quick_check").fetchone()[0])

@@ -21,20 +21,25 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from pilotage.core.errors import DiskFull, InvalidInput, Overloaded, PilotageError
 from pilotage.store.engine.bulk_statements import BulkStatement
-from pilotage.store.engine.connection import ConnectionLost, SerializationFailure, ServerEvicted, array
-from pilotage.store.postgresql.copy_format import REPLACEMENT, block
+from pilotage.store.engine.connection import (
+    ConnectionLost,
+    SerializationFailure,
+    ServerEvicted,
+    array_literal,
+)
+from pilotage.store.postgresql.copy_format import REPLACEMENT, encode_rows
 from pilotage.store.postgresql.pipeline import Pipeline, ResultRows, Session, Statement
 
-COPY_FROM = 256
+COPY_THRESHOLD = 256
 """Plain insertions of at least so many rows go by COPY."""
-WAITING = 64
+MAX_DEFERRED = 64
 """So many statements at most wait for one that is sent."""
-_PLACE = re.compile(r"'[^']*'|\?")
-_GONE = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
+_PLACEHOLDER = re.compile(r"'[^']*'|\?")
+_CONNECTION_LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 """SQLSTATEs, or how they begin, after which a session is of no use."""
-_RACED = ("40001", "40P01", "23505")
+_SERIALIZATION = ("40001", "40P01", "23505")
 """The last one: another transaction has just made the same row; done again, this one finds it."""
-_BUSY = ("53", "57014", "55P03")
+_OVERLOADED = ("53", "57014", "55P03")
 
 
 class PostgresqlConnection:
@@ -45,7 +50,7 @@ class PostgresqlConnection:
 
     dialect: Literal["postgresql"] = "postgresql"
     group = 128
-    commits_beside = False
+    commits_in_thread = False
     first: Callable[[], None] | None = None
 
     def __init__(self, connect: Callable[[], Session], *, reads_only: bool = False) -> None:
@@ -58,7 +63,7 @@ class PostgresqlConnection:
         self._transaction = ""
         self._failed: Exception | None = None
         self._member = ""
-        self.trips = 0
+        self.round_trips = 0
         """How often something was sent and waited for."""
 
     @property
@@ -76,15 +81,15 @@ class PostgresqlConnection:
         return self._pipeline is None or self._pipeline.session.closed
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
-        return self._execute(self._statement(_numbered(sql), values))
+        return self._execute(self._statement(_number_placeholders(sql), values))
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
-        self._later(self._statement(_numbered(sql), values))
+        self._defer(self._statement(_number_placeholders(sql), values))
 
-    def _later(self, statement: Statement) -> None:
+    def _defer(self, statement: Statement) -> None:
         """Have it wait for the next one that is sent; outside of a transaction nothing might come."""
         self._waiting.append(statement)
-        if len(self._waiting) >= WAITING or not self.in_transaction:
+        if len(self._waiting) >= MAX_DEFERRED or not self.in_transaction:
             self._send()
 
     def _statement(self, sql: str, values: Sequence[Any], prepare: bool | None = None) -> Statement:
@@ -93,8 +98,8 @@ class PostgresqlConnection:
             return pipeline.statement(sql, values, prepare)
         except psycopg.DataError as error:
             if not _has_nul(values):
-                raise self._fault(error) from error
-            return self._statement(sql, [_without_nul(value) for value in values], prepare)
+                raise self._translate_error(error) from error
+            return self._statement(sql, [_replace_nul(value) for value in values], prepare)
 
     def _execute(self, statement: Statement) -> ResultRows:
         result = self._send(statement)[-1]
@@ -106,25 +111,29 @@ class PostgresqlConnection:
         if self._begins:
             self._begins = False
             return self._send_first([*waiting, *statements])
-        return self._carry_out([*waiting, *statements])
+        return self._execute_all([*waiting, *statements])
 
-    def _carry_out(self, statements: Sequence[Statement]) -> list[PGresult]:
-        self.trips += 1
+    def _execute_all(self, statements: Sequence[Statement]) -> list[PGresult]:
+        self.round_trips += 1
         try:
-            return self._open().carry_out(statements)
+            return self._open().execute(statements)
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._translate_error(error) from error
 
     def _send_first(self, statements: Sequence[Statement]) -> list[PGresult]:
         """Carry these out in a transaction that begins with them. They are not the last ones of it."""
-        sent = [self._statement("BEGIN", (), prepare=False), self._statement(*self._who()), *statements]
+        sent = [
+            self._statement("BEGIN", (), prepare=False),
+            self._statement(*self._transaction_identity()),
+            *statements,
+        ]
         try:
-            results = self._carry_out(sent)
+            results = self._execute_all(sent)
         except ConnectionLost:
             # It was lost while nothing was under way, or nothing is kept of that: nobody needs to know.
             self.renew()
             self._failed = None
-            results = self._carry_out(sent)
+            results = self._execute_all(sent)
         self._transaction, stays = self._open().rows(results[1]).fetchone()
         if not stays:
             self.rollback()
@@ -138,34 +147,36 @@ class PostgresqlConnection:
         session = self._open().session
         if self._waiting or self._begins:
             self._send()
-        self.trips += 1
+        self.round_trips += 1
         return psycopg.RawCursor(session)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> psycopg.RawCursor[tuple[Any, ...]]:
         cursor = self._cursor()
         try:
-            cursor.executemany(_numbered(sql), rows)
+            cursor.executemany(_number_placeholders(sql), rows)
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._translate_error(error) from error
         return cursor
 
-    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
+    def execute_bulk(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
         given = rows if isinstance(rows, Sequence) else list(rows)
         if not given:
             return 0
-        if bulk.copy and len(given) >= COPY_FROM:
+        if bulk.copy and len(given) >= COPY_THRESHOLD:
             return self._copy(bulk.copy, given)
         return sum(self._execute(one).rowcount for one in self._parts(bulk, bulk.postgresql, given))
 
-    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
+    def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         given = rows if isinstance(rows, Sequence) else list(rows)
-        if bulk.copy and len(given) >= COPY_FROM:
+        if bulk.copy and len(given) >= COPY_THRESHOLD:
             self._copy(bulk.copy, given)
         elif given:
             for statement in self._parts(bulk, bulk.postgresql, given):
-                self._later(statement)
+                self._defer(statement)
 
-    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
+    def execute_bulk_returning(
+        self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /
+    ) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         if not given:
             return []
@@ -176,27 +187,29 @@ class PostgresqlConnection:
         pipeline = self._open()
         for rows in bulk.passes(given):
             columns = zip(bulk.types, zip(*rows, strict=True), strict=True)
-            yield pipeline.of_texts(sql, [_without_nul(array(column, kind)) for kind, column in columns])
+            yield pipeline.text_statement(
+                sql, [_replace_nul(array_literal(column, kind)) for kind, column in columns]
+            )
 
     def _copy(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         cursor = self._cursor()
         try:
             with cursor.copy(sql) as copy:
-                copy.write(block(rows))
+                copy.write(encode_rows(rows))
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._translate_error(error) from error
         return cursor.rowcount
 
-    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+    def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
         session = self._cursor().connection
         # RawServerCursor takes $1 as RawCursor does.
-        with psycopg.RawServerCursor(session, "portions", withhold=not self.in_transaction) as cursor:
+        with psycopg.RawServerCursor(session, "fetch_batches", withhold=not self.in_transaction) as cursor:
             try:
-                cursor.execute(_numbered(sql), values, binary=True)
+                cursor.execute(_number_placeholders(sql), values, binary=True)
                 while rows := cursor.fetchmany(size):
                     yield rows
             except psycopg.Error as error:
-                raise self._fault(error) from error
+                raise self._translate_error(error) from error
 
     def begin(self) -> None:
         self._failed = None
@@ -207,10 +220,10 @@ class PostgresqlConnection:
         self._open()
         self._begins, self._transaction = True, ""
 
-    def belong_to(self, server: str) -> None:
+    def bind_to_server(self, server: str) -> None:
         self._member = server
 
-    def _who(self) -> tuple[str, tuple[str, ...]]:
+    def _transaction_identity(self) -> tuple[str, tuple[str, ...]]:
         """Asks for the transaction's name, by which its outcome is asked for if the connection is lost in COMMIT.
 
         And holds the row of this server until the transaction ends, if it is there.
@@ -264,7 +277,7 @@ class PostgresqlConnection:
             return False
         return None if row is None else {"committed": True, "aborted": False}.get(row[0])
 
-    def told(self, error: BaseException) -> BaseException:
+    def caller_error(self, error: BaseException) -> BaseException:
         return error
 
     def _open(self) -> Pipeline:
@@ -274,26 +287,32 @@ class PostgresqlConnection:
             )
         return self._pipeline
 
-    def _fault(self, error: psycopg.Error) -> Exception:
+    def _translate_error(self, error: psycopg.Error) -> Exception:
         """What the store says instead of the driver's error; the error itself where it is a bug."""
         if error.sqlstate == "25P02" and self._failed is not None:
             return self._failed  # all that comes after a failed statement fails for its sake
-        found = self._read(error)
+        found = self._error_for(error)
         if self._failed is None:
             self._failed = found
         return found
 
-    def _read(self, error: psycopg.Error) -> Exception:
+    def _error_for(self, error: psycopg.Error) -> Exception:
         state, words = error.sqlstate or "", one_line(str(error))
         session = None if self._pipeline is None else self._pipeline.session
         stands_by = state == "25006" and not self._reads_only  # a server that has become one that only reads
-        if session is None or session.closed or session.broken or state.startswith(_GONE) or stands_by:
+        if (
+            session is None
+            or session.closed
+            or session.broken
+            or state.startswith(_CONNECTION_LOST)
+            or stands_by
+        ):
             if session is not None:
                 session.close()
             return ConnectionLost(
                 f"the connection to the database is lost: {words}", hint="try again in a moment"
             )
-        if state.startswith(_RACED):
+        if state.startswith(_SERIALIZATION):
             return SerializationFailure(
                 f"the database could not order two transactions: {words}", hint="try again"
             )
@@ -301,7 +320,7 @@ class PostgresqlConnection:
             return DiskFull(
                 f"the disk of the database is full: {words}", hint="free some space there", retry_after=30.0
             )
-        if state.startswith(_BUSY):
+        if state.startswith(_OVERLOADED):
             return Overloaded(
                 f"the database cannot do this now: {words}", hint="try again in a moment", retry_after=30.0
             )
@@ -310,7 +329,7 @@ class PostgresqlConnection:
         return error
 
 
-def adapt(session: Session) -> None:
+def send_integers_as_bigint(session: Session) -> None:
     """Send every integer as bigint: the width of a value must not make another statement of it."""
     session.adapters.register_dumper(int, Int8Dumper)
     session.adapters.register_dumper(int, Int8BinaryDumper)
@@ -321,16 +340,16 @@ def one_line(words: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _numbered(sql: str) -> str:
+def _number_placeholders(sql: str) -> str:
     """The statement with $1, $2 ... for its `?`; those within quotes stay."""
     places = iter(range(1, 1 << 16))
-    return _PLACE.sub(lambda found: f"${next(places)}" if found[0] == "?" else found[0], sql)
+    return _PLACEHOLDER.sub(lambda found: f"${next(places)}" if found[0] == "?" else found[0], sql)
 
 
 def _has_nul(values: Iterable[Any]) -> bool:
     return any(isinstance(value, str) and "\0" in value for value in values)
 
 
-def _without_nul(value: Any) -> Any:
+def _replace_nul(value: Any) -> Any:
     """PostgreSQL has no NUL in text: what a payload wrote is kept but for that."""
     return value.replace("\0", REPLACEMENT) if isinstance(value, str) else value

@@ -13,15 +13,15 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pilotage.core.errors import Conflict, InvalidInput, Unreachable
 from pilotage.store.engine.connection import ConnectionLost
-from pilotage.store.postgresql.connection import PostgresqlConnection, adapt, one_line
+from pilotage.store.postgresql.connection import PostgresqlConnection, one_line, send_integers_as_bigint
 from pilotage.store.postgresql.notify import ListeningSession
 from pilotage.store.postgresql.pipeline import Session
 from pilotage.store.postgresql.readers import PostgresqlReaders
 
-OLDEST = 14
-LOCK = 0x50494C4F54
+MIN_VERSION = 14
+ADVISORY_LOCK = 0x50494C4F54
 """The advisory lock that servers of a database share, and that whoever changes its schema has alone ("PILOT")."""
-_FORM = "postgresql://USER@HOST:PORT/DATABASE"
+_URL_FORM = "postgresql://USER@HOST:PORT/DATABASE"
 _SETTINGS = {
     "application_name": "pilotage",
     "connect_timeout": "10",
@@ -38,7 +38,7 @@ _OPTIONS = (
     # The server, too, has to notice that this side has gone: its session holds locks.
     " -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
-_WHO = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_SESSION_IDENTITY = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END_IDLE = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
     " WHERE pid = %s AND backend_start = %s AND state LIKE 'idle%%'"
@@ -62,18 +62,20 @@ class DatabaseAddress:
         scheme = url.partition("://")[0]
         if scheme not in ("postgresql", "postgres"):
             raise InvalidInput(
-                "the address of the database is none of PostgreSQL", hint=f"give it as {_FORM}"
+                "the address of the database is none of PostgreSQL", hint=f"give it as {_URL_FORM}"
             )
-        facts = _facts(url)
+        facts = _parse_conninfo(url)
         if facts.get("sslpassword"):
             raise InvalidInput(
                 "the address of the database has the password of a key",
                 hint="take a key without one, mode 600",
             )
         if not facts.get("dbname"):
-            raise InvalidInput("the address of the database names no database", hint=f"give it as {_FORM}")
+            raise InvalidInput(
+                "the address of the database names no database", hint=f"give it as {_URL_FORM}"
+            )
         secrets = {name: str(facts.pop(name)) for name in _SECRETS if facts.get(name)}
-        shown = _url({name: str(value) for name, value in facts.items()})
+        shown = _format_url({name: str(value) for name, value in facts.items()})
         own = str(facts.pop("options", ""))
         settings = {**_SETTINGS, **{name: str(value) for name, value in facts.items()}, **secrets}
         return cls(make_conninfo(**settings, options=f"{_OPTIONS} {own}".strip()), shown)
@@ -98,7 +100,7 @@ class DatabaseAddress:
         except psycopg.Error as error:
             words = one_line(str(error)).removeprefix("connection failed: ")
             raise ConnectionLost(f"the database {self.shown} cannot be reached: {words}") from None
-        adapt(session)
+        send_integers_as_bigint(session)
         return session
 
     async def listening(self) -> ListeningSession:
@@ -135,7 +137,7 @@ class DatabaseAddress:
                     # Our own of before, which may hold locks though this side has lost it. One that is in its COMMIT is
                     # left to end it: it may wait for a standby.
                     session.execute(_END_IDLE, known)
-                before[:] = session.execute(_WHO).fetchall()
+                before[:] = session.execute(_SESSION_IDENTITY).fetchall()
                 if session.execute("SHOW synchronous_commit").fetchone() == ("off",):
                     # What is acknowledged survives: not to be had with the server's setting.
                     session.execute("SET synchronous_commit = on")
@@ -165,10 +167,10 @@ class DatabaseAddress:
             raise Unreachable(
                 error.message, hint="is the server running, and are its name, port, user and password right?"
             ) from None
-        if version < OLDEST:
+        if version < MIN_VERSION:
             raise InvalidInput(
                 f"{self.shown} is a PostgreSQL {version}",
-                hint=f"Pilotage needs {OLDEST} or newer: upgrade the server",
+                hint=f"Pilotage needs {MIN_VERSION} or newer: upgrade the server",
             )
         if encoding != "UTF8":
             raise InvalidInput(
@@ -177,7 +179,7 @@ class DatabaseAddress:
             )
 
 
-def _facts(url: str) -> dict[str, Any]:
+def _parse_conninfo(url: str) -> dict[str, Any]:
     """What libpq reads of the address. Its words are not told: they would show a part, maybe that of the password."""
     try:
         facts = dict(conninfo_to_dict(url))
@@ -188,12 +190,12 @@ def _facts(url: str) -> dict[str, Any]:
     if "@" in host + database or "/" in database or (not port.replace(",", "").isdigit() and port):
         raise InvalidInput(
             "the address of the database cannot be read",
-            hint=f"give it as {_FORM}; write %40 for @, %2F for / and %25 for % in names and passwords",
+            hint=f"give it as {_URL_FORM}; write %40 for @, %2F for / and %25 for % in names and passwords",
         )
     return facts
 
 
-def _url(facts: dict[str, str]) -> str:
+def _format_url(facts: dict[str, str]) -> str:
     """The address of these facts, as libpq reads it."""
     user, host, port = (facts.pop(name, "") for name in ("user", "host", "port"))
     database = quote(facts.pop("dbname"), safe="")
@@ -206,41 +208,41 @@ def _url(facts: dict[str, str]) -> str:
     return f"postgresql://{at}{inside}{f':{port}' if port else ''}/{database}{more}"
 
 
-def one_of_servers(session: Session) -> None:
+def lock_shared(session: Session) -> None:
     """Hold the database for a server, until the session ends, beside other servers; `Conflict` while it is changed."""
-    if not _locked(session, "pg_advisory_lock_shared"):
+    if not _try_lock(session, "pg_advisory_lock_shared"):
         raise Conflict(
-            f"the database is being upgraded or restored, {_holder(session)}",
+            f"the database is being upgraded or restored, {_lock_holder(session)}",
             hint="wait for the end of that, then start the server",
         )
 
 
-def alone(session: Session) -> None:
+def lock_exclusive(session: Session) -> None:
     """Hold the database until the session ends; `Conflict` if a server uses it."""
-    if not _locked(session, "pg_advisory_lock"):
+    if not _try_lock(session, "pg_advisory_lock"):
         raise Conflict(
-            f"a server uses this database, {_holder(session)}",
+            f"a server uses this database, {_lock_holder(session)}",
             hint="end all servers of this database first (`pilotage down` at each)",
         )
 
 
-def _locked(session: Session, function: str) -> bool:
+def _try_lock(session: Session, function: str) -> bool:
     """Waits a little: the database notices the end of a session in its own time."""
     session.execute("SET lock_timeout = '2s'")
     try:
-        session.execute(f"SELECT {function}(%s)".encode(), (LOCK,))
+        session.execute(f"SELECT {function}(%s)".encode(), (ADVISORY_LOCK,))
     except psycopg.errors.LockNotAvailable:
         return False
     session.execute("RESET lock_timeout")
     return True
 
 
-def _holder(session: Session) -> str:
+def _lock_holder(session: Session) -> str:
     holder = session.execute(
         "SELECT coalesce(host(a.client_addr), 'the same machine'), a.pid,"
         " to_char(a.backend_start, 'YYYY-MM-DD HH24:MI') FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
         " WHERE l.locktype = 'advisory' AND l.granted AND l.classid = %s AND l.objid = %s"
         " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        (LOCK >> 32, LOCK & 0xFFFFFFFF),
+        (ADVISORY_LOCK >> 32, ADVISORY_LOCK & 0xFFFFFFFF),
     ).fetchone()
     return f"from {holder[0]} since {holder[2]} (session {holder[1]})" if holder else "just now"

@@ -14,7 +14,7 @@ import psycopg
 from pilotage.store.cluster.changes import CHANNEL
 from pilotage.store.engine.connection import ConnectionLost
 
-PAUSE = 1.0
+RECONNECT_DELAY = 1.0
 """Seconds between attempts to listen again."""
 
 ListeningSession = psycopg.AsyncConnection[Any]
@@ -34,7 +34,9 @@ class Notifications(Protocol):
 class PostgresqlNotifications:
     """By a session of their own, which `connect` makes, or raises `ConnectionLost`."""
 
-    def __init__(self, connect: Callable[[], Awaitable[ListeningSession]], pause: float = PAUSE) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[ListeningSession]], pause: float = RECONNECT_DELAY
+    ) -> None:
         self._connect = connect
         self._pause = pause
 

@@ -18,17 +18,17 @@ from psycopg.pq.abc import PGconn, PGresult
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
-REPEATED = 3
+PREPARE_THRESHOLD = 3
 """A statement is prepared when it is sent for this time, unless it is said."""
-PREPARED = 500
+MAX_PREPARED = 500
 """So many are prepared at most: each costs the server memory as long as the session lasts."""
-_READ_AT_ONCE = 1000
+_FETCH_SIZE = 1000
 
 _Key = tuple[bytes, tuple[int, ...]]
 
 
 class Statement(NamedTuple):
-    """One that can be sent; made by `Pipeline.statement` or `Pipeline.of_texts`."""
+    """One that can be sent; made by `Pipeline.statement` or `Pipeline.text_statement`."""
 
     sql: bytes
     values: Sequence[Any] | None = None
@@ -57,7 +57,7 @@ class ResultRows:
         return [(name.decode(),) for name in names] or None
 
     def __iter__(self) -> Iterator[Any]:
-        while rows := self._following(_READ_AT_ONCE):
+        while rows := self._following(_FETCH_SIZE):
             yield from rows
 
     def fetchone(self) -> Any:
@@ -89,14 +89,14 @@ class Pipeline:
         dumped = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
         return Statement(sql.encode(), dumped, transformer.types or (), transformer.formats, prepare)
 
-    def of_texts(self, sql: str, texts: Sequence[str]) -> Statement:
+    def text_statement(self, sql: str, texts: Sequence[str]) -> Statement:
         """As `statement`, for texts whose types the statement says itself. They have no NUL."""
         return Statement(sql.encode(), [text.encode() for text in texts], prepare=True)
 
     def rows(self, result: PGresult) -> ResultRows:
         return ResultRows(result, Transformer(self.session))
 
-    def carry_out(self, statements: Sequence[Statement]) -> list[PGresult]:
+    def execute(self, statements: Sequence[Statement]) -> list[PGresult]:
         """Send all as one message and wait for what each of them gives.
 
         Outside of a transaction they are one. Raises the error of the first that fails; those behind it were not
@@ -108,7 +108,7 @@ class Pipeline:
             pgconn.enter_pipeline_mode()
             commands = [key for statement in statements for key in self._send(statement, preparing)]
             pgconn.pipeline_sync()
-            answers = self.session.wait(_answers(pgconn, len(commands)))
+            answers = self.session.wait(_fetch_results(pgconn, len(commands)))
             pgconn.exit_pipeline_mode()
         except BaseException:
             # Nobody could tell whose the next answers are.
@@ -127,7 +127,7 @@ class Pipeline:
         key = (sql, types)
         name = self._names.get(key) or preparing.get(key)
         pgconn = self.session.pgconn
-        if name is None and self._to_prepare(key, prepare):
+        if name is None and self._should_prepare(key, prepare):
             self._prepared += 1
             name = preparing[key] = b"p%d" % self._prepared
             pgconn.send_prepare(name, sql, param_types=types)
@@ -140,16 +140,16 @@ class Pipeline:
             pgconn.send_query_prepared(name, values, param_formats=formats, result_format=pq.Format.BINARY)
         yield None
 
-    def _to_prepare(self, key: _Key, prepare: bool | None) -> bool:
-        if prepare is False or len(self._names) >= PREPARED:
+    def _should_prepare(self, key: _Key, prepare: bool | None) -> bool:
+        if prepare is False or len(self._names) >= MAX_PREPARED:
             return False
-        if len(self._sent) > PREPARED * 2:
+        if len(self._sent) > MAX_PREPARED * 2:
             self._sent.clear()
         sent = self._sent[key] = self._sent.get(key, 0) + 1
-        return bool(prepare) or sent >= REPEATED
+        return bool(prepare) or sent >= PREPARE_THRESHOLD
 
 
-def _answers(pgconn: PGconn, commands: int) -> Generator[Any, Any, list[PGresult]]:
+def _fetch_results(pgconn: PGconn, commands: int) -> Generator[Any, Any, list[PGresult]]:
     """What each of the commands gave, when all of it is there; for `Session.wait`."""
     yield from generators.send(pgconn)
     found = []

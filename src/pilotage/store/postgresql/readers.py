@@ -16,14 +16,14 @@ from pilotage.store.postgresql.pipeline import ResultRows, Session
 
 Result = TypeVar("Result")
 
-READERS = 6
+MAX_SESSIONS = 6
 """Sessions for reading, whatever the number of threads."""
 
 
 class PostgresqlReaders:
     """Sessions for reading, shared by all threads: one is lent for a statement, or until the end of a snapshot."""
 
-    def __init__(self, connect: Callable[[], Session], most: int = READERS) -> None:
+    def __init__(self, connect: Callable[[], Session], most: int = MAX_SESSIONS) -> None:
         self._connect = connect
         self._idle: list[PostgresqlConnection] = []
         self._free = threading.Semaphore(most)
@@ -90,36 +90,38 @@ class _Reader:
     def in_transaction(self) -> bool:
         return self._held is not None and self._held.in_transaction
 
-    def _with(self, what: Callable[[PostgresqlConnection], Result]) -> Result:
+    def _call(self, what: Callable[[PostgresqlConnection], Result]) -> Result:
         if self._held is not None:
             return what(self._held)
         with self._pool.lent() as connection:
             return what(connection)
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
-        return self._with(lambda connection: connection.execute(sql, values))
+        return self._call(lambda connection: connection.execute(sql, values))
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> RawCursor[tuple[Any, ...]]:
-        return self._with(lambda connection: connection.executemany(sql, rows))
+        return self._call(lambda connection: connection.executemany(sql, rows))
 
-    def save(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
-        return self._with(lambda connection: connection.save(bulk, rows))
+    def execute_bulk(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
+        return self._call(lambda connection: connection.execute_bulk(bulk, rows))
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
         self.execute(sql, values)
 
-    def save_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
-        self.save(bulk, rows)
+    def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
+        self.execute_bulk(bulk, rows)
 
-    def save_returning(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> list[tuple[Any, ...]]:
-        return self._with(lambda connection: connection.save_returning(bulk, rows))
+    def execute_bulk_returning(
+        self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /
+    ) -> list[tuple[Any, ...]]:
+        return self._call(lambda connection: connection.execute_bulk_returning(bulk, rows))
 
-    def portions(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
+    def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
         if self._held is not None:
-            yield from self._held.portions(sql, values, size)
+            yield from self._held.fetch_batches(sql, values, size)
             return
         with self._pool.lent() as connection:
-            yield from connection.portions(sql, values, size)
+            yield from connection.fetch_batches(sql, values, size)
 
     def begin(self) -> None:
         assert self._held is None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.store.engine.bulk_statements import delete, insert, update
-from pilotage.store.engine.connection import Connection, among
+from pilotage.store.engine.connection import Connection, in_list
 
 
 class Begun(NamedTuple):
@@ -32,7 +32,7 @@ _BEGUN = insert(
 
 
 def save_begun(connection: Connection, begun: Iterable[Begun]) -> None:
-    connection.save_later(_BEGUN, begun)
+    connection.execute_bulk_later(_BEGUN, begun)
 
 
 class Closed(NamedTuple):
@@ -61,7 +61,7 @@ _CLOSED = update(
 
 def save_closed(connection: Connection, closed: Iterable[Closed]) -> None:
     """A try that was cut before keeps its end: its use was charged up to there."""
-    connection.save_later(_CLOSED, closed)
+    connection.execute_bulk_later(_CLOSED, closed)
 
 
 class Cut(NamedTuple):
@@ -82,7 +82,7 @@ _CUT = update(
 
 
 def save_cut(connection: Connection, cut: Iterable[Cut]) -> None:
-    connection.save_later(_CUT, cut)
+    connection.execute_bulk_later(_CUT, cut)
 
 
 def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
@@ -118,7 +118,7 @@ _RESULTS = insert(
 
 
 def save_results(connection: Connection, results: Iterable[Result]) -> None:
-    connection.save_later(
+    connection.execute_bulk_later(
         _RESULTS,
         [
             (r.job, r.epoch, r.stdout, r.stderr, *map(json.dumps, (r.outputs, r.missing, r.refused)))
@@ -135,7 +135,7 @@ def result_of(connection: Connection, job: JobId, epoch: int) -> Result | None:
 
 def results_of(connection: Connection, epochs: Mapping[JobId, int]) -> dict[JobId, Result]:
     """The results of several jobs, by job: of the try that `epochs` names for it."""
-    condition, values = among(connection, "job_id", list(epochs))
+    condition, values = in_list(connection, "job_id", list(epochs))
     rows = connection.execute(f"SELECT {_RESULT} FROM results WHERE {condition}", (values,))
     return {row[0]: _result(row) for row in rows if row[1] == epochs[row[0]]}
 
@@ -153,4 +153,4 @@ _RESULTS_OF_JOB = delete("results", ("job_id",), "job_id = {job_id}")
 
 
 def delete_results(connection: Connection, jobs: Iterable[JobId]) -> None:
-    connection.save_later(_RESULTS_OF_JOB, [(job,) for job in jobs])
+    connection.execute_bulk_later(_RESULTS_OF_JOB, [(job,) for job in jobs])

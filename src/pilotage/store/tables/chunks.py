@@ -8,7 +8,7 @@ from typing import Any
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, among
+from pilotage.store.engine.connection import Connection, in_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ _FILES = bulk_statements.insert("chunk_files", ("submission_id", "number", "dige
 
 def note_files(connection: Connection, submission: SubmissionId, number: int, digests: Sequence[str]) -> None:
     """The rows of a chunk name these uploads, each told once."""
-    connection.save(_FILES, [(submission, number, digest) for digest in digests])
+    connection.execute_bulk(_FILES, [(submission, number, digest) for digest in digests])
 
 
 def forget_last(connection: Connection, submission: SubmissionId) -> bool:
@@ -119,7 +119,7 @@ def forget_last(connection: Connection, submission: SubmissionId) -> bool:
 
 def forget(connection: Connection, submissions: Sequence[int]) -> None:
     """Delete the chunks of submissions that have gone; the ids of their jobs are not given again."""
-    them, value = among(connection, "submission_id", submissions)
+    them, value = in_list(connection, "submission_id", submissions)
     sql = f"DELETE FROM submission_chunks WHERE {them} RETURNING first_job + count - 1"
     last = max((row[0] for row in connection.execute(sql, (value,))), default=0)
     connection.execute(f"DELETE FROM chunk_files WHERE {them}", (value,))

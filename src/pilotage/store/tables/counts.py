@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pilotage.core.ids import QueueId
-from pilotage.store.cluster.changes import SNAPSHOT, TransactionSnapshot
-from pilotage.store.engine.connection import Connection, among, listed
+from pilotage.store.cluster.changes import SNAPSHOT_SQL, TransactionSnapshot
+from pilotage.store.engine.connection import Connection, in_list, json_numbers
 from pilotage.store.tables.jobs import held
 
 
@@ -41,10 +41,10 @@ def waiting_counts_seen(
     """As `waiting_counts`, of all queues or of some, and which transactions that has seen. PostgreSQL only."""
     among_these, values = "", []
     if queues is not None:
-        condition, value = among(connection, "queue_id", queues)
+        condition, value = in_list(connection, "queue_id", queues)
         among_these, values = f" AND {condition}", [value]
     sql = (
-        f"SELECT now.seen, c.* FROM (SELECT {SNAPSHOT} AS seen) AS now LEFT JOIN"
+        f"SELECT now.seen, c.* FROM (SELECT {SNAPSHOT_SQL} AS seen) AS now LEFT JOIN"
         " (SELECT queue_id, user_priority, count(*) AS n FROM jobs"
         f" WHERE state = 'Waiting'{among_these} GROUP BY queue_id, user_priority) AS c ON true"
     )
@@ -75,7 +75,7 @@ def held_counts_and_blocks(
     """`held_counts`, and the free places that servers have by key of the limit, as of one instant."""
     sql = (
         "SELECT j.queue_id, p.site, p.ce, count(DISTINCT j.id), NULL FROM pilots p CROSS JOIN LATERAL"
-        f" ({listed(connection, 'p.jobs')}) AS has (job) JOIN jobs j ON j.id = has.job AND j.pilot_id = p.id"
+        f" ({json_numbers(connection, 'p.jobs')}) AS has (job) JOIN jobs j ON j.id = has.job AND j.pilot_id = p.id"
         " WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY 1, 2, 3"
         " UNION ALL SELECT NULL, NULL, NULL, free, limit_key FROM limit_blocks"
     )

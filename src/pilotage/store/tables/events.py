@@ -70,7 +70,7 @@ class EventBatch:
     def write(self, connection: Connection) -> None:
         if self._rows:
             at, actor, encode = self.at, self.actor, msgspec.json.encode
-            connection.save_later(
+            connection.execute_bulk_later(
                 _EVENTS,
                 [
                     (id_, at, kind, actor, old, new, detail, encode(jobs).decode())
@@ -94,7 +94,7 @@ def record(
 ) -> int:
     """Write one event that is not about a list of jobs: a submission, a pilot, the policy."""
     id_ = ids.next()
-    connection.save_later(_EVENTS, [(id_, at, kind, actor, old, new, detail, jobs)])
+    connection.execute_bulk_later(_EVENTS, [(id_, at, kind, actor, old, new, detail, jobs)])
     return id_
 
 

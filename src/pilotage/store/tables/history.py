@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId
-from pilotage.store.engine.connection import Connection, Cursor, among, array, locked
+from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
 from pilotage.store.tables import chunks, partitions
 
 _SHARED = (
@@ -32,14 +32,14 @@ _FROM_JOBS = (
 def move(connection: Connection, before: float, most: int) -> int:
     """Move jobs that ended before that instant out of the hot table, the first to end first; how many."""
     sql = "SELECT id FROM jobs WHERE ended IS NOT NULL AND ended < ? ORDER BY ended LIMIT ?"
-    sql += locked(connection, "UPDATE SKIP LOCKED")
+    sql += lock_clause(connection, "UPDATE SKIP LOCKED")
     ids = [row[0] for row in connection.execute(sql, (before, most))]
     if not ids:
         return 0
-    them, value = among(connection, "j.id", ids)
+    them, value = in_list(connection, "j.id", ids)
     sql = f"INSERT INTO history ({_COLUMNS}) {_FROM_JOBS} WHERE {them} RETURNING {_COUNTED}"
     came = connection.execute(sql, (value,)).fetchall()
-    them, value = among(connection, "id", ids)
+    them, value = in_list(connection, "id", ids)
     went = connection.execute(f"DELETE FROM jobs WHERE {them}", (value,)).rowcount
     if not len(came) == went == len(ids):
         raise RuntimeError(f"of {len(ids)} jobs {went} left the hot table and {len(came)} came to history")
@@ -51,8 +51,8 @@ def recall(connection: Connection, ids: Sequence[int]) -> int:
     """Before jobs change: put those of them that are in history back into the hot table, as they were; how many."""
     if not ids:
         return 0
-    them, value = among(connection, "id", ids)
-    sql = f"SELECT id, ended FROM history WHERE {them}" + locked(connection, "UPDATE")
+    them, value = in_list(connection, "id", ids)
+    sql = f"SELECT id, ended FROM history WHERE {them}" + lock_clause(connection, "UPDATE")
     there = _Ended.of(connection.execute(sql, (value,)).fetchall())
     if there.ids:
         them, values = there.condition(connection)
@@ -78,7 +78,7 @@ class _Ended(NamedTuple):
         return cls([row[0] for row in rows], min(ends, default=0.0), max(ends, default=0.0))
 
     def condition(self, connection: Connection) -> tuple[str, tuple[Any, ...]]:
-        them, value = among(connection, "id", self.ids)
+        them, value = in_list(connection, "id", self.ids)
         if connection.dialect == "sqlite":
             return them, (value,)
         return f"{them} AND ended >= ? AND ended <= ?", (value, self.first, self.last)
@@ -87,14 +87,14 @@ class _Ended(NamedTuple):
 def rows_of(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
     """Those jobs of `ids` that are in history."""
     if connection.dialect == "sqlite":
-        them, value = among(connection, "id", ids)
+        them, value = in_list(connection, "id", ids)
         return connection.execute(f"SELECT {columns} FROM history WHERE {them}", (value,))
     # One at a time, up to the month that has it: half of what it takes to ask every month for all of them.
     sql = (
         "SELECT old.* FROM unnest(?::bigint[]) AS wanted(job) CROSS JOIN LATERAL"
         f" (SELECT {columns} FROM history WHERE id = wanted.job LIMIT 1) AS old"
     )
-    return connection.execute(sql, (array(ids, "bigint"),))
+    return connection.execute(sql, (array_literal(ids, "bigint"),))
 
 
 class Tries(NamedTuple):
@@ -115,7 +115,7 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
         "SELECT h.id, h.submission_id, h.ended FROM history h JOIN submissions s ON s.id = h.submission_id"
         " WHERE h.ended < ? AND s.state = 'closed' AND NOT EXISTS (SELECT 1 FROM submission_chunks c"
         " WHERE c.submission_id = s.id AND c.made < c.count) ORDER BY h.ended LIMIT ?"
-        + locked(connection, "UPDATE OF h SKIP LOCKED")
+        + lock_clause(connection, "UPDATE OF h SKIP LOCKED")
     )
     rows = connection.execute(sql, (before, most)).fetchall()
     if not rows:
@@ -192,7 +192,7 @@ def _forget_submissions(connection: Connection, forgotten: Counter[int]) -> None
         "UPDATE submissions SET forgotten = forgotten + ? WHERE id = ?",
         [(count, submission) for submission, count in forgotten.items()],
     )
-    them, value = among(connection, "id", sorted(forgotten))
+    them, value = in_list(connection, "id", sorted(forgotten))
     gone = connection.execute(
         f"DELETE FROM submissions WHERE {them} AND id < (SELECT max(id) FROM submissions)"
         " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.submission_id = submissions.id)"
@@ -217,7 +217,7 @@ def ended_since(connection: Connection, begin: float, before: float, most: int) 
 
 def delete_results(connection: Connection, jobs: Sequence[int]) -> None:
     """Of all tries at these jobs."""
-    them, value = among(connection, "job_id", jobs)
+    them, value = in_list(connection, "job_id", jobs)
     connection.execute(f"DELETE FROM results WHERE {them}", (value,))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pilotage.store.engine.connection import Connection, has_table, locked
+from pilotage.store.engine.connection import Connection, has_table, lock_clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def create(connection: Connection, uuid: str, now: float) -> Instance:
 
 def lock(connection: Connection) -> None:
     """Let no other server go on from here before this transaction ends."""
-    connection.execute("SELECT 1 FROM instance WHERE id = 1" + locked(connection, "UPDATE"))
+    connection.execute("SELECT 1 FROM instance WHERE id = 1" + lock_clause(connection, "UPDATE"))
 
 
 def in_common(connection: Connection) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.indexed_queue import HeadsWanted
 from pilotage.store.engine.bulk_statements import update
-from pilotage.store.engine.connection import Connection, among, array, locked
+from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
 from pilotage.store.tables import history
 from pilotage.store.tables.pilots import PilotRow
 
@@ -69,11 +69,11 @@ def by_ids(connection: Connection, ids: Sequence[int], *, to_move: bool = True) 
 
 
 def _hot(connection: Connection, ids: Sequence[int], to_move: bool) -> dict[int, JobRow]:
-    lock = locked(connection, "UPDATE") if to_move else ""
+    lock = lock_clause(connection, "UPDATE") if to_move else ""
     if len(ids) == 1:
         found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?{lock}", (ids[0],))
     else:
-        condition, value = among(connection, "id", ids)
+        condition, value = in_list(connection, "id", ids)
         found = connection.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE {condition} ORDER BY id{lock}", (value,)
         )
@@ -100,7 +100,7 @@ def with_any(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
 def _with_one_of(connection: Connection, offered: Sequence[int]) -> set[PilotId]:
     found: set[PilotId] = set()
     for begin in range(0, len(offered), AT_ONCE):
-        condition, value = among(connection, "id", offered[begin : begin + AT_ONCE])
+        condition, value = in_list(connection, "id", offered[begin : begin + AT_ONCE])
         sql = f"SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND {condition}"
         found.update(PilotId(row[0]) for row in connection.execute(sql, (value,)))
     return found
@@ -116,7 +116,7 @@ def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]
 def _numbers(connection: Connection, column: str, ids: Sequence[int]) -> dict[int, Any]:
     if not ids:
         return {}
-    condition, value = among(connection, "id", ids)
+    condition, value = in_list(connection, "id", ids)
     return dict(connection.execute(f"SELECT id, {column} FROM jobs WHERE {condition}", (value,)).fetchall())
 
 
@@ -148,7 +148,7 @@ def heads(connection: Connection, wanted: Sequence[HeadsWanted]) -> list[list[tu
     if connection.dialect == "sqlite" or len(wanted) < 2:
         return [connection.execute(_ONE_HEADS, one).fetchall() for one in wanted]
     found: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
-    arrays = [array(values, "bigint") for values in zip(*wanted, strict=True)]
+    arrays = [array_literal(values, "bigint") for values in zip(*wanted, strict=True)]
     for place, *head in connection.execute(_MANY_HEADS, arrays):
         found[place - 1].append(tuple(head))
     return found
@@ -200,9 +200,9 @@ def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> se
     """
     # In one order, whoever else offers the same ones: or two servers would wait for each other.
     rows = moves if connection.dialect == "sqlite" else sorted(moves, key=_of_job)
-    if connection.save(_OFFERED, rows) == len(moves):
+    if connection.execute_bulk(_OFFERED, rows) == len(moves):
         return set()
-    condition, value = among(connection, "id", [move[4] for move in moves])
+    condition, value = in_list(connection, "id", [move[4] for move in moves])
     last = dict(connection.execute(f"SELECT id, last_event FROM jobs WHERE {condition}", (value,)).fetchall())
     return {JobId(job) for _, _, _, event, job, _ in moves if last.get(job) != event}
 
@@ -222,7 +222,7 @@ _HELD = update(
 
 
 def save_held(connection: Connection, moves: Iterable[HeldJob]) -> None:
-    connection.save_later(_HELD, moves)
+    connection.execute_bulk_later(_HELD, moves)
 
 
 class FreedJob(NamedTuple):
@@ -248,7 +248,7 @@ _FREED = update(
 
 
 def save_freed(connection: Connection, moves: Iterable[FreedJob]) -> None:
-    connection.save_later(_FREED, moves)
+    connection.execute_bulk_later(_FREED, moves)
 
 
 class EndedJob(NamedTuple):
@@ -273,7 +273,7 @@ _ENDED = update(
 
 
 def save_ended(connection: Connection, moves: Iterable[EndedJob]) -> None:
-    connection.save_later(_ENDED, moves)
+    connection.execute_bulk_later(_ENDED, moves)
 
 
 class FinishTaken(NamedTuple):
@@ -292,7 +292,7 @@ _FINISH_TAKEN = update(
 
 def save_finish_taken(connection: Connection, moves: Iterable[FinishTaken]) -> None:
     """Remember what the finish of an epoch said, so that the same one again gets the same answer."""
-    connection.save_later(_FINISH_TAKEN, moves)
+    connection.execute_bulk_later(_FINISH_TAKEN, moves)
 
 
 class CountedFailure(NamedTuple):
@@ -310,7 +310,7 @@ _COUNTED = update(
 
 
 def save_counted(connection: Connection, counts: Iterable[CountedFailure]) -> None:
-    connection.save_later(_COUNTED, counts)
+    connection.execute_bulk_later(_COUNTED, counts)
 
 
 class MovedJob(NamedTuple):
@@ -331,7 +331,7 @@ _MOVED = update(
 
 
 def save_moved(connection: Connection, moves: Iterable[MovedJob]) -> None:
-    connection.save_later(_MOVED, moves)
+    connection.execute_bulk_later(_MOVED, moves)
 
 
 def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
@@ -342,7 +342,7 @@ def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
 def due(connection: Connection, now: float, most: int) -> list[JobRow]:
     """Rescheduled jobs whose delay is over."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
-    sql += locked(connection, "UPDATE SKIP LOCKED")
+    sql += lock_clause(connection, "UPDATE SKIP LOCKED")
     return [_row(values) for values in connection.execute(sql, (now, most))]
 
 
@@ -350,7 +350,7 @@ def extend_offers(connection: Connection, seconds: float) -> None:
     """After an outage or a step of the clock: offers stand for as much longer."""
     offered = [job.id for job in held(connection) if job.state is JobState.MATCHED]
     for begin in range(0, len(offered), AT_ONCE):
-        condition, value = among(connection, "id", offered[begin : begin + AT_ONCE])
+        condition, value = in_list(connection, "id", offered[begin : begin + AT_ONCE])
         connection.execute(f"UPDATE jobs SET started = started + ? WHERE {condition}", (seconds, value))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
-from pilotage.store.engine.connection import Connection, Cursor, among, listed
+from pilotage.store.engine.connection import Connection, Cursor, in_list, json_numbers
 from pilotage.store.tables.selections import (
     OUTPUTS_INCOMPLETE,
     JobSelection,
@@ -159,7 +159,7 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict
         "s.description, s.inputs, s.names, s.first_job, coalesce(s.expected, s.count) AS count, s.owner,"
         " s.grp"
     )
-    condition, values = among(connection, "j.id", jobs)
+    condition, values = in_list(connection, "j.id", jobs)
     sql = " UNION ALL ".join(
         f"SELECT {of_both}, {pilot} AS pilot_id, {of_submission}"
         f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE {condition}"
@@ -178,7 +178,7 @@ def of_submission(selection: JobSelection, submission: int) -> JobSelection:
 
 def parameters_of(connection: Connection, jobs: Sequence[int]) -> dict[int, list[Any]]:
     """The values of the parameters of each of these jobs, in the order of its submission's names."""
-    condition, values = among(connection, "j.id", jobs)
+    condition, values = in_list(connection, "j.id", jobs)
     sql = " UNION ALL ".join(
         f"SELECT j.id, j.parameters FROM {table} j WHERE {condition}" for table in ("jobs", "history")
     )
@@ -201,7 +201,7 @@ def pilots(connection: Connection, after: int, limit: int) -> Iterator[dict[str,
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
         " p.processors, p.finished, p.submitted, p.started, p.ended,"
         " CASE WHEN p.ended IS NULL AND substr(p.leave, 1, 6) = 'share:' THEN 'share' ELSE p.reason END AS reason,"
-        f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({listed(connection, 'p.jobs')})) AS jobs"
+        f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({json_numbers(connection, 'p.jobs')})) AS jobs"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )
     return _each_dictionary(connection.execute(sql, (after, after, limit)))
@@ -219,7 +219,8 @@ def pilots_by_site(connection: Connection) -> dict[str, dict[str, int]]:
 def running_by_site(connection: Connection) -> dict[str, int]:
     sql = (
         f"SELECT p.site, sum((SELECT count(*) FROM jobs j WHERE j.pilot_id = p.id AND j.id IN"
-        f" ({listed(connection, 'p.jobs')}))) FROM pilots p WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY p.site"
+        f" ({json_numbers(connection, 'p.jobs')}))) FROM pilots p"
+        " WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY p.site"
     )
     return dict(connection.execute(sql).fetchall())
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, among, locked
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
 
 
 @dataclass(slots=True)
@@ -144,14 +144,14 @@ def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
 
 def by_tokens(connection: Connection, token_hashes: Sequence[str]) -> list[PilotRow]:
     """The pilots that have these tokens; no other server answers them before this transaction ends."""
-    condition, value = among(connection, "token_hash", token_hashes)
-    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + locked(connection, "UPDATE")
+    condition, value = in_list(connection, "token_hash", token_hashes)
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE")
     return [_pilot(row) for row in connection.execute(sql, (value,))]
 
 
 def by_secret(connection: Connection, secret_hash: str, idx: int) -> PilotRow | None:
     """Locked as by `by_tokens`."""
-    where = "secret_hash = ? AND idx = ?" + locked(connection, "UPDATE")
+    where = "secret_hash = ? AND idx = ?" + lock_clause(connection, "UPDATE")
     return _one(connection, where, (secret_hash, idx))
 
 
@@ -237,7 +237,7 @@ _TAKEN = bulk_statements.update(
 
 def save_taken(connection: Connection, takes: Sequence[tuple[Any, ...]]) -> None:
     """`takes`: values of `Taken`."""
-    connection.save_later(_TAKEN, takes)
+    connection.execute_bulk_later(_TAKEN, takes)
 
 
 def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
@@ -262,7 +262,7 @@ def with_lease_before(connection: Connection, now: float, server: str, most: int
 
 def if_lease_before(connection: Connection, pilot: PilotId, now: float, server: str) -> PilotRow | None:
     """One of `with_lease_before`, locked; None if that is no longer so, or a server is just hearing it."""
-    where = f"id = ? AND {_LEASE_OVER}" + locked(connection, "UPDATE SKIP LOCKED")
+    where = f"id = ? AND {_LEASE_OVER}" + lock_clause(connection, "UPDATE SKIP LOCKED")
     return _one(connection, where, (pilot, now, server))
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from pilotage.store.cluster.id_allocator import BLOCKS
-from pilotage.store.engine.connection import Connection, among
+from pilotage.store.cluster.id_allocator import BLOCK_SIZES
+from pilotage.store.engine.connection import Connection, in_list
 from pilotage.store.tables import partitions
 
 PORTION = 500
@@ -85,7 +85,7 @@ def events(connection: Connection, before: float, most: int) -> int:
             deleted += connection.execute(sql, (gone[0][0], gone[-1][0], before)).rowcount
         if len(gone) == len(found) or deleted >= most:
             break
-        after = found[len(gone)][0] + BLOCKS["events"]
+        after = found[len(gone)][0] + BLOCK_SIZES["events"]
     return deleted
 
 
@@ -177,7 +177,7 @@ def named_inputs(connection: Connection, old: Iterable[str]) -> Named:
 
 def _of_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
     """Those of `digests` that the rows of some chunk name."""
-    them, value = among(connection, "digest", sorted(digests))
+    them, value = in_list(connection, "digest", sorted(digests))
     sql = f"SELECT DISTINCT digest FROM chunk_files WHERE {them}"
     return {row[0] for row in connection.execute(sql, (value,))}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL
-from pilotage.store.engine.connection import Connection, among
+from pilotage.store.engine.connection import Connection, in_list
 
 _FINAL = sorted(map(str, FINAL))
 
@@ -77,7 +77,7 @@ class WhereClause:
 
 def _one_of(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, ...]:
     """A condition and its values; of an empty list one that nothing fits, whatever the type of the column."""
-    return among(connection, expression, given) if given else ("FALSE",)
+    return in_list(connection, expression, given) if given else ("FALSE",)
 
 
 def of_hot(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
@@ -176,7 +176,7 @@ def _branch(
     if drive.by_state and len(states) == 1:
         found.add("j.state = ?", states[0])
     elif len(states) < len(_FINAL):
-        found.add(*among(connection, "coalesce(j.state, '')", states))
+        found.add(*in_list(connection, "coalesce(j.state, '')", states))
     if drive.besides:
         found.add("coalesce(j.owner, '') <> ?", *drive.besides)
     if not viewer.everything and drive.implies != "viewer" and selection.owner != viewer.owner:

@@ -11,7 +11,7 @@ from typing import Any
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, among, locked
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
 
 OPEN, STAGED, CLOSED = "open", "staged", "closed"
 """More rows may come; its rows are being stored, it is not accepted yet; it is whole."""
@@ -83,7 +83,7 @@ def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | N
 
 def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
     """Those of these that exist."""
-    condition, value = among(connection, "id", submissions)
+    condition, value = in_list(connection, "id", submissions)
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition}"
     return [_submission(row) for row in connection.execute(sql, (value,))]
 
@@ -171,7 +171,7 @@ def insert_jobs(
         rows = f"[{','.join(texts)}]"
         connection.execute(sql, (first, s.id, s.queue, user_priority, at, event, rows))
         return
-    connection.save(
+    connection.execute_bulk(
         _JOBS,
         [
             (
@@ -193,7 +193,7 @@ def last_ids(connection: Connection) -> tuple[int, int]:
 
 def find_queue(connection: Connection, identity: QueueIdentity) -> QueueId | None:
     # Held: no other server forgets it before this transaction ends.
-    sql = "SELECT id FROM queues WHERE digest = ?" + locked(connection, "SHARE")
+    sql = "SELECT id FROM queues WHERE digest = ?" + lock_clause(connection, "SHARE")
     row = connection.execute(sql, (identity.digest(),)).fetchone()
     return QueueId(row[0]) if row else None
 
@@ -257,7 +257,7 @@ def forget_queues(connection: Connection, before: float) -> list[QueueId]:
     )
     sql = "DELETE FROM queues WHERE empty_since IS NOT NULL AND empty_since < ? RETURNING id"
     gone = [QueueId(row[0]) for row in connection.execute(sql, (before,)).fetchall()]
-    connection.save(_REASONS_OF_QUEUE, [(queue,) for queue in gone])
+    connection.execute_bulk(_REASONS_OF_QUEUE, [(queue,) for queue in gone])
     return gone
 
 
@@ -277,14 +277,14 @@ def use_upload(connection: Connection, owner: str, digest: str, now: float) -> b
 
 def use_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
     """The same of many different ones; how many of them are there."""
-    them, value = among(connection, "digest", digests)
+    them, value = in_list(connection, "digest", digests)
     sql = f"UPDATE uploads SET uploaded = ? WHERE owner = ? AND {them}"
     return connection.execute(sql, (now, owner, value)).rowcount
 
 
 def upload_sizes(connection: Connection, owner: str, digests: Sequence[str]) -> dict[str, int]:
     """Bytes of those of `digests` that this owner has put."""
-    them, value = among(connection, "digest", digests)
+    them, value = in_list(connection, "digest", digests)
     sql = f"SELECT digest, size FROM uploads WHERE owner = ? AND {them}"
     return {row[0]: int(row[1]) for row in connection.execute(sql, (owner, value))}
 

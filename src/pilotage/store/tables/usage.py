@@ -103,16 +103,16 @@ def save(connection: Connection, part: Save) -> None:
     if part.anew:
         connection.execute("DELETE FROM use_buckets")
         connection.execute("DELETE FROM use_entities")
-    connection.save(
+    connection.execute_bulk(
         _ENTITIES, [(part.first_entity + place, *entity) for place, entity in enumerate(part.entities)]
     )
     _save_buckets(connection, part.buckets)
-    connection.save(_GONE, part.gone)
+    connection.execute_bulk(_GONE, part.gone)
     set_as_of(connection, part.as_of)
 
 
 def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, Bucket]]) -> None:
-    connection.save(
+    connection.execute_bulk(
         _BUCKETS,
         [
             (
@@ -128,12 +128,12 @@ def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, Bucket]
 
 
 def attempts_since(connection: Connection, since: float) -> Iterator[list[Sequence[Any]]]:
-    """(owner, group, started, ended or None, processors) of all that ran after `since`, in portions."""
+    """(owner, group, started, ended or None, processors) of all that ran after `since`, in fetch_batches."""
     sql = (
         "SELECT owner, grp, started, ended, processors FROM attempts WHERE ended > ?"
         " UNION ALL SELECT owner, grp, started, NULL, processors FROM attempts WHERE ended IS NULL"
     )
-    return connection.portions(sql, (since,), ROWS)
+    return connection.fetch_batches(sql, (since,), ROWS)
 
 
 def memory(connection: Connection) -> tuple[float | None, Memory]:

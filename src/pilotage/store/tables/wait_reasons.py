@@ -104,8 +104,8 @@ _OLD = delete(
 def note_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
     """Write down what these queues wait for from now on; the oldest rows of each go."""
     written = list(rows)
-    connection.save(_NOTED, written)
-    connection.save(_OLD, [(row.queue, KEPT) for row in written])
+    connection.execute_bulk(_NOTED, written)
+    connection.execute_bulk(_OLD, [(row.queue, KEPT) for row in written])
 
 
 def history(connection: Connection, queue: QueueId, most: int) -> list[ReasonRow]:

@@ -32,7 +32,7 @@ class Commit:
         with self._lock:
             pass
 
-    def carry_out(self, connection: WriterConnection) -> None:
+    def run(self, connection: WriterConnection) -> None:
         begun = perf_counter()
         try:
             connection.commit()
@@ -42,7 +42,7 @@ class Commit:
         self._lock.release()
 
 
-class Committer:
+class CommitThread:
     """The thread. While a COMMIT is under way nobody else may use the connection."""
 
     def __init__(self, connection: WriterConnection, over: Callable[[], None]) -> None:
@@ -66,5 +66,5 @@ class Committer:
 
     def _run(self) -> None:
         while (commit := self._begun.get()) is not None:
-            commit.carry_out(self._connection)
+            commit.run(self._connection)
             self._over()

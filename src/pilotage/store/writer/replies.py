@@ -24,7 +24,7 @@ class LoopReply:
         _wake_loop(self.loop, self.tell, result, error)
 
 
-def settling(future: asyncio.Future[Any]) -> Reply:
+def asyncio_reply(future: asyncio.Future[Any]) -> Reply:
     """What a `LoopReply` tells where a coroutine waits for `future`."""
 
     def settle(result: Any, error: BaseException | None) -> None:
@@ -38,7 +38,7 @@ def settling(future: asyncio.Future[Any]) -> Reply:
     return settle
 
 
-def into(future: Future[Any]) -> Reply:
+def future_reply(future: Future[Any]) -> Reply:
     """A reply for a thread that waits for `future`."""
 
     def reply(result: Any, error: BaseException | None) -> None:
@@ -50,7 +50,7 @@ def into(future: Future[Any]) -> Reply:
     return reply
 
 
-def answer(
+def send_results(
     replies: Sequence[Reply], results: Sequence[Any], here: asyncio.AbstractEventLoop | None = None
 ) -> None:
     """Have everybody told; a result that is an error is one. `here` is the event loop of this thread."""
@@ -64,12 +64,12 @@ def answer(
             reply(result, None)
     for loop, answers in deliveries.items():
         if loop is here:
-            _deliver(answers)
+            _call_replies(answers)
         else:
-            _wake_loop(loop, _deliver, answers)
+            _wake_loop(loop, _call_replies, answers)
 
 
-def refuse(replies: Sequence[Reply], error: BaseException) -> None:
+def send_error(replies: Sequence[Reply], error: BaseException) -> None:
     """Give everybody this error."""
     for reply in replies:
         reply(None, error)
@@ -80,7 +80,7 @@ def _wake_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *
         loop.call_soon_threadsafe(callback, *arguments)
 
 
-def _deliver(answers: list[tuple[Reply, Any]]) -> None:
+def _call_replies(answers: list[tuple[Reply, Any]]) -> None:
     for tell, result in answers:
         if isinstance(result, BaseException):
             tell(None, result)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import NamedTuple
 
-SLOW = 0.005
+SLOW_TRANSACTION = 0.005
 """Seconds; bulk work is cut so that no transaction takes longer."""
 
 
@@ -37,7 +37,7 @@ class TransactionTimes:
     longest: float = 0.0
     """With its commit, which now and then makes a checkpoint."""
     slow: int = 0
-    """Those whose work took more than `SLOW`."""
+    """Those whose work took more than `SLOW_TRANSACTION`."""
     busy: int = 0
     """Those of them that were at work for so long: others had to wait, for a disk or for a turn of the processor."""
 
@@ -46,5 +46,5 @@ class TransactionTimes:
         self.commit += commit
         self.longest_work = max(self.longest_work, work.clock)
         self.longest = max(self.longest, work.clock + commit)
-        self.slow += work.clock > SLOW
-        self.busy += work.processor > SLOW
+        self.slow += work.clock > SLOW_TRANSACTION
+        self.busy += work.processor > SLOW_TRANSACTION

@@ -49,14 +49,14 @@ class Transaction:
     def put(self, mapping: MutableMapping[Key, Value], key: Key, value: Value) -> None:
         """Assign the value of a key; on rollback the key has its old value, or is absent again."""
         before = mapping.get(key, _ABSENT)
-        self._undo.append(lambda: _put_back(mapping, key, before))
+        self._undo.append(lambda: _restore_key(mapping, key, before))
         mapping[key] = value
 
     def delete(self, mapping: MutableMapping[Key, Value], key: Key) -> None:
         """Remove a key if it is there; on rollback it is there again, as the last one of its mapping."""
         before = mapping.pop(key, _ABSENT)
         if before is not _ABSENT:
-            self._undo.append(lambda: _put_back(mapping, key, before))
+            self._undo.append(lambda: _restore_key(mapping, key, before))
 
     def add(self, members: MutableSet[Key], member: Key) -> None:
         """Add a member to a set; on rollback it is not there unless it was before."""
@@ -85,7 +85,7 @@ class Transaction:
         for last in self._last.values():
             last()
 
-    def rolled_back(self) -> None:
+    def undo_changes(self) -> None:
         """Undo all changes of memory. One that raises is called again by the next call, and then the ones before it."""
         while self._undo:
             last = len(self._undo) - 1
@@ -94,7 +94,7 @@ class Transaction:
             del self._undo[last:]
 
 
-def _put_back(mapping: MutableMapping[Key, Any], key: Key, before: object) -> None:
+def _restore_key(mapping: MutableMapping[Key, Any], key: Key, before: object) -> None:
     if before is _ABSENT:
         mapping.pop(key, None)
     else:
@@ -106,7 +106,7 @@ Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
 """Carries out many requests of one kind; the answer to each, or the error that it gets and that changed nothing."""
 
 
-class Item:
+class BatchableRequest:
     """A request that is carried out together with those of the same handler beside it."""
 
     __slots__ = ("handler", "value", "weight")
@@ -122,13 +122,13 @@ class Item:
         return answer
 
 
-def perform(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
+def run_requests(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
     """The answers of a group, in order."""
     results: list[Any] = []
     place = 0
     while place < len(requests):
         request = requests[place]
-        if not isinstance(request, Item):
+        if not isinstance(request, BatchableRequest):
             results.append(request(transaction))
             place += 1
             continue
@@ -136,7 +136,7 @@ def perform(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
         place += 1
         while place < len(requests):
             following = requests[place]
-            if not isinstance(following, Item) or following.handler is not request.handler:
+            if not isinstance(following, BatchableRequest) or following.handler is not request.handler:
                 break
             alike.append(following.value)
             place += 1

@@ -27,29 +27,36 @@ from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.engine.connection import ConnectionLost, SerializationFailure, WriterConnection
-from pilotage.store.writer.commit_thread import Commit, Committer
-from pilotage.store.writer.replies import LoopReply, Reply, answer, into, refuse, settling
+from pilotage.store.writer.commit_thread import Commit, CommitThread
+from pilotage.store.writer.replies import (
+    LoopReply,
+    Reply,
+    asyncio_reply,
+    future_reply,
+    send_error,
+    send_results,
+)
 from pilotage.store.writer.stats import TimeSpent, TransactionTimes
-from pilotage.store.writer.transaction import Item, Request, Transaction, perform
+from pilotage.store.writer.transaction import BatchableRequest, Request, Transaction, run_requests
 
 Result = TypeVar("Result")
 
-RACES = 3
+MAX_RETRIES = 3
 """So often a transaction is carried out again that lost against others."""
-RENEWAL_PAUSE = 0.5
+RECONNECT_DELAY = 0.5
 """Seconds between attempts to reach a lost database."""
 
 
-_Asked = tuple[Request, Reply]
-_Group = list[_Asked]
+_QueuedRequest = tuple[Request, Reply]
+_Group = list[_QueuedRequest]
 
 
-class _Uncommitted(Exception):
+class _CommitFailed(Exception):
     """The group before was not committed after all."""
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _PendingCommit:
     """A group whose COMMIT is carried out beside."""
 
     group: _Group
@@ -69,16 +76,16 @@ class Writer:
 
     def __init__(self, connection: WriterConnection, *, waiting: int = 4096) -> None:
         self._connection = connection
-        self._requests: deque[_Asked] = deque()
+        self._requests: deque[_QueuedRequest] = deque()
         self._most = waiting
         self._wake = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
-        self._turn_comes = False
-        self._committer: Committer | None = None
-        self._under_way: _UnderWay | None = None
+        self._turn_scheduled = False
+        self._committer: CommitThread | None = None
+        self._pending_commit: _PendingCommit | None = None
         self._begun = TimeSpent(0.0, 0.0)
         self.groups = 0
         self.requests = 0
@@ -87,7 +94,7 @@ class Writer:
         self.times = TransactionTimes()
 
     def start(self) -> None:
-        self._commit_beside()
+        self._start_commit_thread()
         self._thread.start()
 
     def stop(self) -> None:
@@ -98,29 +105,29 @@ class Writer:
         if self._loop is None and self._thread.ident is not None:
             self._thread.join()
         while self._requests:
-            self._carry_out(self._next_group())
-        self._settle_alone()
+            self._run_group(self._next_group())
+        self._finish_pending_commit_alone()
         if self._committer is not None:
             self._committer.stop()
             self._committer = None
 
-    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+    def move_to_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """From now on carry out requests in the thread of `loop`, which calls this."""
         self.stop()
         self._loop, self._loop_thread, self._stopping = loop, threading.get_ident(), False
-        self._commit_beside()
+        self._start_commit_thread()
 
-    def _commit_beside(self) -> None:
-        if self._connection.commits_beside:
-            self._committer = Committer(self._connection, self._commit_is_over)
+    def _start_commit_thread(self) -> None:
+        if self._connection.commits_in_thread:
+            self._committer = CommitThread(self._connection, self._on_commit_done)
 
-    def _commit_is_over(self) -> None:
+    def _on_commit_done(self) -> None:
         """In the committer's thread."""
         with self._wake:
             if self._loop is None:
                 self._wake.notify()
             else:
-                self._ask_for_a_turn(self._loop)
+                self._schedule_turn(self._loop)
 
     def submit(self, request: Request, reply: Reply) -> None:
         """Have `request` carried out; `reply` is called in the writer's thread after the commit.
@@ -134,33 +141,33 @@ class Writer:
                 raise Overloaded("too many requests wait for the database", hint="try again in a moment")
             self._requests.append((request, reply))
             if self._loop is not None:
-                self._ask_for_a_turn(self._loop)
+                self._schedule_turn(self._loop)
             elif len(self._requests) == 1:
                 self._wake.notify()
 
-    def _ask_for_a_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._turn_comes:
+    def _schedule_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._turn_scheduled:
             return
-        self._turn_comes = True
+        self._turn_scheduled = True
         if threading.get_ident() == self._loop_thread:
-            loop.call_soon(self._turn)
+            loop.call_soon(self._run_turn)
         else:
-            loop.call_soon_threadsafe(self._turn)
+            loop.call_soon_threadsafe(self._run_turn)
 
-    def _turn(self) -> None:
+    def _run_turn(self) -> None:
         """Carry out a group; between two of them the loop sees to what else has come."""
         group = self._next_group()
         if group:
-            self._carry_out(group)
-        elif self._under_way is not None and self._under_way.commit.over:
-            self._settle_alone()
+            self._run_group(group)
+        elif self._pending_commit is not None and self._pending_commit.commit.over:
+            self._finish_pending_commit_alone()
         with self._wake:
-            self._turn_comes = False
+            self._turn_scheduled = False
             # A COMMIT that was over before this turn is has asked for none.
-            under_way = self._under_way
+            under_way = self._pending_commit
             over = under_way is not None and under_way.commit.over
             if (self._requests or over) and self._loop is not None:
-                self._ask_for_a_turn(self._loop)
+                self._schedule_turn(self._loop)
 
     def _next_group(self) -> _Group:
         with self._wake:
@@ -169,26 +176,26 @@ class Writer:
             while requests and room > 0:
                 group.append(requests.popleft())
                 request = group[-1][0]
-                room -= request.weight if isinstance(request, Item) else 1
+                room -= request.weight if isinstance(request, BatchableRequest) else 1
             return group
 
     def call(self, request: Callable[[Transaction], Result]) -> Result:
         """Carry out `request` and wait for its commit."""
         future: Future[Result] = Future()
-        self.submit(request, into(future))
+        self.submit(request, future_reply(future))
         while self._loop is not None and threading.get_ident() == self._loop_thread and not future.done():
             group = self._next_group()
             if group:
-                self._carry_out(group)
+                self._run_group(group)
             else:
-                self._settle_alone()
+                self._finish_pending_commit_alone()
         return future.result()
 
     async def acall(self, request: Callable[[Transaction], Result]) -> Result:
         """As `call`, for the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self.submit(request, LoopReply(loop, settling(future)))
+        self.submit(request, LoopReply(loop, asyncio_reply(future)))
         return await future
 
     def _run(self) -> None:
@@ -196,7 +203,9 @@ class Writer:
             with self._wake:
                 self._wake.wait_for(
                     lambda: (
-                        self._requests or self._stopping or (self._under_way and self._under_way.commit.over)
+                        self._requests
+                        or self._stopping
+                        or (self._pending_commit and self._pending_commit.commit.over)
                     )
                 )
                 stop = self._stopping and not self._requests
@@ -204,55 +213,55 @@ class Writer:
                 return
             group = self._next_group()
             if group:
-                self._carry_out(group)
+                self._run_group(group)
             else:
-                self._settle_alone()
+                self._finish_pending_commit_alone()
 
-    def _carry_out(self, group: _Group, races: int = 0) -> None:
+    def _run_group(self, group: _Group, races: int = 0) -> None:
         if not races:
             self.groups += 1
             self.requests += len(group)
         transaction = Transaction(self._connection)
         self._begun = TimeSpent.now()
         try:
-            results = self._work(transaction, group)
-        except _Uncommitted:
+            results = self._run_requests(transaction, group)
+        except _CommitFailed:
             self._connection.rollback()
-            self._take_back(transaction)
-            self._not_committed()
-            self._carry_out(group)
+            self._undo_memory(transaction)
+            self._handle_commit_failure()
+            self._run_group(group)
             return
         except ConnectionLost as error:
-            refuse(_replies(group), error)
-            self._take_back(transaction)
+            send_error(_replies(group), error)
+            self._undo_memory(transaction)
             return
         except BaseException as error:
-            self._failed(transaction, group, error, races)
+            self._handle_failure(transaction, group, error, races)
             return
         worked = self._begun.until_now()
         if self._committer is not None and len(group) > 1:
             commit = self._committer.begin()
-            self._under_way = _UnderWay(group, transaction, results, worked, commit)
+            self._pending_commit = _PendingCommit(group, transaction, results, worked, commit)
         else:
             self._commit(group, transaction, results, worked, races)
 
-    def _work(self, transaction: Transaction, group: _Group) -> list[Any]:
+    def _run_requests(self, transaction: Transaction, group: _Group) -> list[Any]:
         try:
-            if self._under_way is None:
+            if self._pending_commit is None:
                 self._begin()
             else:
-                self._connection.first = self._follow
-            results = perform(transaction, [request for request, _ in group])
+                self._connection.first = self._begin_after_commit
+            results = run_requests(transaction, [request for request, _ in group])
             transaction.finish()
             return results
         finally:
             # Where no statement was made the group before is still under way.
             self._connection.first = None
-            self._settle()
+            self._finish_pending_commit()
 
-    def _follow(self) -> None:
+    def _begin_after_commit(self) -> None:
         """Before the first statement of a group whose forerunner's COMMIT was under way."""
-        self._settle()
+        self._finish_pending_commit()
         self._connection.first = None
         self._begin()
 
@@ -263,43 +272,43 @@ class Writer:
         try:
             self._connection.commit()
         except ConnectionLost as error:
-            committed = self._outcome()
+            committed = self._commit_outcome()
             if not committed:
-                refuse(_replies(group), error)
+                send_error(_replies(group), error)
                 if committed is False:
-                    self._take_back(transaction)
+                    self._undo_memory(transaction)
                 return
         except BaseException as error:
-            self._failed(transaction, group, error, races)
+            self._handle_failure(transaction, group, error, races)
             return
         self.times.took(worked, perf_counter() - begun)
-        answer(_replies(group), results, self._loop)
+        send_results(_replies(group), results, self._loop)
 
-    def _settle(self) -> None:
-        """Wait for the COMMIT that is under way, and answer its group."""
-        before = self._under_way
+    def _finish_pending_commit(self) -> None:
+        """Wait for the COMMIT that is under way, and send its results."""
+        before = self._pending_commit
         if before is None:
             return
         before.commit.wait()
         if before.commit.error is not None:
-            raise _Uncommitted
-        self._under_way = None
+            raise _CommitFailed
+        self._pending_commit = None
         self.times.took(before.worked, before.commit.seconds)
-        answer(_replies(before.group), before.results, self._loop)
+        send_results(_replies(before.group), before.results, self._loop)
 
-    def _settle_alone(self) -> None:
-        """As `_settle`, where no other group has been begun."""
+    def _finish_pending_commit_alone(self) -> None:
+        """As `_finish_pending_commit`, where no other group has been begun."""
         try:
-            self._settle()
-        except _Uncommitted:
-            self._not_committed()
+            self._finish_pending_commit()
+        except _CommitFailed:
+            self._handle_commit_failure()
 
-    def _not_committed(self) -> None:
+    def _handle_commit_failure(self) -> None:
         """The COMMIT beside has failed, and nobody relies on it any more."""
-        before, self._under_way = self._under_way, None
+        before, self._pending_commit = self._pending_commit, None
         assert before is not None
         assert before.commit.error is not None
-        self._failed(before.transaction, before.group, before.commit.error, 0)
+        self._handle_failure(before.transaction, before.group, before.commit.error, 0)
 
     def _begin(self) -> None:
         # What was decided before, while another group was being committed, has held up nobody.
@@ -311,36 +320,38 @@ class Writer:
             self._connection.renew()
             self._connection.begin()
 
-    def _failed(self, transaction: Transaction, group: _Group, error: BaseException, races: int) -> None:
+    def _handle_failure(
+        self, transaction: Transaction, group: _Group, error: BaseException, races: int
+    ) -> None:
         """Take a group back; carry it out again if that can help, else each request of it by itself."""
         self._connection.rollback()
         try:
-            self._take_back(transaction)
+            self._undo_memory(transaction)
         except Exception as worse:
             error = worse
-        if isinstance(error, SerializationFailure) and races < RACES:
+        if isinstance(error, SerializationFailure) and races < MAX_RETRIES:
             self.races += 1
-            self._carry_out(group, races + 1)
+            self._run_group(group, races + 1)
         elif len(group) == 1:
-            refuse(_replies(group), self._connection.told(error))
+            send_error(_replies(group), self._connection.caller_error(error))
         else:
             self.replays += 1
             for alone in group:
-                self._carry_out([alone])
+                self._run_group([alone])
 
-    def _take_back(self, transaction: Transaction) -> None:
+    def _undo_memory(self, transaction: Transaction) -> None:
         """Undo in memory what was not committed. That reads rows: a lost connection is made again for it."""
         while True:
             try:
-                transaction.rolled_back()
+                transaction.undo_changes()
             except ConnectionLost:
-                if self._renewed():
+                if self._reconnect():
                     continue
             return
 
-    def _outcome(self) -> bool | None:
+    def _commit_outcome(self) -> bool | None:
         """How the transaction has ended whose COMMIT was not answered; None: the server ends without knowing."""
-        while self._renewed():
+        while self._reconnect():
             try:
                 committed = self._connection.was_committed()
             except ConnectionLost:
@@ -351,7 +362,7 @@ class Writer:
                 break
         return None
 
-    def _renewed(self) -> bool:
+    def _reconnect(self) -> bool:
         """Make a lost connection again, however long it takes; False if the writer is to stop before."""
         while True:
             try:
@@ -360,7 +371,7 @@ class Writer:
                 with self._wake:
                     waiting = list(self._requests)
                     self._requests.clear()
-                refuse(_replies(waiting), error)
+                send_error(_replies(waiting), error)
                 if self._pause():
                     return False
             else:
@@ -369,7 +380,7 @@ class Writer:
     def _pause(self) -> bool:
         """Wait a little; whether the writer is to stop."""
         with self._wake:
-            return self._wake.wait_for(lambda: self._stopping, RENEWAL_PAUSE)
+            return self._wake.wait_for(lambda: self._stopping, RECONNECT_DELAY)
 
 
 def _replies(group: _Group) -> list[Reply]:
