@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, figure
 from benchmarks.server import served
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 
 NO_OP = "/bin/true"
 PARSL_WITHIN = 300.0

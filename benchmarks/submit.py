@@ -26,7 +26,7 @@ from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.engine.sqlite import open_writer
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import submissions
-from pilotage.wire.people import MAX_CHUNK_ROWS
+from pilotage.wire.submissions import MAX_CHUNK_ROWS
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ import pilotage
 from pilotage.client import Client
 from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.local import LocalBatch
-from pilotage.wire.people import JobSummary
+from pilotage.wire.jobs import JobSummary
 
 Found = TypeVar("Found")
 

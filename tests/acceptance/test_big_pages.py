@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pilotage.wire.people import MAX_PAGE, MAX_PAGE_BYTES, Selection
+from pilotage.wire.jobs import Selection
+from pilotage.wire.limits import MAX_PAGE, MAX_PAGE_BYTES
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow

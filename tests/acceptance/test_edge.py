@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow

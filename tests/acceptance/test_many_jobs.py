@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, TooLarge
-from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, Selection, SubmitResponse
+from pilotage.wire.jobs import Selection
+from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, SubmitResponse
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow

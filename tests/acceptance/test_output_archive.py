@@ -15,7 +15,7 @@ import pytest
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.http import output_archive
 from pilotage.server.http.output_archive import CHUNK, OutputArchive
-from pilotage.wire.people import OutputFile, Selection
+from pilotage.wire.jobs import OutputFile, Selection
 from tests.instance import Instance, running, until
 
 SCRIPT = "mkdir d; echo file {0} > d/data.txt; echo said {0}"

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
-from pilotage.wire.governing import PolicyVersionsPage
+from pilotage.wire.policy import PolicyVersionsPage
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow

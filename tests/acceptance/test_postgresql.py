@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pilotage.wire.people import SubmitResponse
+from pilotage.wire.submissions import SubmitResponse
 from tests.instance import Instance, until
 from tests.postgres import PASSWORD, server
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import NotFound
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow

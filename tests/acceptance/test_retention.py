@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pilotage.core.errors import NotFound
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.faults.audit import audit
 from tests.instance import Instance, running, until
 

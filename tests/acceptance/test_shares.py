@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from pilotage.wire.shares import ShareRow, ShareTable
 from tests.instance import Instance, running, until
 

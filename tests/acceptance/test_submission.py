@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from pilotage.core.jobs.own_inputs import OwnFile, value_of
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ import pytest
 
 from pilotage.client import Client
 from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import Instance, descendants, running, until
 
 pytestmark = pytest.mark.slow

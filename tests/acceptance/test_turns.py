@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import running, until
 
 SECONDS = float(os.environ.get("PILOTAGE_TURNS_SECONDS", "75"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pilotage.core.errors import NotFound
-from pilotage.wire.waiting import Why
+from pilotage.wire.why import Why
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow

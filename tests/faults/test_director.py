@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.wire.people import PilotSummary
+from pilotage.wire.pool import PilotSummary
 from tests.faults.audit import audit, audit_postgresql
 from tests.instance import Instance, alive, until
 from tests.postgres import server

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.faults.audit import audit
 from tests.instance import Instance, alive, children, descendants, running, until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.faults.audit import audit
 from tests.faults.chaos import ChaosProxy
 from tests.instance import Instance, alive, running, until

@@ -11,7 +11,7 @@ from random import Random
 import psycopg
 import pytest
 
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 from tests.faults.audit import audit_postgresql
 from tests.faults.pair import Pair
 from tests.instance import until

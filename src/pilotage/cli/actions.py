@@ -25,7 +25,7 @@ from pilotage.cli.job_selection import (
 )
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.wire.people import ActionResponse, Selection
+from pilotage.wire.jobs import ActionResponse, Selection
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only tell how many jobs it would be")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the jobs' events")]

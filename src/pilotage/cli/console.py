@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pilotage.wire.people import Counts
+    from pilotage.wire.jobs import Counts
 
 STATE_COLOURS = {
     "Done": "green",

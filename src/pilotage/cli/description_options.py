@@ -17,7 +17,7 @@ from pilotage.cli.time_format import parse_span, size_text
 from pilotage.client.describing import Described, from_mapping
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.overriding import overridden
-from pilotage.wire.people import MAX_JOBS_PER_SUBMISSION
+from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pilotage.cli.time_format import moment, size_text, span
-from pilotage.wire.people import JobDetail
+from pilotage.wire.jobs import JobDetail
 
 Fact = tuple[str, object]
 

@@ -15,7 +15,7 @@ from pilotage.cli.time_format import moment, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import JobState
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pilotage.cli.console import CommandOutput, counts_text
 from pilotage.cli.job_selection import in_options
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.people import Counts, JobSummary, Selection
+from pilotage.wire.jobs import Counts, JobSummary, Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client

@@ -23,7 +23,7 @@ from pilotage.cli.job_selection import (
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, tell_incomplete
 from pilotage.cli.session import Session, connected
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.people import JobSummary
+from pilotage.wire.jobs import JobSummary
 
 if TYPE_CHECKING:
     from pilotage.client import Client

@@ -18,7 +18,7 @@ from pilotage.cli.submit_options import JobOptions
 from pilotage.client.resubmitting import Again, described_again, prepare_again
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client

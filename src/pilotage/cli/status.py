@@ -30,7 +30,7 @@ from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.time_format import moment
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.wire.people import Counts, JobEvent, JobSummary, Selection
+from pilotage.wire.jobs import Counts, JobEvent, JobSummary, Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client

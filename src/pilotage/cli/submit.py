@@ -24,7 +24,8 @@ from pilotage.client.submitting import PreparedRequest, PreparedRows, prepare, p
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.own_inputs import is_column
-from pilotage.wire.people import Selection, SubmitResponse
+from pilotage.wire.jobs import Selection
+from pilotage.wire.submissions import SubmitResponse
 
 if TYPE_CHECKING:
     from pilotage.client import Client

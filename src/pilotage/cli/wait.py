@@ -21,7 +21,7 @@ from pilotage.cli.outcome import Outcome, jobs_go_on, tell_outcome
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_span
 from pilotage.core.errors import NotFound
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client

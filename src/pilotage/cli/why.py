@@ -13,7 +13,7 @@ from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import moment, span
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.waiting import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
+from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
 
 QUEUE = "queue:"
 

@@ -7,6 +7,7 @@ from pilotage.client.api import Client
 from pilotage.client.credentials import TokenFile
 from pilotage.client.downloads import Download
 from pilotage.client.polling import LogPiece
-from pilotage.wire.people import Parameters, Selection, SubmitResponse
+from pilotage.wire.jobs import Selection
+from pilotage.wire.submissions import Parameters, SubmitResponse
 
 __all__ = ["Client", "Download", "LogPiece", "Parameters", "Selection", "SubmitResponse", "TokenFile"]

@@ -1,4 +1,4 @@
-"""From the server's answers to values of wire/people.py and errors of core/errors.py."""
+"""Decode the server's answers into dataclasses of pilotage.wire and errors of core/errors.py."""
 
 from __future__ import annotations
 

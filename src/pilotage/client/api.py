@@ -20,32 +20,30 @@ from pilotage.client.selections import Which, selection_of
 from pilotage.client.submitting import Submitting
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
-from pilotage.wire.governing import PolicyRollback, PolicyVersion, PolicyVersionsPage
-from pilotage.wire.people import (
-    MAX_PAGE,
+from pilotage.wire.identity import Identity, TokenRequest, TokenResponse
+from pilotage.wire.jobs import (
     ActionResponse,
     Counts,
-    Identity,
     JobDetail,
     JobEvent,
     JobsPage,
     JobSummary,
     OutputFile,
-    PilotsPage,
-    PilotSummary,
+    Selection,
+)
+from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.policy import (
     PolicyChange,
     PolicyDocument,
-    QueuesPage,
-    QueueSummary,
-    Selection,
-    Shutdown,
-    SiteSummary,
-    SubmissionSource,
-    TokenRequest,
-    TokenResponse,
+    PolicyRollback,
+    PolicyVersion,
+    PolicyVersionsPage,
 )
+from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
-from pilotage.wire.waiting import Why
+from pilotage.wire.shutdown import Shutdown
+from pilotage.wire.submissions import SubmissionSource
+from pilotage.wire.why import Why
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Outputs of many jobs by one request: from the server's tar stream to local files.
 
 The stream is read entry by entry and never extracted: only plain files, only of jobs that were asked for, only below
-their own folder. See ArchiveRequest in wire/people.py.
+their own folder. See ArchiveRequest in wire/outputs.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import IO, TYPE_CHECKING, cast
 
 from pilotage.client.downloads import TRIES, Download, partial_of, target_of
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
-from pilotage.wire.people import ARCHIVE_OUTPUTS, ArchivedJob, OutputFile
+from pilotage.wire.jobs import OutputFile
+from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
 
 if TYPE_CHECKING:
     import httpx

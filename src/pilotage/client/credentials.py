@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
-from pilotage.wire.people import TokenResponse
+from pilotage.wire.identity import TokenResponse
 
 NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
 

@@ -14,7 +14,7 @@ from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
 
 if TYPE_CHECKING:
     from pilotage.client.transport import Transport
-    from pilotage.wire.people import OutputFile
+    from pilotage.wire.jobs import OutputFile
 
 TRIES = 3
 

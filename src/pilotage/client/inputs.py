@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.wire.people import UploadedInput
+from pilotage.wire.submissions import UploadedInput
 from pilotage.wire.uploads import (
     MAX_BUNDLE_BYTES,
     MAX_BUNDLE_FILES,

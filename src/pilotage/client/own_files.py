@@ -13,7 +13,7 @@ from pilotage.client.streaming import Row, checked
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.own_inputs import OwnFile, column, value_of
 from pilotage.core.jobs.parametric import filled
-from pilotage.wire.people import rows_of_a_chunk
+from pilotage.wire.submissions import max_rows_per_chunk
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class OwnFiles:
     def extended(self, rows: Iterable[Row], upload: Callable[[Sequence[LocalFile]], None]) -> Iterator[Row]:
         """The rows with the values of their files, which are uploaded for a chunk of rows at a time."""
         counted = enumerate(checked(rows, self.names))
-        while part := list(islice(counted, rows_of_a_chunk(len(self.templates)))):
+        while part := list(islice(counted, max_rows_per_chunk(len(self.templates)))):
             found = [(row, self.files(row, index)) for index, row in part]
             upload([file for _, files in found for file in files])
             for row, files in found:

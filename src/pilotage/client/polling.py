@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.people import Counts
+from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
 

@@ -20,7 +20,7 @@ from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.own_inputs import own_columns
 from pilotage.core.jobs.parametric import numbered
 from pilotage.core.jobs.stored import description_from_json
-from pilotage.wire.people import Parameters, SubmissionSource, SubmitRequest, UploadedInput
+from pilotage.wire.submissions import Parameters, SubmissionSource, SubmitRequest, UploadedInput
 
 
 @dataclass

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.people import MAX_JOBS_PER_SUBMISSION, Selection, SubmitResponse
+from pilotage.wire.jobs import Selection
+from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION, SubmitResponse
 
 Which = Selection | SubmitResponse | int | Iterable[int]
 """A selection, what submit answered, one job or several."""

@@ -21,7 +21,7 @@ from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
 from pilotage.core.jobs.lengths import LONGEST_VALUE
 from pilotage.core.jobs.own_inputs import is_column
-from pilotage.wire.people import (
+from pilotage.wire.submissions import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
     ChunksPage,
@@ -30,7 +30,7 @@ from pilotage.wire.people import (
     OpenRequest,
     OpenSubmission,
     SubmitResponse,
-    rows_of_a_chunk,
+    max_rows_per_chunk,
 )
 
 PATIENCE = 600.0
@@ -86,7 +86,7 @@ class _Sending:
         self._expected = request.expected
         self._progress = progress
         self._there = opened.count
-        self._most = rows_of_a_chunk(sum(map(is_column, request.names)))
+        self._most = max_rows_per_chunk(sum(map(is_column, request.names)))
 
     def told(self) -> str:
         return (

@@ -20,7 +20,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.parametric import numbered
 from pilotage.core.jobs.parsers import parse_yaml_mapping
-from pilotage.wire.people import (
+from pilotage.wire.submissions import (
     MAX_CHUNK_ROWS,
     OpenRequest,
     Parameters,

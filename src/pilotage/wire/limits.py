@@ -10,6 +10,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Callable, Dict, Optional
 
+MAX_PAGE = 1000
+"""Entries of a page."""
+MAX_PAGE_BYTES = 1024 * 1024
+"""A page ends early, with the cursor of the next one, at about this size."""
+
 LARGEST = 2**63 - 1
 """The largest number that a column can hold."""
 LARGEST_INTEGER = 2**31 - 1

@@ -5,7 +5,7 @@
     GET  /v1/accounting                        begin, end (instants) → list of AccountRow; of others than oneself
                                                for administrators only
 
-Rules of bodies, instants and errors: people.py.
+Rules of bodies, instants and errors: wire/__init__.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pilotage.cli.job_selection import chosen, in_words
 from pilotage.cli.time_format import parse_instant
 from pilotage.client.selections import as_query
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from fake_server import State, job
 
 from pilotage.cli.job_selection import in_options
-from pilotage.wire.people import Selection
+from pilotage.wire.jobs import Selection
 
 Cli = Callable[..., int]
 

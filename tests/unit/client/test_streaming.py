@@ -16,7 +16,7 @@ from pilotage.client import Client
 from pilotage.client.submitting import columns
 from pilotage.client.tables import read_table
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError
-from pilotage.wire.people import MAX_CHUNK_ROWS, Parameters
+from pilotage.wire.submissions import MAX_CHUNK_ROWS, Parameters
 
 ECHO = {"executable": "echo", "arguments": ["%s"]}
 BUSY = {"code": "overloaded", "message": "full", "retry_after": 0.1}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pilotage.server.http.pages import page, streamed_list
-from pilotage.wire.people import MAX_PAGE_BYTES
+from pilotage.wire.limits import MAX_PAGE_BYTES
 
 
 def read(count: int, size: int, taken: list[int]) -> Iterator[tuple[int, object]]:

@@ -34,7 +34,7 @@ from pilotage.services.submission.job_creation import (
     encoded,
 )
 from pilotage.store.tables import chunks, submissions
-from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
+from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
 
 
 def at_most(jobs: int) -> ChunkPace:

@@ -20,8 +20,8 @@ from pilotage.services.why import answer as why_answer
 from pilotage.services.why import wait_history
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.tables.selections import JobSelection, Viewer
-from pilotage.wire.people import JobSummary
-from pilotage.wire.waiting import Opening, Why
+from pilotage.wire.jobs import JobSummary
+from pilotage.wire.why import Opening, Why
 
 TWO_SITES = (
     POLICY

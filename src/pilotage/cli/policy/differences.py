@@ -16,7 +16,7 @@ from pilotage.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from pilotage.client import Client
-    from pilotage.wire.people import PolicyDocument
+    from pilotage.wire.policy import PolicyDocument
 
 DIFFERENT = 1
 

@@ -15,7 +15,7 @@ from pilotage.cli.policy.files import FileArgument, policy_text
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import moment
 from pilotage.core.errors import Unreachable
-from pilotage.wire.people import PolicyDocument
+from pilotage.wire.policy import PolicyDocument
 
 HIGHEST = 10**15
 """No version is above it."""

@@ -21,7 +21,8 @@ from pilotage.server.http.stored_outputs import applied, inline_streams, listed_
 from pilotage.store.engine.connection import Readers
 from pilotage.store.tables import attempts, listing
 from pilotage.store.tables.selections import JobSelection, Viewer
-from pilotage.wire.people import ARCHIVE_OUTPUTS, ArchivedJob, OutputFile
+from pilotage.wire.jobs import OutputFile
+from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
 
 JOBS_AT_ONCE = 100
 """Jobs read from the store per page: their streams are in memory."""

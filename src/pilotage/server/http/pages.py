@@ -12,7 +12,7 @@ import msgspec
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from pilotage.wire.people import MAX_PAGE_BYTES
+from pilotage.wire.limits import MAX_PAGE_BYTES
 
 _encode = msgspec.json.Encoder().encode
 

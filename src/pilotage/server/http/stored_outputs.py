@@ -8,7 +8,7 @@ from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.services.jobs.payload import stored_description
 from pilotage.store.tables import attempts
-from pilotage.wire import people
+from pilotage.wire.jobs import OutputFile
 
 
 def applied(facts: dict[str, Any]) -> bool:
@@ -55,8 +55,8 @@ def stored_files(
 
 def listed_outputs(
     sandbox: DirectorySandbox, facts: dict[str, Any], job: int, result: attempts.Result | None
-) -> list[people.OutputFile]:
+) -> list[OutputFile]:
     """All outputs of a job by name."""
     inline = {name: len(data) for name, data in inline_streams(facts, job, result).items()}
     stored = stored_files(sandbox, facts, job, result)
-    return [people.OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]
+    return [OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]

@@ -27,8 +27,8 @@ from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.people import SubmitResponse, UploadedInput
 from pilotage.wire.pilot import Input
+from pilotage.wire.submissions import SubmitResponse, UploadedInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.people import MAX_JOBS_IN_CHUNKS
+from pilotage.wire.submissions import MAX_JOBS_IN_CHUNKS
 
 KEPT_OPEN = 86400.0
 """A submission to which nothing has come for so many seconds is closed."""

@@ -24,7 +24,7 @@ from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.people import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, rows_of_a_chunk
+from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, max_rows_per_chunk
 
 AIM = 0.002
 """Seconds that making the jobs of one transaction is to take on SQLite: with its commit no write takes over 5 ms."""
@@ -101,7 +101,7 @@ def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] =
     """
     begun = 0
     part: list[str] = []
-    size, most = 2, rows_of_a_chunk(len(places))
+    size, most = 2, max_rows_per_chunk(len(places))
     for place, text in enumerate(encoded(parameters)):
         length = len(text.encode())
         if part and (len(part) == most or size + length > MAX_CHUNK_BYTES):

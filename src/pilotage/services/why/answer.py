@@ -29,8 +29,8 @@ from pilotage.services.why import job_wording, needs_wording, wording
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire import waiting as wire
-from pilotage.wire.people import JobSummary
+from pilotage.wire import why as wire
+from pilotage.wire.jobs import JobSummary
 
 MAX_COUNTED_JOBS = 10_000
 """Jobs ahead of a job in its queue are counted up to this number."""

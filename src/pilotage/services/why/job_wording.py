@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pilotage.wire.people import JobSummary
+from pilotage.wire.jobs import JobSummary
 
 
 def ended(job: JobSummary) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.wait_reason import Reason, WaitVerdict
 from pilotage.services.why.needs_wording import listed
-from pilotage.wire.waiting import ClosedLimit, Opening, Why
+from pilotage.wire.why import ClosedLimit, Opening, Why
 
 CONDITIONS: Mapping[str, str] = {
     Condition.OWNER: "the pilots there run jobs of other owners only",

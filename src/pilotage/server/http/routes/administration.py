@@ -11,23 +11,24 @@ from pilotage.server.http.edge import CheckedRoute, bytes_of
 from pilotage.server.tokens import Caller
 from pilotage.store.tables import history, retention
 from pilotage.store.tables.events import record
-from pilotage.wire import people
+from pilotage.wire.identity import Identity, TokenRequest, TokenResponse
+from pilotage.wire.shutdown import Shutdown
 
 router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
 monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
 
 
 @router.get("/whoami")
-def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> people.Identity:
-    return people.Identity(
+def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Identity:
+    return Identity(
         caller.user, caller.group, sorted(caller.properties), caller.expires, __version__, context.instance
     )
 
 
 @router.post("/tokens")
 async def create_token(
-    body: people.TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.TokenResponse:
+    body: TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> TokenResponse:
     """A token for any user of the policy. Administrators only; it stands in the event log, the token does not."""
     caller.need_administrator()
     user = context.pool.policy.users.get(body.user)
@@ -49,18 +50,18 @@ async def create_token(
             detail=detail,
         )
     )
-    return people.TokenResponse(token, expires, body.user, group)
+    return TokenResponse(token, expires, body.user, group)
 
 
 @router.post("/tokens/refresh")
 def refresh_token(
     context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.TokenResponse:
+) -> TokenResponse:
     """A new token for whom the current one is."""
     token, expires = context.issuer.issue(
         caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home
     )
-    return people.TokenResponse(token, expires, caller.user, caller.group)
+    return TokenResponse(token, expires, caller.user, caller.group)
 
 
 @router.post("/tokens/home", status_code=204)
@@ -75,8 +76,8 @@ def renew_home_token(context: Context = Depends(context_of)) -> Response:
 
 @router.post("/shutdown", status_code=202)
 async def shutdown(
-    body: people.Shutdown, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.Shutdown:
+    body: Shutdown, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> Shutdown:
     """End the server. Answered at once; it has ended when its address no longer answers."""
     caller.need_administrator()
     if body.pilots not in ("drain", "keep", "cancel"):

@@ -28,7 +28,24 @@ from pilotage.services.jobs.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.store.tables import attempts, events, listing
 from pilotage.store.tables.selections import JobSelection
-from pilotage.wire import limits, people
+from pilotage.wire import limits
+from pilotage.wire.jobs import (
+    ActionRequest,
+    ActionResponse,
+    Attempt,
+    Counts,
+    JobDetail,
+    JobEvent,
+    JobIds,
+    JobsPage,
+    JobSummary,
+    OutputFile,
+    Refusal,
+    RefusedOutputFile,
+    States,
+)
+from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.outputs import ArchiveRequest
 
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
 
@@ -39,9 +56,9 @@ REFUSALS_SHOWN = 100
 
 
 def selection_of(
-    ids: Annotated[people.JobIds | None, Query()] = None,
+    ids: Annotated[JobIds | None, Query()] = None,
     submission: limits.Id | None = None,
-    states: Annotated[people.States | None, Query()] = None,
+    states: Annotated[States | None, Query()] = None,
     owner: limits.GivenName | None = None,
     group: limits.GivenName | None = None,
     job_group: limits.GivenName | None = None,
@@ -67,11 +84,11 @@ def selection_of(
     )
 
 
-@router.get("/jobs", response_model=people.JobsPage)
+@router.get("/jobs", response_model=JobsPage)
 def jobs(
     selection: JobSelection = Depends(selection_of),
     after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
     newest: bool = False,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -79,7 +96,7 @@ def jobs(
     """Jobs by rising id above `after`, with `newest` by falling id below it; a page may have fewer than `limit`."""
     connection = context.readers.connection()
     rows = listing.job_rows(connection, selection, caller.viewer(), after, limit, newest=newest)
-    return page("jobs", ((row["id"], people.JobSummary(**row)) for row in rows), limit)
+    return page("jobs", ((row["id"], JobSummary(**row)) for row in rows), limit)
 
 
 @router.get("/counts")
@@ -87,28 +104,28 @@ def counts(
     selection: JobSelection = Depends(selection_of),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.Counts:
+) -> Counts:
     states = listing.counts(context.readers.connection(), selection, caller.viewer())
-    return people.Counts(states, sum(states.values()), listing.final(states))
+    return Counts(states, sum(states.values()), listing.final(states))
 
 
 @router.get("/jobs/{job}")
 def job(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.JobDetail:
+) -> JobDetail:
     connection = context.readers.connection()
     summary, facts = _visible(context, caller, job)
-    tries = [people.Attempt(**row) for row in listing.attempts(connection, job)]
+    tries = [Attempt(**row) for row in listing.attempts(connection, job)]
     result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
     refused = result.refused if result else []
     description = description_to_json(stored_description(facts, job))
-    return people.JobDetail(
+    return JobDetail(
         job=summary,
         description=description if summary.owner == caller.user else hide_values(description),
         attempts=tries,
         outputs=listed_outputs(context.sandbox, facts, job, result),
         missing_outputs=result.missing if result else [],
-        refused_outputs=[people.RefusedOutputFile(name, reason) for name, reason in refused],
+        refused_outputs=[RefusedOutputFile(name, reason) for name, reason in refused],
         parameters=parameter_values(facts),
     )
 
@@ -116,16 +133,16 @@ def job(
 @router.get("/jobs/{job}/events")
 def job_events(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> list[people.JobEvent]:
+) -> list[JobEvent]:
     _, facts = _visible(context, caller, job)
     found = events.history(context.readers.connection(), JobId(job), facts["last_event"])
-    return [people.JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in found]
+    return [JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in found]
 
 
 @router.get("/jobs/{job}/outputs")
 def outputs(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> list[people.OutputFile]:
+) -> list[OutputFile]:
     _, facts = _visible(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     return listed_outputs(context.sandbox, facts, job, result)
@@ -153,7 +170,7 @@ def output(
 
 @router.post("/outputs", response_class=Response, responses=bytes_of("application/x-tar"))
 def outputs_of_many(
-    body: people.ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    body: ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> StreamingResponse:
     """The outputs of all jobs of a selection that the caller may see, as one tar stream."""
     archive = OutputArchive(
@@ -204,15 +221,15 @@ def logs(
 @router.post("/jobs/{verb}")
 async def action(
     verb: limits.Name,
-    body: people.ActionRequest,
+    body: ActionRequest,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.ActionResponse:
+) -> ActionResponse:
     """Kill, reschedule or delete the jobs of a selection that the caller may see."""
     check_verb(verb)
     selection = JobSelection(**vars(body.selection))
     pool, clock = context.pool, context.clock
-    answer, after = people.ActionResponse(0, 0), 0
+    answer, after = ActionResponse(0, 0), 0
     while True:
         ids = await asyncio.to_thread(_ids, context, selection, caller, after)
         if not ids:
@@ -232,7 +249,7 @@ async def action(
         answer.matched += len(ids)
         answer.done += len(outcome.done)
         room = REFUSALS_SHOWN - len(answer.refused)
-        answer.refused += [people.Refusal(id_, why) for id_, why in outcome.refused[: max(0, room)]]
+        answer.refused += [Refusal(id_, why) for id_, why in outcome.refused[: max(0, room)]]
         if verb == "delete" and not body.dry_run:
             await asyncio.to_thread(_delete_files, context, outcome.done)
         after = ids[-1]
@@ -250,14 +267,14 @@ def _delete_files(context: Context, jobs: list[int]) -> None:
         context.sandbox.delete_tails(id_)
 
 
-def _visible(context: Context, caller: Caller, job: int) -> tuple[people.JobSummary, dict[str, Any]]:
+def _visible(context: Context, caller: Caller, job: int) -> tuple[JobSummary, dict[str, Any]]:
     """A job that the caller may see. One that is not theirs is told like one that does not exist."""
     connection = context.readers.connection()
     rows = listing.jobs(connection, JobSelection(ids=[job]), caller.viewer(), 0, 1)
     facts = listing.job_facts(connection, job) if rows else None
     if not rows or facts is None:
         raise NotFound(f"there is no job {job}", hint="or it is not yours")
-    return people.JobSummary(**rows[0]), facts
+    return JobSummary(**rows[0]), facts
 
 
 def _kept_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:

@@ -15,15 +15,23 @@ from pilotage.server.tokens import Caller
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
 from pilotage.services.policy.impact import left_behind
 from pilotage.store.tables import instance, pilots
-from pilotage.wire import governing, limits, people
+from pilotage.wire import limits
+from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.policy import (
+    PilotsLeft,
+    PolicyChange,
+    PolicyDocument,
+    PolicyRollback,
+    PolicyVersion,
+    PolicyVersionsPage,
+    Stranded,
+)
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"], route_class=CheckedRoute)
 
 
 @router.get("")
-def policy(
-    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.PolicyDocument:
+def policy(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> PolicyDocument:
     """The one in force, and what it leaves without work."""
     caller.need_administrator()
     return _change(context, caller, context.pool.policy, _current(context))
@@ -31,8 +39,8 @@ def policy(
 
 @router.put("")
 async def change_policy(
-    body: people.PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.PolicyDocument:
+    body: PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> PolicyDocument:
     """Apply a whole policy, or say why it is refused; the old one stays then."""
     caller.need_administrator()
     new: Policy = await asyncio.to_thread(parse, body.text)
@@ -53,10 +61,10 @@ async def change_policy(
     return await asyncio.to_thread(lambda: _change(context, caller, new, _version(context, version)))
 
 
-@router.get("/versions", response_model=governing.PolicyVersionsPage)
+@router.get("/versions", response_model=PolicyVersionsPage)
 def versions(
     after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
@@ -64,8 +72,7 @@ def versions(
     caller.need_administrator()
     found = instance.policy_versions(context.readers.connection(), after, limit)
     rows = (
-        (one.version, governing.PolicyVersion(one.version, one.applied_at, one.applied_by, one.reason))
-        for one in found
+        (one.version, PolicyVersion(one.version, one.applied_at, one.applied_by, one.reason)) for one in found
     )
     return page("versions", rows, limit)
 
@@ -73,7 +80,7 @@ def versions(
 @router.get("/versions/{version}")
 def one_version(
     version: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> people.PolicyDocument:
+) -> PolicyDocument:
     """The text of one version, as it was applied."""
     caller.need_administrator()
     return _document(_version(context, version))
@@ -81,10 +88,10 @@ def one_version(
 
 @router.post("/rollback")
 async def rollback(
-    body: governing.PolicyRollback,
+    body: PolicyRollback,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.PolicyDocument:
+) -> PolicyDocument:
     """Apply the text of an earlier version as a new one, if it is still valid."""
     caller.need_administrator()
     earlier = await asyncio.to_thread(_version, context, body.version)
@@ -118,15 +125,11 @@ def _version(context: Context, version: int) -> instance.PolicyRow:
     return found
 
 
-def _document(found: instance.PolicyRow) -> people.PolicyDocument:
-    return people.PolicyDocument(
-        found.version, found.text, found.applied_at, found.applied_by, reason=found.reason
-    )
+def _document(found: instance.PolicyRow) -> PolicyDocument:
+    return PolicyDocument(found.version, found.text, found.applied_at, found.applied_by, reason=found.reason)
 
 
-def _change(
-    context: Context, caller: Caller, new: Policy, found: instance.PolicyRow
-) -> people.PolicyDocument:
+def _change(context: Context, caller: Caller, new: Policy, found: instance.PolicyRow) -> PolicyDocument:
     """`found` with what is to be known of `new`."""
     entries = list(context.pool.index.entries.values())
     left = left_behind(new, entries, pilots.live_counts(context.readers.connection()))
@@ -134,8 +137,8 @@ def _change(
     document.warnings = [*_locked_out(caller, new), *warnings(new)]
     document.properties = known_properties(new)
     document.stranded_jobs = left.jobs
-    document.stranded = [governing.Stranded(one.group, one.owner, one.waiting) for one in left.stranded]
-    document.pilots_left = [governing.PilotsLeft(*one) for one in left.pilots]
+    document.stranded = [Stranded(one.group, one.owner, one.waiting) for one in left.stranded]
+    document.pilots_left = [PilotsLeft(*one) for one in left.pilots]
     return document
 
 

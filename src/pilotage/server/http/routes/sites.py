@@ -12,7 +12,9 @@ from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.shares.table import STRANDED
 from pilotage.store.tables import listing
-from pilotage.wire import limits, people
+from pilotage.wire import limits
+from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
 
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
@@ -25,10 +27,10 @@ def _may_see(caller: Caller, entry: IndexedQueue) -> bool:
     )
 
 
-@router.get("/queues", response_model=people.QueuesPage)
+@router.get("/queues", response_model=QueuesPage)
 def queues(
     after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
@@ -40,9 +42,9 @@ def queues(
     return page("queues", ((entry.id, _summary(entry)) for entry in visible[:limit]), limit)
 
 
-def _summary(entry: IndexedQueue) -> people.QueueSummary:
+def _summary(entry: IndexedQueue) -> QueueSummary:
     q = entry.identity
-    return people.QueueSummary(
+    return QueueSummary(
         id=entry.id,
         owner=q.owner,
         group=q.group,
@@ -64,10 +66,10 @@ def _summary(entry: IndexedQueue) -> people.QueueSummary:
     )
 
 
-@router.get("/pilots", response_model=people.PilotsPage)
+@router.get("/pilots", response_model=PilotsPage)
 def pilots(
     after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
@@ -76,7 +78,7 @@ def pilots(
     return page("pilots", ((int(str(row["id"])), _pilot(context, caller, row)) for row in rows), limit)
 
 
-def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> people.PilotSummary:
+def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> PilotSummary:
     id_ = row["id"]
     if not caller.viewer().everything and row["owner"] != caller.user:
         row["owner"] = ""
@@ -84,20 +86,18 @@ def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> people.P
         row["reason"] = str(row["reason"]).partition(":")[0]
     seen = context.pool.seen.get(id_)  # type: ignore[call-overload]
     row["finished"] = int(str(row["finished"])) + context.pool.finished.get(id_, 0)  # type: ignore[call-overload]
-    return people.PilotSummary(**row, stalled=id_ in context.pool.stalled, last_seen=seen)  # type: ignore[arg-type]
+    return PilotSummary(**row, stalled=id_ in context.pool.stalled, last_seen=seen)  # type: ignore[arg-type]
 
 
 @router.get("/sites")
-def sites(
-    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> list[people.SiteSummary]:
+def sites(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[SiteSummary]:
     """Every site of the policy, with what runs and what could run there."""
     policy, connection = context.pool.policy, context.readers.connection()
     pilots_there = listing.pilots_by_site(connection)
     running = listing.running_by_site(connection)
     entries = [entry for entry in list(context.pool.index.entries.values()) if _may_see(caller, entry)]
     return [
-        people.SiteSummary(
+        SiteSummary(
             name=name,
             ces=sorted(ce for ce, facts in policy.ces.items() if facts.site == name),
             pilots=pilots_there.get(name, {}),

@@ -16,7 +16,9 @@ from pilotage.services.submission.chunked import of_owner
 from pilotage.store.tables import listing
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.selections import JobSelection
-from pilotage.wire import limits, people
+from pilotage.wire import limits
+from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.submissions import JobValues, SubmissionSource, UploadedInput
 
 router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
 
@@ -26,10 +28,10 @@ def source(
     submission_id: Annotated[limits.Id, Path()],
     selection: JobSelection = Depends(selection_of),
     after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=people.MAX_PAGE),
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> people.SubmissionSource:
+) -> SubmissionSource:
     """The description as it was submitted, and a page of its jobs in the selection with their values. Owners only."""
     connection = context.readers.connection()
     known = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
@@ -37,14 +39,12 @@ def source(
     ids = listing.job_ids(connection, chosen, caller.viewer(), after, limit)
     values = listing.parameters_of(connection, ids)
     copies = [one for one in json.loads(known.inputs) if one["mode"] == "copy"]
-    return people.SubmissionSource(
+    return SubmissionSource(
         submission=submission_id,
         group=known.group,
         description=json.loads(known.description),
         names=list(known.names),
-        inputs=[
-            people.UploadedInput(one["name"], one["source"], one["size"], one["executable"]) for one in copies
-        ],
-        jobs=[people.JobValues(id_, values[id_]) for id_ in ids if id_ in values],
+        inputs=[UploadedInput(one["name"], one["source"], one["size"], one["executable"]) for one in copies],
+        jobs=[JobValues(id_, values[id_]) for id_ in ids if id_ in values],
         next=ids[-1] if len(ids) == limit else None,
     )

@@ -34,11 +34,10 @@ from pilotage.services.submission.chunked import (
 from pilotage.services.submission.job_creation import ChunkRows, JobCreator, encoded, files_named
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
-from pilotage.wire.limits import LARGEST_INTEGER, Id, Small
-from pilotage.wire.people import (
+from pilotage.wire.limits import LARGEST_INTEGER, MAX_PAGE, Id, Small
+from pilotage.wire.submissions import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
-    MAX_PAGE,
     ChunkResponse,
     ChunksPage,
     ChunkSummary,
@@ -47,7 +46,7 @@ from pilotage.wire.people import (
     OpenSubmission,
     SubmissionCheck,
     SubmitResponse,
-    rows_of_a_chunk,
+    max_rows_per_chunk,
 )
 
 router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
@@ -183,9 +182,10 @@ def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) 
         description, submission.names, given, submission.count, submission.expected or submission.count
     )
     own = tuple(own_columns(description, submission.names).values())
-    if len(given) > rows_of_a_chunk(len(own)):
+    most = max_rows_per_chunk(len(own))
+    if len(given) > most:
         raise TooLarge(
-            f"chunk {number} has {len(given):,} rows with input files: at most {rows_of_a_chunk(len(own)):,} are taken",
+            f"chunk {number} has {len(given):,} rows with input files: at most {most:,} are taken",
             hint="send fewer rows at a time",
         )
     common = sum(item["size"] for item in msgspec.json.decode(submission.inputs))

@@ -33,7 +33,13 @@ from pilotage.services.submission.accept import (
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.tables import submissions as rows
-from pilotage.wire.people import Parameters, SubmissionCheck, SubmitRequest, SubmitResponse, UploadedInput
+from pilotage.wire.submissions import (
+    Parameters,
+    SubmissionCheck,
+    SubmitRequest,
+    SubmitResponse,
+    UploadedInput,
+)
 
 router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
 

@@ -16,9 +16,9 @@ from pilotage.server.tokens import Caller
 from pilotage.services.why import answer as services
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.tables.selections import JobSelection
+from pilotage.wire.jobs import JobSummary
 from pilotage.wire.limits import Id
-from pilotage.wire.people import JobSummary
-from pilotage.wire.waiting import Why
+from pilotage.wire.why import Why
 
 router = APIRouter(prefix="/v1", tags=["why"], route_class=CheckedRoute)
 

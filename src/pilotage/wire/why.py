@@ -1,4 +1,8 @@
-"""What the server answers to `why`: GET /v1/jobs/{id}/why and GET /v1/queues/{id}/why (see wire/people.py)."""
+"""The answer to the question why a job waits. Rules of bodies, instants and errors: wire/__init__.py.
+
+GET    /v1/jobs/{id}/why                   Why, for one job
+GET    /v1/queues/{id}/why                 Why, for all jobs of a task queue
+"""
 
 from __future__ import annotations
 

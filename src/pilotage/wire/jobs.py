@@ -1,0 +1,180 @@
+"""Messages of jobs. Rules of bodies, instants, pages and errors: wire/__init__.py.
+
+GET    /v1/jobs                            Selection as query, after, limit, newest → JobsPage
+GET    /v1/counts                          Selection as query → Counts
+GET    /v1/jobs/{id}                       JobDetail
+GET    /v1/jobs/{id}/events                list of JobEvent, oldest first
+GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`; the request makes the pilot of a running job
+send tails. Headers: X-Pilotage-State (job state),
+X-Pilotage-Offset (position of the first byte)
+POST   /v1/jobs/kill|reschedule|delete     ActionRequest → ActionResponse
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Dict, List, Optional
+
+from pilotage.wire.limits import NOT_NULL, GivenName, Id, Instant, Limit, Words
+
+MAX_IDS = 100_000
+"""Jobs that one selection may name."""
+
+JobIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_IDS)]
+
+States = Annotated[List[GivenName], Limit(shortest=1, longest=100)]
+
+
+@dataclass
+class Selection:
+    """Which jobs: all conditions together. A selection without conditions means all that one may see.
+
+    None means that a condition was not given. A condition that is given and empty (0, "", []) is refused, and so is
+    `null` in a body: it would otherwise select everything.
+    """
+
+    __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
+    """A condition that this server does not know is refused: without it more jobs would be selected."""
+
+    ids: Annotated[Optional[JobIds], NOT_NULL] = None
+    submission: Annotated[Optional[Id], NOT_NULL] = None
+    states: Annotated[Optional[States], NOT_NULL] = None
+    owner: Annotated[Optional[GivenName], NOT_NULL] = None
+    group: Annotated[Optional[GivenName], NOT_NULL] = None
+    job_group: Annotated[Optional[GivenName], NOT_NULL] = None
+    site: Annotated[Optional[GivenName], NOT_NULL] = None
+    name: Annotated[Optional[GivenName], NOT_NULL] = None
+    ended_since: Annotated[Optional[Instant], NOT_NULL] = None
+    ended_before: Annotated[Optional[Instant], NOT_NULL] = None
+    outputs_incomplete: Annotated[Optional[bool], NOT_NULL] = None
+    """Only jobs of which `JobSummary.outputs_incomplete` is so."""
+
+
+@dataclass
+class JobSummary:
+    id: int
+    submission: int
+    state: str
+    reason: str
+    owner: str
+    group: str
+    name: str
+    job_group: str
+    job_type: str
+    user_priority: int
+    queue: int
+    epoch: int
+    attempt: int
+    failures: int
+    site: str
+    ce: str
+    pilot: Optional[int]
+    hostname: str
+    exit_code: Optional[int]
+    submitted: float
+    started: Optional[float]
+    ended: Optional[float]
+    outputs_incomplete: bool = False
+    """The job is Done or Failed, and an output pattern matched nothing or a matching file was not stored.
+    `JobDetail` names them; `reason` tells the first of them of a job that is Done."""
+
+
+@dataclass
+class JobsPage:
+    jobs: List[JobSummary]
+    next: Optional[int] = None
+    """Give it as `after` for the next page; None: this was the last."""
+
+
+@dataclass
+class Attempt:
+    """One confirmed try."""
+
+    epoch: int
+    attempt: int
+    pilot: int
+    site: str
+    ce: str
+    hostname: str
+    started: float
+    ended: Optional[float]
+    outcome: str
+    """"" while it runs, "applied", or why it was not: "lease over", "released", "superseded", "killed" ..."""
+    exit_code: Optional[int] = None
+    failure: str = ""
+    message: str = ""
+    wall: float = 0.0
+    cpu: float = 0.0
+    max_rss: int = 0
+    processors: int = 1
+
+
+@dataclass
+class OutputFile:
+    name: str
+    size: int
+
+
+@dataclass
+class RefusedOutputFile:
+    name: str
+    reason: str
+
+
+@dataclass
+class JobDetail:
+    job: JobSummary
+    description: Dict[str, Any]
+    """With the parameters of this job filled in. Others than the owner see no values of its environment."""
+    attempts: List[Attempt]
+    outputs: List[OutputFile]
+    missing_outputs: List[str] = field(default_factory=list)
+    """Output patterns that matched no file."""
+    refused_outputs: List[RefusedOutputFile] = field(default_factory=list)
+    """Files that matched an output pattern and were not stored."""
+    parameters: Dict[str, Any] = field(default_factory=dict)
+    """This job's values by the names of its submission's parameters; the unnamed one is ""."""
+
+
+@dataclass
+class Counts:
+    states: Dict[str, int]
+    total: int
+    final: int
+
+
+@dataclass
+class JobEvent:
+    at: float
+    kind: str
+    """What happened: submitted, offered, confirmed, finished, released, lease-over, stalled, killed ..."""
+    old: str
+    new: str
+    epoch: int
+    actor: str
+    detail: str = ""
+
+
+@dataclass
+class ActionRequest:
+    __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
+    """A misspelt `dry_run` must not act."""
+
+    selection: Selection
+    dry_run: bool = False
+    reason: Words = ""
+
+
+@dataclass
+class Refusal:
+    job: int
+    message: str
+
+
+@dataclass
+class ActionResponse:
+    matched: int
+    """How many jobs the selection names."""
+    done: int
+    """How many were (dry run: would be) changed; the others are in `refused`, the first hundred of them."""
+    refused: List[Refusal] = field(default_factory=list)

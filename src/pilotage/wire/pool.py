@@ -1,0 +1,82 @@
+"""Messages that list task queues, pilots and sites. Rules of bodies, instants, pages and errors: wire/__init__.py.
+
+GET    /v1/queues                          after, limit → QueuesPage
+GET    /v1/pilots                          after, limit → PilotsPage
+GET    /v1/sites                           list of SiteSummary
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional
+
+
+@dataclass
+class QueueSummary:
+    id: int
+    owner: str
+    group: str
+    setup: str
+    cpu_time: int
+    """The bucket, seconds of a reference core."""
+    memory: int
+    processors: int
+    job_type: str
+    sites: List[str]
+    banned_sites: List[str]
+    grid_ces: List[str]
+    platforms: List[str]
+    tags: List[str]
+    pilot_types: List[str]
+    requirements: str
+    waiting: int
+    priority: float
+    note: str = ""
+    """Why none of its jobs may start, where the policy no longer knows its group or owner."""
+
+
+@dataclass
+class QueuesPage:
+    queues: List[QueueSummary]
+    next: Optional[int] = None
+
+
+@dataclass
+class PilotSummary:
+    id: int
+    state: str
+    stalled: bool
+    site: str
+    ce: str
+    batch_id: str
+    hostname: str
+    owner: str
+    """Whom it serves: empty for anybody (or not bound yet)."""
+    version: str
+    processors: int
+    jobs: int
+    """How many it holds now."""
+    finished: int
+    submitted: float
+    started: Optional[float]
+    last_seen: Optional[float]
+    ended: Optional[float]
+    reason: str = ""
+
+
+@dataclass
+class PilotsPage:
+    pilots: List[PilotSummary]
+    next: Optional[int] = None
+
+
+@dataclass
+class SiteSummary:
+    name: str
+    ces: List[str]
+    pilots: Dict[str, int]
+    """Live pilots by state."""
+    running: int
+    """Jobs held there now."""
+    waiting: int
+    """Waiting jobs whose task queue may run there by its site lists."""

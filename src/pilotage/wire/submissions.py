@@ -1,0 +1,193 @@
+"""Messages of submissions. Rules of bodies, instants, pages and errors: wire/__init__.py.
+
+POST   /v1/submissions                     SubmitRequest → SubmitResponse
+POST   /v1/submissions/check               SubmitRequest → SubmissionCheck; nothing is stored
+POST   /v1/submissions/open/check          OpenRequest → SubmissionCheck; nothing is stored
+POST   /v1/submissions/open                OpenRequest → OpenSubmission; rows of parameters follow in chunks
+GET    /v1/submissions/{id}                OpenSubmission: its progress, open or closed
+GET    /v1/submissions/{id}/chunks         after, limit → ChunksPage
+PUT    /v1/submissions/{id}/chunks/{n}     JSON list of rows → ChunkResponse; n is 0, 1, 2 ...
+POST   /v1/submissions/{id}/close          CloseRequest → SubmitResponse
+GET    /v1/submissions/{id}/source         Selection as query, after, limit → SubmissionSource (owner only)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Dict, List, Optional
+
+from pilotage.wire.limits import Count, Digest, FileName, Limit, Name
+
+MAX_JOBS_PER_SUBMISSION = 100_000
+"""Of a submission that is one request; one in chunks may have MAX_JOBS_IN_CHUNKS."""
+
+MAX_JOBS_IN_CHUNKS = 1_000_000_000
+
+MAX_CHUNK_ROWS = 5000
+
+MAX_CHUNK_BYTES = 512 * 1024
+
+MAX_CHUNK_FILES = 500
+"""Input files that the rows of one chunk may name."""
+
+MAX_INPUTS = 10_000
+"""Files that one submission may send along."""
+
+MAX_NAMES = 1000
+"""Parameters that one submission may have."""
+
+MAX_DESCRIPTION = 8_000_000
+"""Characters of a description with its parameters, as JDL or YAML; what one job may have of it is less."""
+
+DescriptionText = Annotated[str, Limit(longest=MAX_DESCRIPTION)]
+
+Description = Annotated[Dict[str, Any], Limit(longest=MAX_NAMES)]
+
+ParameterNames = Annotated[List[Name], Limit(longest=MAX_NAMES)]
+
+RowValues = Annotated[List[Any], Limit(longest=MAX_NAMES)]
+
+
+def max_rows_per_chunk(files: int) -> int:
+    """How many rows a chunk has at most, each of which names so many input files of its own."""
+    return max(1, MAX_CHUNK_FILES // files) if files else MAX_CHUNK_ROWS
+
+
+@dataclass
+class Parameters:
+    """The values of a parametric submission: row k binds `names` to `rows[k]`; the unnamed parameter is ""."""
+
+    names: ParameterNames = field(default_factory=list)
+    rows: Annotated[List[RowValues], Limit(longest=MAX_DESCRIPTION)] = field(default_factory=list)
+
+
+@dataclass
+class UploadedInput:
+    """An input of mode `copy` that was put to /v1/uploads before."""
+
+    name: FileName
+    """Relative path in the payload's folder, as in the description."""
+    digest: Digest
+    size: Count
+    executable: bool = False
+
+
+@dataclass
+class JobValues:
+    job: int
+    values: List[Any]
+    """One for each name of the submission's parameters."""
+
+
+@dataclass
+class SubmissionSource:
+    """What a submission was made of."""
+
+    submission: int
+    group: str
+    description: Dict[str, Any]
+    """With its placeholders."""
+    names: List[str]
+    inputs: List[UploadedInput]
+    """The files that were sent for all its jobs."""
+    jobs: List[JobValues]
+    next: Optional[int] = None
+
+
+@dataclass
+class SubmitRequest:
+    """Exactly one of `description` (snake_case names), `jdl`, `yaml` says what to run."""
+
+    description: Optional[Description] = None
+    jdl: Optional[DescriptionText] = None
+    yaml: Optional[DescriptionText] = None
+    parameters: Optional[Parameters] = None
+    """Only with `description`; JDL and YAML carry their own."""
+    inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
+    """One for every `copy` input of the description; a folder is one entry for each of its files."""
+    group: Name = ""
+    """Empty: the group of the token."""
+    key: Name = ""
+    """Idempotency key: the same owner and key again gets the first answer again, and makes no more jobs."""
+
+
+@dataclass
+class OpenRequest:
+    """A submission whose rows of parameters come in chunks. Jobs of an accepted chunk may run at once."""
+
+    description: Description
+    """Without parameters of its own."""
+    names: ParameterNames
+    """What each row has a value for; the unnamed parameter is ""."""
+    key: Name
+    """The same owner and key again opens the same submission, to go on with it."""
+    inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
+    group: Name = ""
+    expected: Optional[Annotated[int, Limit(low=1, high=MAX_JOBS_IN_CHUNKS)]] = None
+    """At most so many rows will come: their ids follow one another, and `%n` has their width. Needed for `%n`."""
+
+
+@dataclass
+class OpenSubmission:
+    submission: int
+    queue: int
+    open: bool
+    """False: no more rows are taken."""
+    names: List[str]
+    chunks: int
+    """How many were accepted: the number of the next one."""
+    count: int
+    """Rows in them; each is a job."""
+    expected: Optional[int] = None
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class ChunkSummary:
+    number: int
+    count: int
+    digest: str
+    """SHA-256 of its rows as compact JSON in UTF-8."""
+
+
+@dataclass
+class ChunksPage:
+    chunks: List[ChunkSummary]
+    next: Optional[int] = None
+
+
+@dataclass
+class ChunkResponse:
+    """The jobs of a chunk wait in their queue. The same number and rows again give the same answer."""
+
+    number: int
+    first: int
+    """Its jobs are first, first + 1 ..."""
+    count: int
+
+
+@dataclass
+class CloseRequest:
+    count: Count
+    """All rows that were sent."""
+
+
+@dataclass
+class SubmitResponse:
+    submission: int
+    first: int
+    """The jobs are first, first + 1 ... last; of rows in chunks without `expected` others' may lie between.
+    Where several servers took chunks, their ids are in no order."""
+    last: int
+    count: int
+    queue: int
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class SubmissionCheck:
+    """What a submission would be told: its errors come as they would then."""
+
+    count: int
+    """Jobs; of rows in chunks at most so many, 0 if that was not said."""
+    warnings: List[str] = field(default_factory=list)
