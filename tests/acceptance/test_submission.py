@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pilotage.core.jobs.own_inputs import OwnFile, value_of
+from pilotage.core.jobs.per_job_inputs import PerJobFile, encode_file
 from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running
 
@@ -167,7 +167,7 @@ def test_files_of_the_rows_of_a_table_in_chunks(instance: Instance, tmp_path: Pa
 def test_a_row_reaches_no_file_of_another_owner(instance: Instance, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("the home's secret")
     instance.client().submit({"executable": "true", "input_sandbox": ["secret"]}, folder=tmp_path)
-    value = value_of(OwnFile(hashlib.sha256(b"the home's secret").hexdigest(), 17, False))
+    value = encode_file(PerJobFile(hashlib.sha256(b"the home's secret").hexdigest(), 17, False))
     description = {"executable": "cat", "arguments": ["f"], "input_sandbox": [{"path": "f", "name": "f"}]}
     token = instance.client().create_token("bob").token
     address = instance.client().url

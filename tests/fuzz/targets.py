@@ -22,8 +22,8 @@ from pilotage.core.classads import canonical, evaluate, parse_ad, parse_expressi
 from pilotage.core.classads.patterns import compiled
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.json_format import description_from_json, description_to_json
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
-from pilotage.core.jobs.stored import description_from_json, description_to_json
 from pilotage.core.policy.dirac_cfg import policy_of_cfg
 from pilotage.core.queues.identity import cpu_bucket, memory_bucket
 from pilotage.server.http import pilot_endpoints

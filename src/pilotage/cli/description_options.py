@@ -16,7 +16,7 @@ from pilotage.cli.submit_options import JobOptions
 from pilotage.cli.time_format import parse_span, size_text
 from pilotage.client.describing import Described, from_mapping
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.overriding import overridden
+from pilotage.core.jobs.overrides import override_fields
 from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION
 
 
@@ -62,7 +62,7 @@ def with_options(found: Described, options: JobOptions) -> Command:
         fields["input_sandbox"] = said.entries
     columns = parameters(options)
     sequences = {name: tuple(values) for name, values in columns.items()} if columns else None
-    submission = overridden(found.submission, fields, sequences)
+    submission = override_fields(found.submission, fields, sequences)
     return Command(replace(found, submission=submission, local={**found.local, **said.local}), said.notes)
 
 

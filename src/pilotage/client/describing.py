@@ -9,9 +9,9 @@ from typing import Any
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import COPY, URL, InputFile, Submission
-from pilotage.core.jobs.parametric import PLACEHOLDER, filled
+from pilotage.core.jobs.json_format import description_to_json
+from pilotage.core.jobs.parametric import PLACEHOLDER, fill_placeholders
 from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
-from pilotage.core.jobs.stored import description_to_json
 
 MAX_FILE = 64 * 1024 * 1024
 
@@ -43,7 +43,7 @@ class Described:
         for index, row in enumerate(submission.parameters if varying else ()):
             for _, file in varying:
                 name, path = (
-                    filled(text, submission.names, row, index, submission.count)
+                    fill_placeholders(text, submission.names, row, index, submission.count)
                     for text in (file.name, self._template(file))
                 )
                 yield name, Path(path)

@@ -11,8 +11,8 @@ from pilotage.client.describing import Described
 from pilotage.client.inputs import MAX_BYTES, LocalFile, one_file
 from pilotage.client.streaming import Row, checked
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.core.jobs.own_inputs import OwnFile, column, value_of
-from pilotage.core.jobs.parametric import filled
+from pilotage.core.jobs.parametric import fill_placeholders
+from pilotage.core.jobs.per_job_inputs import PerJobFile, column_name, encode_file
 from pilotage.wire.submissions import max_rows_per_chunk
 
 
@@ -28,11 +28,11 @@ class OwnFiles:
 
     @property
     def columns(self) -> list[str]:
-        return [column(place) for place, _ in self.templates]
+        return [column_name(place) for place, _ in self.templates]
 
     def paths(self, row: Row, index: int) -> list[Path]:
         count = self.count or index + 1
-        return [Path(filled(text, self.names, row, index, count)) for _, text in self.templates]
+        return [Path(fill_placeholders(text, self.names, row, index, count)) for _, text in self.templates]
 
     def files(self, row: Row, index: int) -> list[LocalFile]:
         """Those of one job, hashed. Raises InvalidInput that names the row."""
@@ -64,7 +64,7 @@ class OwnFiles:
 
 
 def named_in_row(file: LocalFile) -> str:
-    return value_of(OwnFile(file.digest, file.size, file.executable))
+    return encode_file(PerJobFile(file.digest, file.size, file.executable))
 
 
 def own_files_of(

@@ -17,9 +17,9 @@ from pilotage.client.inputs import LocalFile
 from pilotage.client.submitting import PreparedRequest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
-from pilotage.core.jobs.own_inputs import own_columns
-from pilotage.core.jobs.parametric import numbered
-from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.jobs.json_format import description_from_json
+from pilotage.core.jobs.parametric import uses_job_number
+from pilotage.core.jobs.per_job_inputs import per_job_columns
 from pilotage.wire.submissions import Parameters, SubmissionSource, SubmitRequest, UploadedInput
 
 
@@ -38,7 +38,7 @@ def described_again(source: SubmissionSource, folder: Path) -> Described:
     """The chosen jobs of a source as a submission whose files lie in `folder`."""
     description = description_from_json(source.description)
     rows = tuple(tuple(job.values) for job in source.jobs)
-    if source.names and numbered(description):
+    if source.names and uses_job_number(description):
         raise InvalidInput(
             f"submission {source.submission} numbers its jobs by %n, and these would get other numbers",
             hint="`pilotage reschedule` runs them with theirs; or submit with a parameter instead of %n",
@@ -51,7 +51,7 @@ def prepare_again(
 ) -> Again:
     """Gather the files; nothing is sent. `known`: whether the server still has the file of a digest."""
     submission = described.submission
-    own = own_columns(submission.description, submission.names)
+    own = per_job_columns(submission.description, submission.names)
     own_names = [submission.description.input_sandbox[place].name for place in own]
     for name in own_names:
         if name in described.local:

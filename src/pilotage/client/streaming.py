@@ -19,8 +19,8 @@ from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
-from pilotage.core.jobs.lengths import LONGEST_VALUE
-from pilotage.core.jobs.own_inputs import is_column
+from pilotage.core.jobs.lengths import MAX_VALUE_CHARS
+from pilotage.core.jobs.per_job_inputs import is_file_column
 from pilotage.wire.submissions import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
@@ -86,7 +86,7 @@ class _Sending:
         self._expected = request.expected
         self._progress = progress
         self._there = opened.count
-        self._most = max_rows_per_chunk(sum(map(is_column, request.names)))
+        self._most = max_rows_per_chunk(sum(map(is_file_column, request.names)))
 
     def told(self) -> str:
         return (
@@ -201,8 +201,8 @@ def checked(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
 def wrong(value: Any) -> str:
     """What is wrong with a value of a parameter, "" for nothing."""
     if isinstance(value, str):
-        if len(value) > LONGEST_VALUE:
-            return f"a value has {len(value):,} characters: at most {LONGEST_VALUE:,} are taken"
+        if len(value) > MAX_VALUE_CHARS:
+            return f"a value has {len(value):,} characters: at most {MAX_VALUE_CHARS:,} are taken"
         return "a value contains a NUL character" if "\0" in value else ""
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
         return f"{value} is not a number that can be used"

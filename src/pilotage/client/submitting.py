@@ -18,7 +18,7 @@ from pilotage.client.streaming import Row
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
-from pilotage.core.jobs.parametric import numbered
+from pilotage.core.jobs.parametric import uses_job_number
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.wire.submissions import (
     MAX_CHUNK_ROWS,
@@ -226,7 +226,7 @@ def prepare_rows(
     own = own_files_of(described, names, expected, None)
     paths = [text for _, text in own.templates]
     description = parse_yaml_mapping(mapping, names=[*names, *own.columns]).description
-    if expected is None and (numbered(description) or any("%n" in text for text in paths)):
+    if expected is None and (uses_job_number(description) or any("%n" in text for text in paths)):
         raise InvalidInput(
             "%n has the width of the last number, and how many rows there are is not known",
             hint="give the rows in a file, say how many come (`expected`), or number them in a column",

@@ -19,7 +19,7 @@ from pilotage.core.policy import (
     parse,
     warnings,
 )
-from pilotage.core.policy.reading import NODE_TAGS
+from pilotage.core.policy.parser import NODE_TAGS
 from pilotage.pilot import node
 
 GOOD = """\

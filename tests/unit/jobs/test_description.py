@@ -14,10 +14,10 @@ from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.core.jobs.fields import BY_NAME, FIELDS
 from pilotage.core.jobs.jdl import parse_jdl
-from pilotage.core.jobs.parametric import bind, unfilled
+from pilotage.core.jobs.json_format import description_from_json
+from pilotage.core.jobs.parametric import bind, placeholder_warnings
 from pilotage.core.jobs.parsers import description_from_text, from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.jobs.reference import reference_markdown
-from pilotage.core.jobs.stored import description_from_json
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "job-description.md"
 
@@ -279,7 +279,7 @@ def test_gLites_parametric_jobs(parameters: str, values: list[str]) -> None:
     assert [job.environment for job in jobs] == [(("SEED", v),) for v in values]
     assert [job.job_name for job in jobs] == [f"sim-{v}" for v in values]
     assert [job.input_sandbox[0].source for job in jobs] == [f"f{v}.txt" for v in values]
-    assert unfilled(submission.description, submission.names) == []
+    assert placeholder_warnings(submission.description, submission.names) == []
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_DIRACs_count_stays_a_count() -> None:
 )
 def test_placeholders_that_nothing_fills_are_told(jdl: str, warnings: list[str]) -> None:
     submission = parse_jdl(f'Executable = "x"; {jdl}')
-    told = unfilled(submission.description, submission.names)
+    told = placeholder_warnings(submission.description, submission.names)
     assert len(told) == len(warnings)
     for text, part in zip(told, warnings, strict=True):
         assert text.startswith(part + " stays as it is")

@@ -14,9 +14,9 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.fields import FIELDS, LOG_LEVELS
 from pilotage.core.jobs.jdl import parse_jdl
+from pilotage.core.jobs.json_format import description_from_json, description_to_json
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
-from pilotage.core.jobs.stored import description_from_json, description_to_json
 
 words = st.text("abcXYZ019_-.é", min_size=1, max_size=8).filter(lambda word: word.upper() != "ANY")
 paths = words.filter(lambda word: ".." not in word and word.strip("."))

@@ -11,7 +11,7 @@ from pilotage.client.streaming import wrong
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.fields import BY_NAME
-from pilotage.core.jobs.lengths import LENGTHS, LONGEST_VALUE, MOST_TEXT, length_of
+from pilotage.core.jobs.lengths import LENGTHS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS, length_of
 from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
 
 ONE_TEXT = ("text",)
@@ -48,12 +48,12 @@ def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> N
     for length in (longest + 1, 2_000_000):
         with pytest.raises(InvalidInput, match=f"{name}.*at most") as refused:
             read(name, make(["x" * length]))
-        assert f"{longest:,}" in str(refused.value) or f"{MOST_TEXT:,}" in str(refused.value)
+        assert f"{longest:,}" in str(refused.value) or f"{MAX_TOTAL_CHARS:,}" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [one.name for one in TEXTS if one.kind in LISTS])
 def test_a_list_with_too_many_entries_is_refused_with_field_and_limit(name: str) -> None:
-    most = length_of(name).most
+    most = length_of(name).max_entries
     with pytest.raises(InvalidInput, match=f"{name} has .* entries: at most {most:,}"):
         read(name, LISTS[BY_NAME[name].kind](["x"] * (most + 1)))
 
@@ -64,7 +64,7 @@ def test_the_limits_hold_in_jdl_too() -> None:
 
 
 def test_all_texts_of_a_job_together_are_bounded() -> None:
-    with pytest.raises(InvalidInput, match=f"texts of one job .* at most {MOST_TEXT:,}"):
+    with pytest.raises(InvalidInput, match=f"texts of one job .* at most {MAX_TOTAL_CHARS:,}"):
         read("arguments", ["x" * 100_000] * 11)
 
 
@@ -74,9 +74,9 @@ def test_all_texts_of_a_job_together_are_bounded() -> None:
         ("job_name", "%s", "v" * 256, "job_name.* at most 255"),
         ("executable", "%s", "v" * 5000, "executable.* at most 4,096"),
         ("arguments", ["%s" * 1000], "v" * 60_000, "arguments.* at most 131,071"),
-        ("arguments", ["%s"] * 100, "v" * 60_000, f"texts of one job .* at most {MOST_TEXT:,}"),
+        ("arguments", ["%s"] * 100, "v" * 60_000, f"texts of one job .* at most {MAX_TOTAL_CHARS:,}"),
         ("environment", {"A": "%s%s%s"}, "v" * 60_000, "environment.* at most 131,071"),
-        ("job_name", "x", "v" * (LONGEST_VALUE + 1), f"parameters.* at most {LONGEST_VALUE:,}"),
+        ("job_name", "x", "v" * (MAX_VALUE_CHARS + 1), f"parameters.* at most {MAX_VALUE_CHARS:,}"),
     ],
 )
 def test_the_limits_hold_with_the_parameters_filled_in(field: str, text: Any, value: str, named: str) -> None:
@@ -87,5 +87,5 @@ def test_the_limits_hold_with_the_parameters_filled_in(field: str, text: Any, va
 
 
 def test_the_client_tells_of_a_long_value_before_it_sends_it() -> None:
-    assert "at most" in wrong("v" * (LONGEST_VALUE + 1))
-    assert wrong("v" * LONGEST_VALUE) == ""
+    assert "at most" in wrong("v" * (MAX_VALUE_CHARS + 1))
+    assert wrong("v" * MAX_VALUE_CHARS) == ""

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.description import COPY, SHARED, InputFile, JobDescription, Submission, checked
-from pilotage.core.jobs.parametric import checked_parameters
+from pilotage.core.jobs.description import (
+    COPY,
+    SHARED,
+    InputFile,
+    JobDescription,
+    Submission,
+    validate_description,
+)
+from pilotage.core.jobs.parametric import validate_parameters
 
 INPUTS = (
     InputFile("in.txt", COPY, "in.txt"),
@@ -39,24 +46,24 @@ def described(field: str, name: str, executable: str = "run.sh") -> JobDescripti
 )
 def test_names_that_are_refused_with_the_field(field: str, name: str, told: str) -> None:
     with pytest.raises(InvalidInput, match=told) as caught:
-        checked(described(field, name))
+        validate_description(described(field, name))
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("name", ["a", "a/b", "data/out", "in.txt.out", "run", ".hidden", "a b"])
 def test_names_that_are_taken(name: str) -> None:
-    checked(described("std_output", name))
+    validate_description(described("std_output", name))
 
 
 def test_both_streams_may_have_one_file_but_none_is_the_others_folder() -> None:
-    checked(JobDescription(executable="x", std_output="all", std_error="all"))
+    validate_description(JobDescription(executable="x", std_output="all", std_error="all"))
     with pytest.raises(InvalidInput, match="'a' is the folder of 'a/b'"):
-        checked(JobDescription(executable="x", std_output="a", std_error="a/b"))
+        validate_description(JobDescription(executable="x", std_output="a", std_error="a/b"))
 
 
 @pytest.mark.parametrize("value", ["in.txt", "./x", ".", "run.sh", "err/"])
 def test_values_of_parameters_are_checked_too(value: str) -> None:
     description = described("std_output", "%s")
-    checked_parameters(Submission(description, ("",), (("good",), ("better",))))
+    validate_parameters(Submission(description, ("",), (("good",), ("better",))))
     with pytest.raises(InvalidInput):
-        checked_parameters(Submission(description, ("",), (("good",), (value,))))
+        validate_parameters(Submission(description, ("",), (("good",), (value,))))

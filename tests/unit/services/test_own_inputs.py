@@ -9,14 +9,14 @@ from bench import Bench
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import InputFile
-from pilotage.core.jobs.own_inputs import OwnFile, file_of, own_columns, value_of
+from pilotage.core.jobs.per_job_inputs import PerJobFile, decode_file, encode_file, per_job_columns
 from pilotage.services.jobs.payload import has_input
 from pilotage.store.tables import listing, retention
 from pilotage.store.tables import submissions as rows
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Input
 
-FILES = [OwnFile(f"{n:064x}", 10 + n, n == 1) for n in range(3)]
+FILES = [PerJobFile(f"{n:064x}", 10 + n, n == 1) for n in range(3)]
 COMMON = Input("all.txt", "copy", "f" * 64, 5)
 SANDBOX = (InputFile("all.txt", "copy", "all.txt"), InputFile("in.json", "copy", "in.json"))
 
@@ -31,7 +31,7 @@ def uploaded(bench: Bench, *digests: str) -> None:
 
 def submitted(bench: Bench) -> list[int]:
     uploaded(bench, *(file.digest for file in FILES))
-    values = [[n, value_of(file)] for n, file in enumerate(FILES)]
+    values = [[n, encode_file(file)] for n, file in enumerate(FILES)]
     return bench.submit(names=("", "@1"), rows=values, inputs=[COMMON], input_sandbox=SANDBOX)
 
 
@@ -52,7 +52,7 @@ def test_each_job_is_given_its_own_file(bench: Bench) -> None:
 def test_a_value_that_looks_like_a_file_opens_none(bench: Bench) -> None:
     """Only the columns of the server's own making name files."""
     uploaded(bench, FILES[0].digest)
-    [job] = bench.submit(names=("", "Seed"), rows=[[value_of(FILES[0]), f'"{FILES[0].digest}"']])
+    [job] = bench.submit(names=("", "Seed"), rows=[[encode_file(FILES[0]), f'"{FILES[0].digest}"']])
     facts = listing.job_facts(bench.connection, job)
     assert facts is not None
     assert not has_input(facts, FILES[0].digest)
@@ -66,7 +66,7 @@ def test_a_value_that_looks_like_a_file_opens_none(bench: Bench) -> None:
 
 def test_a_file_that_has_gone_refuses_the_rows(bench: Bench) -> None:
     uploaded(bench, FILES[0].digest)
-    values = [[value_of(file)] for file in FILES[:2]]
+    values = [[encode_file(file)] for file in FILES[:2]]
     prepared = bench.prepared(names=("@1",), rows=values, input_sandbox=SANDBOX, inputs=[COMMON])
     with pytest.raises(InvalidInput, match="no longer there"):
         bench.accept(prepared)
@@ -88,9 +88,11 @@ def test_uploads_stay_while_a_chunk_names_them(bench: Bench) -> None:
 
 
 def test_many_rows_are_cut_into_chunks_that_one_transaction_may_store(bench: Bench) -> None:
-    files = [OwnFile(f"{n:064x}", 1, False) for n in range(1201)]
+    files = [PerJobFile(f"{n:064x}", 1, False) for n in range(1201)]
     uploaded(bench, *(file.digest for file in files))
-    prepared = bench.prepared(names=("@1",), rows=[[value_of(file)] for file in files], input_sandbox=SANDBOX)
+    prepared = bench.prepared(
+        names=("@1",), rows=[[encode_file(file)] for file in files], input_sandbox=SANDBOX
+    )
     submission = bench.accept(prepared)
     sql = "SELECT count FROM submission_chunks WHERE submission_id = ? ORDER BY number"
     counts = [row[0] for row in bench.connection.execute(sql, (submission.id,))]
@@ -101,13 +103,13 @@ def test_many_rows_are_cut_into_chunks_that_one_transaction_may_store(bench: Ben
 @pytest.mark.parametrize("value", ["", "x", 5, f"{'A' * 64}:1:0", f"{'a' * 64}:1", f"{'a' * 64}:-1:0", None])
 def test_values_that_are_no_files(value: object) -> None:
     with pytest.raises(InvalidInput, match="is not the digest"):
-        file_of(value)
+        decode_file(value)
 
 
 def test_columns_must_belong_to_a_file_that_is_sent(bench: Bench) -> None:
     description = bench.prepared(input_sandbox=(InputFile("u", "url", "http://x/u"), *SANDBOX)).description
-    assert own_columns(description, ("a", "@2", "@1")) == {2: 1, 1: 2}
+    assert per_job_columns(description, ("a", "@2", "@1")) == {2: 1, 1: 2}
     for wrong in ("@0", "@3"):
         with pytest.raises(InvalidInput, match="names no file"):
-            own_columns(description, (wrong,))
-    assert json.loads(json.dumps(value_of(FILES[1]))) == f"{FILES[1].digest}:11:1"
+            per_job_columns(description, (wrong,))
+    assert json.loads(json.dumps(encode_file(FILES[1]))) == f"{FILES[1].digest}:11:1"

@@ -93,7 +93,7 @@ def _file(name: str) -> Side:
 
 
 def _need_toml(side: Side) -> None:
-    from pilotage.core.policy.reading import plain_of
+    from pilotage.core.policy.parser import plain_of
 
     try:
         plain_of(side.text)

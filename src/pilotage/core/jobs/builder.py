@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
-from pilotage.core.jobs.description import JobDescription, Scalar, Submission, checked
+from pilotage.core.jobs.description import JobDescription, Scalar, Submission, validate_description
 from pilotage.core.jobs.fields import UNSUPPORTED, Field
-from pilotage.core.jobs.lengths import check_length, check_whole, check_written, whole_length
-from pilotage.core.jobs.own_inputs import is_column
-from pilotage.core.jobs.parametric import PLACEHOLDER, checked_parameters, rows
-from pilotage.core.jobs.reading import READERS, WrittenReal, placeholder_refused
+from pilotage.core.jobs.lengths import check_length, check_raw_length, check_total_length, total_length
+from pilotage.core.jobs.parametric import PLACEHOLDER, parameter_rows, validate_parameters
+from pilotage.core.jobs.per_job_inputs import is_file_column
+from pilotage.core.jobs.value_readers import READERS, WrittenReal, placeholder_error
 
 _NOWHERE: Final = 2**63
 """Behind every line of a text."""
@@ -33,29 +33,29 @@ class WrittenAttribute:
     line: int | None = None
     column: int | None = None
 
-    def refused(self, message: str, hint: str = "") -> InvalidInput:
+    def error(self, message: str, hint: str = "") -> InvalidInput:
         return InvalidInput(message, hint=hint, line=self.line, column=self.column, field=self.name)
 
 
-def check_attributes(count: int) -> None:
+def check_attribute_count(count: int) -> None:
     """Raises `TooLarge` for more than any description has: each that is not known is compared with all that are."""
     if count > MAX_ATTRIBUTES:
         raise TooLarge(f"{count:,} attributes: a job description has at most {MAX_ATTRIBUTES}")
 
 
-def unknown(entry: WrittenAttribute, known: Iterable[str]) -> InvalidInput:
+def unknown_attribute(entry: WrittenAttribute, known: Iterable[str]) -> InvalidInput:
     """The error for a name that is no field, with the nearest that is."""
     reason = UNSUPPORTED.get(entry.name.lower().replace("_", ""))
     if reason is not None:
-        return entry.refused(f"{entry.name} {reason}")
+        return entry.error(f"{entry.name} {reason}")
     by_fold = {name.lower().replace("_", ""): name for name in known}
     folded = entry.name[:_LONGEST_NAME].lower().replace("_", "")
     near = difflib.get_close_matches(folded, by_fold, n=1, cutoff=0.6)
     hint = f"did you mean {by_fold[near[0]]}?" if near else "docs/reference/job-description.md lists all"
-    return entry.refused(f"there is no attribute {entry.name!r}", hint)
+    return entry.error(f"there is no attribute {entry.name!r}", hint)
 
 
-def build(
+def build_submission(
     entries: Iterable[tuple[Field, WrittenAttribute]],
     sequences: Mapping[str, tuple[Scalar, ...]],
     names: Sequence[str] = (),
@@ -77,7 +77,7 @@ def build(
     if not found:
         return _submission(values, first, names, sequences)
     found += _further(values, first, names, sequences)
-    raise together(in_order(found))
+    raise combined_error(by_position(found))
 
 
 def _values(
@@ -90,9 +90,7 @@ def _values(
         if field.name in first:
             earlier = first[field.name]
             where = "" if earlier.line is None else f" on line {earlier.line}"
-            mistakes.append(
-                entry.refused(f"{entry.name} is given twice: {earlier.name} stands{where} already")
-            )
+            mistakes.append(entry.error(f"{entry.name} is given twice: {earlier.name} stands{where} already"))
             continue
         first[field.name] = entry
         try:
@@ -110,13 +108,15 @@ def _submission(
 ) -> Submission:
     try:
         submission = Submission(
-            checked(JobDescription(**values)), tuple(names), rows(dict(sequences)) if sequences else ()
+            validate_description(JobDescription(**values)),
+            tuple(names),
+            parameter_rows(dict(sequences)) if sequences else (),
         )
-        check_whole(whole_length(submission.description))
-        return checked_parameters(submission)
+        check_total_length(total_length(submission.description))
+        return validate_parameters(submission)
     except Mistakes as errors:
-        raise together(
-            in_order([_placed(error, first.get(error.field or "")) for error in errors.all])
+        raise combined_error(
+            by_position([_placed(error, first.get(error.field or "")) for error in errors.all])
         ) from None
     except InvalidInput as error:
         raise _placed(error, first.get(error.field or "")) from error
@@ -138,19 +138,19 @@ def _further(
     return ()
 
 
-def together(errors: Sequence[InvalidInput]) -> InvalidInput:
+def combined_error(errors: Sequence[InvalidInput]) -> InvalidInput:
     """The only error, or all of them as one."""
     return errors[0] if len(errors) == 1 else Mistakes(errors)
 
 
-def in_order(errors: Iterable[InvalidInput]) -> list[InvalidInput]:
+def by_position(errors: Iterable[InvalidInput]) -> list[InvalidInput]:
     """In the order of the text; those without a place come last."""
     return sorted(errors, key=lambda error: (error.line or _NOWHERE, error.column or 0))
 
 
 def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
     for name in names:
-        if name and not _PARAMETER.match(name) and not is_column(name):
+        if name and not _PARAMETER.match(name) and not is_file_column(name):
             yield InvalidInput(
                 f"{name!r} can't name a parameter", hint="letters, digits and _", field="parameters"
             )
@@ -158,13 +158,13 @@ def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
 
 def read_field(field: Field, entry: WrittenAttribute, *, parametric: bool) -> Any:
     """The value of an entry as its field has it; errors tell the place of the entry."""
-    if parametric and field.decides and field.kind != "expression":
+    if parametric and field.selects_queue and field.kind != "expression":
         texts = entry.value if isinstance(entry.value, list | tuple) else (entry.value,)
         for text in texts:
             if isinstance(text, str) and PLACEHOLDER.search(text):
-                raise _placed(placeholder_refused(field, text), entry)
+                raise _placed(placeholder_error(field, text), entry)
     try:
-        check_written(field.name, entry.value)
+        check_raw_length(field.name, entry.value)
         value = READERS[field.kind](field, entry.value)
         check_length(field.name, value)
         return value
@@ -184,12 +184,12 @@ def _placed(error: InvalidInput, entry: WrittenAttribute | None) -> InvalidInput
     )
 
 
-def scalars(entry: WrittenAttribute, values: Any) -> tuple[Scalar, ...]:
+def parameter_values(entry: WrittenAttribute, values: Any) -> tuple[Scalar, ...]:
     """A sequence of parameters given as a list."""
     for value in values:
         if not isinstance(value, str | int | float):
-            raise entry.refused(f"{entry.name}: values are texts, numbers or truth values")
+            raise entry.error(f"{entry.name}: values are texts, numbers or truth values")
         if isinstance(value, str) and "\x00" in value:
-            raise entry.refused(f"{entry.name}: a value contains a NUL character")
+            raise entry.error(f"{entry.name}: a value contains a NUL character")
     # As text where that is how it was written: 1.10 is not 1.1.
     return tuple(value.text if isinstance(value, WrittenReal) else value for value in values)

@@ -96,7 +96,7 @@ class Submission:
         return len(self.parameters) if self.names else 1
 
 
-def checked(description: JobDescription) -> JobDescription:
+def validate_description(description: JobDescription) -> JobDescription:
     """The description with sites reduced by those banned; raises `InvalidInput` for what can't be meant."""
     check_mistakes(_mistakes(description))
     return _without_banned(description)
@@ -147,7 +147,7 @@ def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
     paths += [(file.name, "input_sandbox") for file in description.input_sandbox]
     for path, field in paths:
         try:
-            check_inside(path, field)
+            check_relative_path(path, field)
         except InvalidInput as error:
             yield error
 
@@ -155,7 +155,7 @@ def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def check_inside(path: str, field: str) -> None:
+def check_relative_path(path: str, field: str) -> None:
     if not path or path.endswith("/"):
         raise InvalidInput(f"{field}: {path!r} is not a file name", field=field)
     if path.startswith(("/", "~")):

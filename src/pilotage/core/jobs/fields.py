@@ -12,9 +12,9 @@ LOG_LEVELS: Final = ("DEBUG", "VERBOSE", "INFO", "WARN", "ERROR", "FATAL", "ALWA
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind` names how a value is read (`reading.READERS`); `decides`: jobs that differ in it wait apart.
+    """`kind` names how a value is read (`reading.READERS`); `selects_queue`: jobs that differ in it wait apart.
 
-    `bound`: placeholders of parameters are replaced in it.
+    `has_placeholders`: placeholders of parameters are replaced in it.
     """
 
     name: str
@@ -22,8 +22,8 @@ class Field:
     kind: str
     meaning: str
     unit: str = ""
-    decides: bool = False
-    bound: bool = False
+    selects_queue: bool = False
+    has_placeholders: bool = False
     choices: tuple[str, ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
     """What to do instead of some values that are no choice."""
@@ -40,24 +40,30 @@ DEFAULTS: Final[dict[str, Any]] = {one.name: one.default for one in fields(JobDe
 
 
 def _sets(name: str, jdl: tuple[str, ...], meaning: str) -> Field:
-    return Field(name, jdl, "names", meaning, decides=True)
+    return Field(name, jdl, "names", meaning, selects_queue=True)
 
 
 FIELDS: Final[tuple[Field, ...]] = (
-    Field("executable", ("Executable",), "text", "The program: a path, or a name found in PATH.", bound=True),
+    Field(
+        "executable",
+        ("Executable",),
+        "text",
+        "The program: a path, or a name found in PATH.",
+        has_placeholders=True,
+    ),
     Field(
         "arguments",
         ("Arguments",),
         "arguments",
         "Its arguments: a list, or one string that is split as a shell would, quotes and all.",
-        bound=True,
+        has_placeholders=True,
     ),
     Field(
         "environment",
         ("Environment", "ExecutionEnvironment"),
         "environment",
         "Variables set for the program: a mapping, or a list of `NAME=value`.",
-        bound=True,
+        has_placeholders=True,
     ),
     Field(
         "setup_lines",
@@ -74,16 +80,22 @@ FIELDS: Final[tuple[Field, ...]] = (
         "Files the program finds in its folder: `path` is sent along, `shared:/path` lies on a file system "
         "the node sees too, `http(s)://` and `file://` are fetched by the node. In YAML also "
         "`{path, mode, url, name, executable}`.",
-        bound=True,
+        has_placeholders=True,
     ),
     Field(
-        "output_sandbox", ("OutputSandbox",), "paths", "Files to bring back: names or patterns.", bound=True
+        "output_sandbox",
+        ("OutputSandbox",),
+        "paths",
+        "Files to bring back: names or patterns.",
+        has_placeholders=True,
     ),
-    Field("std_output", ("StdOutput",), "text", "Name of the file for standard output.", bound=True),
-    Field("std_error", ("StdError",), "text", "Name of the file for standard error.", bound=True),
-    Field("job_name", ("JobName",), "text", "A name, for people.", bound=True),
+    Field(
+        "std_output", ("StdOutput",), "text", "Name of the file for standard output.", has_placeholders=True
+    ),
+    Field("std_error", ("StdError",), "text", "Name of the file for standard error.", has_placeholders=True),
+    Field("job_name", ("JobName",), "text", "A name, for people.", has_placeholders=True),
     Field("job_group", ("JobGroup",), "text", "A name for jobs that belong together."),
-    Field("job_type", ("JobType",), "text", "Sites may take some types only.", decides=True),
+    Field("job_type", ("JobType",), "text", "Sites may take some types only.", selects_queue=True),
     Field(
         "user_priority",
         ("Priority", "UserPriority"),
@@ -97,7 +109,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         "seconds",
         "CPU time needed, of a reference core; 0: the shortest queue.",
         unit="s",
-        decides=True,
+        selects_queue=True,
     ),
     Field(
         "wall_time",
@@ -112,14 +124,14 @@ FIELDS: Final[tuple[Field, ...]] = (
         "megabytes",
         "Memory needed. 1 MB is 2^20 bytes, 1 GB 1024 MB, as batch systems count.",
         unit="MB",
-        decides=True,
+        selects_queue=True,
     ),
     Field(
         "processors",
         ("NumberOfProcessors", "MinNumberOfProcessors", "Processors"),
         "integer",
         "Cores needed, all on one node.",
-        decides=True,
+        selects_queue=True,
         low=1,
         high=100_000,
     ),
@@ -135,7 +147,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         ("WholeNode",),
         "boolean",
         "Wants a node to itself: adds the tag `WholeNode`.",
-        decides=True,
+        selects_queue=True,
     ),
     _sets("tags", ("Tags", "Tag"), "What the node must offer beyond the above, `GPU` for example."),
     _sets("sites", ("Site", "Sites"), "Where it may run; none, or `ANY`: anywhere."),
@@ -156,7 +168,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         ("PilotTypes", "PilotType"),
         "names",
         "The pilots it accepts; none: all.",
-        decides=True,
+        selects_queue=True,
         choices=("private",),
         hints=(("generic", "ForceGeneric (force_generic) asks for generic pilots only"),),
     ),
@@ -166,28 +178,32 @@ FIELDS: Final[tuple[Field, ...]] = (
         "The pools of computing elements to ask for pilots; none: all.",
     ),
     Field(
-        "force_generic", ("ForceGeneric",), "boolean", "Only generic pilots are sent for it.", decides=True
+        "force_generic",
+        ("ForceGeneric",),
+        "boolean",
+        "Only generic pilots are sent for it.",
+        selects_queue=True,
     ),
     Field(
         "setup",
         ("Setup",),
         "text",
         "The DIRAC setup it belongs to; a pilot must be of the same.",
-        decides=True,
+        selects_queue=True,
     ),
     Field(
         "requirements",
         ("Requirements",),
         "expression",
         "ClassAd expression that must be true of the node's offer.",
-        decides=True,
+        selects_queue=True,
     ),
     Field(
         "host_requirements",
         ("HostRequirements", "CERequirements"),
         "expression",
         "ClassAd expression passed on to the batch system when a pilot is asked for.",
-        decides=True,
+        selects_queue=True,
     ),
     Field(
         "output_se", ("OutputSE",), "text", "Storage element that the computing element should be close to."

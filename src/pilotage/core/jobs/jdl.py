@@ -17,7 +17,13 @@ from pilotage.core.classads import (
     unparse,
 )
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.builder import WrittenAttribute, build, check_attributes, scalars, unknown
+from pilotage.core.jobs.builder import (
+    WrittenAttribute,
+    build_submission,
+    check_attribute_count,
+    parameter_values,
+    unknown_attribute,
+)
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, FIELDS, Field
 from pilotage.core.jobs.parametric import GLITE_PLACEHOLDER, glite_progression, progression
@@ -36,7 +42,7 @@ def parse_jdl(text: str) -> Submission:
     """
     read = _Jdl()
     definitions = parse_definitions(text, _LIMITS)
-    check_attributes(len(definitions))
+    check_attribute_count(len(definitions))
     for definition in definitions:
         try:
             read.take(definition)
@@ -61,14 +67,16 @@ class _Jdl:
         if folded in _PARAMETRIC:
             entry = _entry(definition)
             if self.parametric.setdefault(name, {}).setdefault(folded, entry) is not entry:
-                raise entry.refused(f"{entry.name} is given twice")
+                raise entry.error(f"{entry.name} is given twice")
             return
         if folded == "type" and not name:
             _check_type(_entry(definition))
             return
         field = BY_JDL.get(definition.name.lower())
         if field is None:
-            raise unknown(WrittenAttribute(definition.name, None, definition.line, definition.column), _NAMES)
+            raise unknown_attribute(
+                WrittenAttribute(definition.name, None, definition.line, definition.column), _NAMES
+            )
         entry = _entry(definition, field)
         if field.name == "job_type" and _is_parametric(entry.value) and self.glite is None:
             self.glite = entry
@@ -83,13 +91,13 @@ class _Jdl:
                 message = (
                     f"{self.glite.name} is {self.glite.value}, but there is no Parameters: how many jobs?"
                 )
-                self.mistakes.append(self.glite.refused(message))
+                self.mistakes.append(self.glite.error(message))
         for name, found in self.parametric.items():
             try:
                 sequences[name] = _sequence(name, found, glite=self.glite is not None)
             except InvalidInput as error:
                 self.mistakes.append(error)
-        return build(fields, sequences, mistakes=self.mistakes)
+        return build_submission(fields, sequences, mistakes=self.mistakes)
 
 
 def _is_parametric(value: Any) -> bool:
@@ -119,7 +127,7 @@ def _filled_in(value: Any) -> Any:
 def _check_type(entry: WrittenAttribute) -> None:
     # gLite wrote it into every description.
     if not isinstance(entry.value, str) or entry.value.lower() != "job":
-        raise entry.refused(f"Type {entry.value!r} is not supported: only single jobs and parameters are")
+        raise entry.error(f"Type {entry.value!r} is not supported: only single jobs and parameters are")
 
 
 def _entry(definition: Definition, field: Field | None = None) -> WrittenAttribute:
@@ -150,11 +158,11 @@ def _sequence(name: str, found: dict[str, WrittenAttribute], *, glite: bool) -> 
     entry = found.get("parameters")
     if entry is None:
         some = next(iter(found.values()))
-        raise some.refused(f"{some.name} without Parameters{'.' + name if name else ''}: how many jobs?")
+        raise some.error(f"{some.name} without Parameters{'.' + name if name else ''}: how many jobs?")
     if isinstance(entry.value, list):
         if len(found) > 1:
-            raise entry.refused(f"{entry.name} is a list: start, step and factor do not apply")
-        return scalars(entry, entry.value)
+            raise entry.error(f"{entry.name} is a list: start, step and factor do not apply")
+        return parameter_values(entry, entry.value)
     numbers = {part: found[key].value for key, part in _PARTS.items() if key in found}
     try:
         if glite and not name and "factor" not in numbers:

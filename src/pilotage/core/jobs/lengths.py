@@ -15,15 +15,15 @@ from pilotage.core.jobs.description import InputFile, JobDescription
 
 
 class Length(NamedTuple):
-    longest: int
+    max_chars: int
     """Characters of one text."""
-    most: int = 1000
+    max_entries: int = 1000
     """Entries of a list."""
 
 
-MOST_TEXT: Final = 1_000_000
+MAX_TOTAL_CHARS: Final = 1_000_000
 """Characters of all texts of one job together."""
-LONGEST_VALUE: Final = 65_536
+MAX_VALUE_CHARS: Final = 65_536
 """Characters of one parameter value."""
 
 NAME: Final = Length(255)
@@ -52,11 +52,11 @@ def length_of(field: str) -> Length:
     return LENGTHS.get(field, NAME)
 
 
-def check_written(field: str, value: object) -> None:
+def check_raw_length(field: str, value: object) -> None:
     """Raises InvalidInput for a value that is too long to be read at all."""
-    if isinstance(value, str) and len(value) > MOST_TEXT:
+    if isinstance(value, str) and len(value) > MAX_TOTAL_CHARS:
         raise InvalidInput(
-            f"{field} has {len(value):,} characters: at most {MOST_TEXT:,} are taken", field=field
+            f"{field} has {len(value):,} characters: at most {MAX_TOTAL_CHARS:,} are taken", field=field
         )
 
 
@@ -66,10 +66,10 @@ def check_length(field: str, value: Any) -> None:
     if isinstance(value, tuple) and len(value) > most:
         raise InvalidInput(f"{field} has {len(value):,} entries: at most {most:,} are taken", field=field)
     for text in _texts(value):
-        check_text(field, len(text), longest)
+        check_text_length(field, len(text), longest)
 
 
-def check_text(field: str, length: int, longest: int) -> None:
+def check_text_length(field: str, length: int, longest: int) -> None:
     if length > longest:
         raise InvalidInput(
             f"{field}: a text has {length:,} characters: at most {longest:,} are taken",
@@ -78,16 +78,16 @@ def check_text(field: str, length: int, longest: int) -> None:
         )
 
 
-def check_whole(length: int) -> None:
+def check_total_length(length: int) -> None:
     """Raises InvalidInput for a job whose texts have so many characters together, if these are too many."""
-    if length > MOST_TEXT:
+    if length > MAX_TOTAL_CHARS:
         raise InvalidInput(
-            f"the texts of one job have {length:,} characters: at most {MOST_TEXT:,} are taken",
+            f"the texts of one job have {length:,} characters: at most {MAX_TOTAL_CHARS:,} are taken",
             hint="long texts go into files of the input sandbox",
         )
 
 
-def whole_length(description: JobDescription) -> int:
+def total_length(description: JobDescription) -> int:
     """Characters of all texts of a description together."""
     return sum(
         len(text) for field in fields(JobDescription) for text in _texts(getattr(description, field.name))

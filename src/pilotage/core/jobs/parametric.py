@@ -16,19 +16,19 @@ from pilotage.core.jobs.description import (
     JobDescription,
     Scalar,
     Submission,
-    check_inside,
+    check_relative_path,
     path_mistakes,
 )
 from pilotage.core.jobs.lengths import (
-    LONGEST_VALUE,
-    MOST_TEXT,
-    check_text,
-    check_whole,
+    MAX_TOTAL_CHARS,
+    MAX_VALUE_CHARS,
+    check_text_length,
+    check_total_length,
     length_of,
-    whole_length,
+    total_length,
 )
-from pilotage.core.jobs.own_inputs import file_of, is_column, own_columns
-from pilotage.core.jobs.stream_names import FIELDS, stream_mistakes
+from pilotage.core.jobs.per_job_inputs import decode_file, is_file_column, per_job_columns
+from pilotage.core.jobs.stream_names import STREAM_FIELDS, stream_mistakes
 
 # `%j`, the job's id, is known to the server alone and left as it is.
 PLACEHOLDER: Final = re.compile(r"%(?:(s|n)|\(([^()]*)\)s?)")
@@ -88,7 +88,7 @@ def check_count(count: int) -> None:
         )
 
 
-def rows(sequences: dict[str, tuple[Scalar, ...]]) -> tuple[tuple[Scalar, ...], ...]:
+def parameter_rows(sequences: dict[str, tuple[Scalar, ...]]) -> tuple[tuple[Scalar, ...], ...]:
     """The values of each job, from a sequence per name; all sequences must be equally long."""
     lengths = {name: len(values) for name, values in sequences.items()}
     if len(set(lengths.values())) > 1:
@@ -132,12 +132,14 @@ def bind(
     return bound
 
 
-def varies(text: str, names: Sequence[str]) -> bool:
+def differs_per_job(text: str, names: Sequence[str]) -> bool:
     """Whether `text` is another one for each job: a placeholder in it is filled, or `%j` is."""
     return "%j" in text or any(_fills(place, names) for place in PLACEHOLDER.finditer(text))
 
 
-def filled(text: str, names: Sequence[str], values: Sequence[Scalar], index: int, count: int) -> str:
+def fill_placeholders(
+    text: str, names: Sequence[str], values: Sequence[Scalar], index: int, count: int
+) -> str:
     """One text with the values of job `index`, of `count`, in place of its placeholders."""
     return _filler(names, values, index, count)(text)
 
@@ -151,7 +153,7 @@ def _put(
     names: Sequence[str], values: Sequence[Scalar], index: int, count: int
 ) -> Callable[[re.Match[str]], str]:
     """What stands in place of a placeholder in one job."""
-    known = {name: written(value) for name, value in zip(names, values, strict=True)}
+    known = {name: value_text(value) for name, value in zip(names, values, strict=True)}
     number = str(index).zfill(len(str(count - 1)))
 
     def put(found: re.Match[str]) -> str:
@@ -160,15 +162,15 @@ def _put(
     return put
 
 
-def written(value: Scalar) -> str:
+def value_text(value: Scalar) -> str:
     """A value as it stands in place of a placeholder."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def checked_parameters(submission: Submission) -> Submission:
+def validate_parameters(submission: Submission) -> Submission:
     """The submission, if its placeholders have values and all its jobs sensible file names."""
     if submission.names:
-        own_columns(submission.description, submission.names)
+        per_job_columns(submission.description, submission.names)
         check_placeholders(submission.description, submission.names)
         check_rows(submission.description, submission.names, submission.parameters, 0, submission.count)
     return submission
@@ -189,7 +191,7 @@ def check_placeholders(description: JobDescription, names: Sequence[str]) -> Non
     )
 
 
-def unfilled(description: JobDescription, names: Sequence[str]) -> list[str]:
+def placeholder_warnings(description: JobDescription, names: Sequence[str]) -> list[str]:
     """Warnings for placeholders that nothing fills: they reach the program as they are written."""
     texts = [(text, field.partition(" ")[0]) for text, field in _bound_texts(description)]
     if names:
@@ -214,7 +216,7 @@ def _unfilled(text: str, fields: Sequence[str], names: Sequence[str]) -> str:
     where = " and ".join(fields)
     if set(fields) <= _NEVER_FILLED:
         return f"{text} in {where} stays as it is: placeholders are not replaced there"
-    named = " or ".join(f"%({name})s" for name in names if name and not is_column(name))
+    named = " or ".join(f"%({name})s" for name in names if name and not is_file_column(name))
     help_ = f"{named} would be filled" if named else "there are no parameters (--count, --param, Parameters)"
     return f"{text} in {where} stays as it is: nothing fills it; {help_}"
 
@@ -232,18 +234,18 @@ def check_rows(
     anything else.
     """
     _check_lengths(description, names, rows, first, count)
-    own = own_columns(description, names).values()
+    own = per_job_columns(description, names).values()
     for row in rows if own else ():
         for place in own:
-            file_of(row[place])
+            decode_file(row[place])
     texts = _bound_texts(description)
     varying = [(t, field) for t, field in texts if field in _FILES and PLACEHOLDER.search(t)]
-    streams_vary = any(field in FIELDS for _, field in varying)
+    streams_vary = any(field in STREAM_FIELDS for _, field in varying)
     for index, values in enumerate(rows if varying else (), first):
         fill = _filler(names, values, index, count)
         for text, field in varying:
             if field != "executable":
-                check_inside(fill(text), field)
+                check_relative_path(fill(text), field)
             elif not fill(text):
                 raise InvalidInput(f"the executable of job {index} is empty", field="executable")
         if streams_vary:
@@ -266,16 +268,16 @@ def _check_lengths(
 ) -> None:
     """Short values need no look at each row: even the longest one everywhere stays below the limits."""
     longest = max((len(value) for row in rows for value in row if isinstance(value, str)), default=0)
-    check_text("parameters", longest, LONGEST_VALUE)
+    check_text_length("parameters", longest, MAX_VALUE_CHARS)
     longest = max(longest, _LONGEST_NUMBER)
     places = [
         (text, field.partition(" ")[0], len(PLACEHOLDER.findall(text)))
         for text, field in _bound_texts(description)
     ]
     filled = [(text, field, number) for text, field, number in places if number]
-    fixed = whole_length(description)
-    if fixed + longest * sum(number for *_, number in filled) <= MOST_TEXT and all(
-        len(text) + longest * number <= length_of(field).longest for text, field, number in filled
+    fixed = total_length(description)
+    if fixed + longest * sum(number for *_, number in filled) <= MAX_TOTAL_CHARS and all(
+        len(text) + longest * number <= length_of(field).max_chars for text, field, number in filled
     ):
         return
     for index, values in enumerate(rows, first):
@@ -283,23 +285,23 @@ def _check_lengths(
         put, whole = _put(names, values, index, count), fixed
         for text, field, _ in filled:
             more = sum(len(put(found)) - len(found[0]) for found in PLACEHOLDER.finditer(text))
-            check_text(field, len(text) + more, length_of(field).longest)
+            check_text_length(field, len(text) + more, length_of(field).max_chars)
             whole += more
-        check_whole(whole)
+        check_total_length(whole)
 
 
 _LONGEST_NUMBER: Final = 32
 """No number is written with more characters."""
 
 
-def numbered(description: JobDescription) -> bool:
+def uses_job_number(description: JobDescription) -> bool:
     """Whether `%n` stands in it, whose width is that of the last number."""
     return any(
         found[1] == "n" for text, _ in _bound_texts(description) for found in PLACEHOLDER.finditer(text)
     )
 
 
-def varying_inputs(description: JobDescription, own: Container[int] = ()) -> list[str]:
+def inputs_with_placeholders(description: JobDescription, own: Container[int] = ()) -> list[str]:
     """The inputs to be sent whose name or path holds a placeholder, but for those at the places `own`."""
     return [
         file.name

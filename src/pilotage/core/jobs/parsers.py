@@ -8,12 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.core.jobs.builder import WrittenAttribute, build, check_attributes, scalars, unknown
+from pilotage.core.jobs.builder import (
+    WrittenAttribute,
+    build_submission,
+    check_attribute_count,
+    parameter_values,
+    unknown_attribute,
+)
 from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, BY_NAME
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parametric import progression
-from pilotage.core.jobs.yaml_reading import read_mapping
+from pilotage.core.jobs.yaml_reader import read_mapping
 from pilotage.core.nesting import check_brackets
 
 MAX_TEXT: Final = 16 * 1024 * 1024
@@ -38,7 +44,7 @@ def parse_yaml_mapping(
     `names` are those of parameters whose values come later.
     """
     places = places or {}
-    check_attributes(len(mapping))
+    check_attribute_count(len(mapping))
     fields = []
     sequences: dict[str, tuple[Scalar, ...]] = {}
     mistakes: list[InvalidInput] = []
@@ -53,14 +59,14 @@ def parse_yaml_mapping(
                 raise _unknown(entry)
         except InvalidInput as error:
             mistakes.append(error)
-    return build(fields, sequences, names, mistakes)
+    return build_submission(fields, sequences, names, mistakes)
 
 
 def _unknown(entry: WrittenAttribute) -> InvalidInput:
     field = BY_JDL.get(entry.name.lower())
     if field is not None:
-        return entry.refused(f"there is no attribute {entry.name!r}", f"in YAML and JSON it is {field.name}")
-    return unknown(entry, (*BY_NAME, "parameters"))
+        return entry.error(f"there is no attribute {entry.name!r}", f"in YAML and JSON it is {field.name}")
+    return unknown_attribute(entry, (*BY_NAME, "parameters"))
 
 
 _PROGRESSION: Final = frozenset({"count", "start", "step", "factor"})
@@ -71,14 +77,14 @@ def _sequences(entry: WrittenAttribute) -> dict[str, tuple[Scalar, ...]]:
     value = entry.value
     if isinstance(value, Mapping) and not (value and "count" in value and value.keys() <= _PROGRESSION):
         if not value:
-            raise entry.refused("parameters is empty")
+            raise entry.error("parameters is empty")
         return {str(name): _sequence(entry, one, str(name)) for name, one in value.items()}
     return {"": _sequence(entry, value, "")}
 
 
 def _sequence(entry: WrittenAttribute, value: Any, name: str) -> tuple[Scalar, ...]:
     if isinstance(value, list | tuple):
-        return scalars(entry, value)
+        return parameter_values(entry, value)
     if not name and isinstance(value, int) and not isinstance(value, bool):
         value = {"count": value}
     if isinstance(value, Mapping) and "count" in value and value.keys() <= _PROGRESSION:
@@ -89,7 +95,7 @@ def _sequence(entry: WrittenAttribute, value: Any, name: str) -> tuple[Scalar, .
                 error.message, hint=error.hint, line=entry.line, column=entry.column, field="parameters"
             ) from error
     title = f"parameters {name}".rstrip()
-    raise entry.refused(f"{title} must be a list of values, or count with start, step and factor")
+    raise entry.error(f"{title} must be a list of values, or count with start, step and factor")
 
 
 def from_json(text: str) -> Submission:

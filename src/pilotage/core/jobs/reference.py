@@ -9,7 +9,7 @@ from typing import Final
 
 from pilotage.core.jobs.description import MAX_JOBS
 from pilotage.core.jobs.fields import FIELDS, UNSUPPORTED, Field
-from pilotage.core.jobs.lengths import LENGTHS, LONGEST_VALUE, MOST_TEXT, NAME
+from pilotage.core.jobs.lengths import LENGTHS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS, NAME
 
 _KINDS: Final = {
     "text": "text",
@@ -49,8 +49,8 @@ A job is described in JDL, as DIRAC and gLite users write it, in YAML, or in JSO
 """
 
 _LIMITS: Final = (
-    "".join(f"| `{name}` | {one.longest:,} | {one.most:,} |\n" for name, one in LENGTHS.items())
-    + f"| all other texts and names | {NAME.longest:,} | {NAME.most:,} |\n"
+    "".join(f"| `{name}` | {one.max_chars:,} | {one.max_entries:,} |\n" for name, one in LENGTHS.items())
+    + f"| all other texts and names | {NAME.max_chars:,} | {NAME.max_entries:,} |\n"
 )
 
 _TEXT_MIDDLE: Final = f"""
@@ -86,7 +86,7 @@ An input file that is sent may differ from job to job, by a placeholder in its `
 | field | characters of a text | entries |
 |---|---|---|
 {_LIMITS}
-All texts of one job together have at most {MOST_TEXT:,} characters, one parameter value {LONGEST_VALUE:,}. The limits hold for each job with its parameters filled in.
+All texts of one job together have at most {MAX_TOTAL_CHARS:,} characters, one parameter value {MAX_VALUE_CHARS:,}. The limits hold for each job with its parameters filled in.
 
 ## Refused, since Pilotage would not act upon it
 
@@ -110,7 +110,7 @@ def _row(one: Field) -> str:
     elif one.kind == "integer":
         kind = f"{kind}, {one.low} to {one.high:,}"
     jdl = ", ".join(f"`{name}`" for name in one.jdl)
-    marks = " | ".join("yes" if mark else "" for mark in (one.decides, one.bound))
+    marks = " | ".join("yes" if mark else "" for mark in (one.selects_queue, one.has_placeholders))
     return f"| `{one.name}` | {jdl} | {kind} | {_default(one)} | {marks} | {one.meaning} |\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pilotage.core.errors import InvalidInput
 
-FIELDS = ("std_output", "std_error")
+STREAM_FIELDS = ("std_output", "std_error")
 
 
 def stream_mistakes(
@@ -17,7 +17,7 @@ def stream_mistakes(
 
     `inputs` are names, and whether the job gets a copy of its own under that name.
     """
-    streams = tuple(zip((std_output, std_error), FIELDS, strict=True))
+    streams = tuple(zip((std_output, std_error), STREAM_FIELDS, strict=True))
     inputs = list(inputs)
     for name, field in streams:
         if not name or name.endswith("/") or name.startswith(("/", "~")) or ".." in name.split("/"):

@@ -6,7 +6,7 @@ in `reference.KEYS`.
 
 from pilotage.core.policy.default_policy import annotated, initial
 from pilotage.core.policy.differences import PolicyChange, changes
-from pilotage.core.policy.facts import (
+from pilotage.core.policy.model import (
     ADMINISTRATOR,
     GENERIC_PILOT,
     JOB_ADMINISTRATOR,
@@ -25,7 +25,7 @@ from pilotage.core.policy.facts import (
     Site,
     User,
 )
-from pilotage.core.policy.reading import known_properties, parse, warnings
+from pilotage.core.policy.parser import known_properties, parse, warnings
 from pilotage.core.policy.reference import KEYS, reference_markdown
 
 __all__ = [

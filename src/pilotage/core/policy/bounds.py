@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilotage.core.policy.facts import Policy
+from pilotage.core.policy.model import Policy
 
 YEAR: Final = 366 * 86400.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilotage.core.policy.facts import ADMINISTRATOR, NORMAL_USER
+from pilotage.core.policy.model import ADMINISTRATOR, NORMAL_USER
 from pilotage.core.policy.toml import quoted
 
 _RULES = """\

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pilotage.core.policy import toml
-from pilotage.core.policy.reading import plain_of
+from pilotage.core.policy.parser import plain_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from pilotage.core.policy.bounds import range_of
-from pilotage.core.policy.facts import (
+from pilotage.core.policy.model import (
     PROPERTIES,
     Accounting,
     Ce,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.description import COPY, InputFile, JobDescription
-from pilotage.core.jobs.own_inputs import OwnFile, is_column, own_files
+from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import bind
-from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.jobs.per_job_inputs import PerJobFile, is_file_column, per_job_files
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.wire.pilot import Input, Payload
 
@@ -22,14 +22,14 @@ def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload
         row = facts.row
         values = json.loads(parameters) if parameters else []
         bound = _bound(facts.description, row.names, values, job, row.first_job, row.expected or row.count)
-        own = own_files(facts.description, row.names, values)
+        own = per_job_files(facts.description, row.names, values)
         common = _payload(facts, bound, own)
         if not own and not any("%" in text for text in _bindable(facts.description)):
             facts.common[""] = common
     return common
 
 
-def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[int, OwnFile]) -> Payload:
+def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[int, PerJobFile]) -> Payload:
     row = facts.row
     return Payload(
         executable=description.executable,
@@ -56,7 +56,7 @@ def parameter_values(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The values of one job by the names of its submission's parameters; `facts` as `browse.job_facts` reads them."""
     values = json.loads(facts["parameters"]) if facts["parameters"] else []
     named = zip(json.loads(facts["names"]), values, strict=False)
-    return {name: value for name, value in named if not is_column(name)}
+    return {name: value for name, value in named if not is_file_column(name)}
 
 
 def has_input(facts: Mapping[str, Any], digest: str) -> bool:
@@ -65,7 +65,7 @@ def has_input(facts: Mapping[str, Any], digest: str) -> bool:
         return True
     values = json.loads(facts["parameters"]) if facts["parameters"] else []
     description = description_from_json(json.loads(facts["description"]))
-    own = own_files(description, json.loads(facts["names"]), values) if values else {}
+    own = per_job_files(description, json.loads(facts["names"]), values) if values else {}
     return any(file.digest == digest for file in own.values())
 
 
@@ -111,7 +111,9 @@ def _with_id(description: JobDescription, job: str) -> JobDescription:
     )
 
 
-def _inputs(named: Sequence[InputFile], uploaded: Sequence[Input], own: Mapping[int, OwnFile]) -> list[Input]:
+def _inputs(
+    named: Sequence[InputFile], uploaded: Sequence[Input], own: Mapping[int, PerJobFile]
+) -> list[Input]:
     """The inputs of one job. A folder that was named has become one uploaded input for each of its files.
 
     `own` are those that this job alone has, by their place in `named`.

@@ -18,7 +18,7 @@ import msgspec
 from pilotage.core.classads import Expression
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
-from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex

@@ -17,8 +17,8 @@ from typing import Any
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.own_inputs import file_of, own_columns
-from pilotage.core.jobs.stored import description_to_json
+from pilotage.core.jobs.json_format import description_to_json
+from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
 from pilotage.services.pool.state import Pool
@@ -120,7 +120,7 @@ def resolve_inputs(
     most = policy.jobs.max_input_sandbox
     if total > most:
         raise InvalidInput(f"the input sandbox has {total} bytes, more than {most}", field="InputSandbox")
-    own = own_columns(description, names)
+    own = per_job_columns(description, names)
     sent = [item for place, item in enumerate(description.input_sandbox) if place not in own]
     if any(item.mode == "copy" for item in sent) and not uploaded:
         raise InvalidInput(
@@ -141,13 +141,13 @@ def check_own_files(
 
     `common` are the bytes of the files that all jobs get; `sizes_of(digests)` tells of those that were uploaded.
     """
-    places = tuple(own_columns(description, names).values())
+    places = tuple(per_job_columns(description, names).values())
     if not places:
         return
     sizes = sizes_of(files_named(parameters, places))
     most = policy.jobs.max_input_sandbox
     for number, row in enumerate(parameters, 1):
-        files = [file_of(row[place]) for place in places]
+        files = [decode_file(row[place]) for place in places]
         for file in files:
             if sizes.get(file.digest) != file.size:
                 raise InvalidInput(
@@ -179,7 +179,7 @@ class ChunkedInsert:
 
     @classmethod
     def of(cls, prepared: PreparedSubmission) -> ChunkedInsert:
-        places = tuple(own_columns(prepared.description, prepared.names).values())
+        places = tuple(per_job_columns(prepared.description, prepared.names).values())
         return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)))
 
     def step(self, pool: Pool, tx: Transaction, now: float) -> rows.SubmissionRow | None:

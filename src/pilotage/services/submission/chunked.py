@@ -12,8 +12,8 @@ from dataclasses import replace
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.own_inputs import own_columns
-from pilotage.core.jobs.parametric import numbered, varying_inputs
+from pilotage.core.jobs.parametric import inputs_with_placeholders, uses_job_number
+from pilotage.core.jobs.per_job_inputs import per_job_columns
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import (
     PreparedSubmission,
@@ -38,13 +38,13 @@ CLOSED_AT_ONCE = 100
 
 def check_description(description: JobDescription, names: Sequence[str], expected: int | None) -> None:
     """Refuse what cannot be meant before all rows are known."""
-    if expected is None and numbered(description):
+    if expected is None and uses_job_number(description):
         raise InvalidInput(
             "%n has the width of the last number, and how many rows will come was not said",
             hint="say how many (`expected`; a file tells it by itself), or number the rows in a column",
         )
-    own = own_columns(description, names)
-    for name in varying_inputs(description, own):
+    own = per_job_columns(description, names)
+    for name in inputs_with_placeholders(description, own):
         raise InvalidInput(
             f"the input {name} differs from job to job: such files are not sent with rows in chunks",
             hint="use shared: or a URL, one folder for all jobs, or submissions of at most 5,000 jobs",

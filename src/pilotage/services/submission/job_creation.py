@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from pilotage.core.ids import JobId, SubmissionId
-from pilotage.core.jobs.own_inputs import file_of
-from pilotage.core.jobs.parametric import filled, varies
+from pilotage.core.jobs.parametric import differs_per_job, fill_placeholders
+from pilotage.core.jobs.per_job_inputs import decode_file
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import chunks as chunk_rows
@@ -90,7 +90,7 @@ def encoded(parameters: Sequence[Sequence[Any]]) -> list[str]:
 
 def files_named(parameters: Sequence[Sequence[Any]], places: Sequence[int]) -> tuple[str, ...]:
     """The digests of the input files at these places of the rows, each once."""
-    return tuple(dict.fromkeys(file_of(row[place]).digest for row in parameters for place in places))
+    return tuple(dict.fromkeys(decode_file(row[place]).digest for row in parameters for place in places))
 
 
 def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] = ()) -> Iterator[ChunkRows]:
@@ -170,14 +170,16 @@ def make_at_once(pool: Pool, tx: Transaction, chunk: ChunkRow, given: ChunkRows,
 def own_names(facts: SubmissionFacts, parameters: Sequence[str | None], first: int) -> list[str] | None:
     """The names of jobs `first`, `first` + 1 ... with their parameters filled in; None: that of the submission."""
     row = facts.row
-    if not varies(row.job_name, row.names):
+    if not differs_per_job(row.job_name, row.names):
         return None
     count = row.expected or row.count
     names = []
     for job, text in enumerate(parameters, first):
         values = msgspec.json.decode(text) if text else []
         name = (
-            filled(row.job_name, row.names, values, job - row.first_job, count) if row.names else row.job_name
+            fill_placeholders(row.job_name, row.names, values, job - row.first_job, count)
+            if row.names
+            else row.job_name
         )
         names.append(name.replace("%j", str(job)))
     return names

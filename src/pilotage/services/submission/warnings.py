@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.parametric import unfilled
+from pilotage.core.jobs.parametric import placeholder_warnings
 from pilotage.core.policy import Policy
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
@@ -29,7 +29,7 @@ def submission_warnings(
 ) -> list[str]:
     """What to tell the owner. `names` are those of the parameters; `known` the offers to reckon with now."""
     return [
-        *unfilled(description, names),
+        *placeholder_warnings(description, names),
         *_for_the_director(description),
         *_unknown_banned_sites(description, policy),
         *_above_the_buckets(description, policy),

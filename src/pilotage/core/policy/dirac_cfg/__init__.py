@@ -12,8 +12,8 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.dirac_cfg import corrections, registry, resources
 from pilotage.core.policy.dirac_cfg.draft import Draft, Left
 from pilotage.core.policy.dirac_cfg.tree import read_tree
-from pilotage.core.policy.facts import ADMINISTRATOR, Policy
-from pilotage.core.policy.reading import parse
+from pilotage.core.policy.model import ADMINISTRATOR, Policy
+from pilotage.core.policy.parser import parse
 
 __all__ = ["Imported", "Left", "policy_of_cfg"]
 

@@ -6,7 +6,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft
 from pilotage.core.policy.dirac_cfg.tree import Section
-from pilotage.core.policy.facts import Accounting
+from pilotage.core.policy.model import Accounting
 from pilotage.core.shares.settings import HistoryInstance
 
 NAME, CORRECTOR, TO_START = "ShareCorrections", "WMSHistory", "ShareCorrectorsToStart"

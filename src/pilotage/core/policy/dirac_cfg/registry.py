@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft
 from pilotage.core.policy.dirac_cfg.tree import Section
-from pilotage.core.policy.facts import DIRAC_PROPERTIES, JOB_SHARING
+from pilotage.core.policy.model import DIRAC_PROPERTIES, JOB_SHARING
 
 JOB_SHARE = 1000.0
 """What DIRAC gives to a group that names no JobShare."""

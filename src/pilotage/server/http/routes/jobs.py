@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId
-from pilotage.core.jobs.stored import description_to_json, hide_values
+from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import BINARY, CheckedRoute, bytes_of
 from pilotage.server.http.output_archive import OutputArchive
@@ -121,7 +121,7 @@ def job(
     description = description_to_json(stored_description(facts, job))
     return JobDetail(
         job=summary,
-        description=description if summary.owner == caller.user else hide_values(description),
+        description=description if summary.owner == caller.user else hide_environment_values(description),
         attempts=tries,
         outputs=listed_outputs(context.sandbox, facts, job, result),
         missing_outputs=result.missing if result else [],

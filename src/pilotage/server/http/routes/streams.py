@@ -14,10 +14,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.ids import SubmissionId
 from pilotage.core.jobs.description import Scalar
-from pilotage.core.jobs.own_inputs import own_columns
+from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.parsers import parse_yaml_mapping
-from pilotage.core.jobs.stored import description_from_json
+from pilotage.core.jobs.per_job_inputs import per_job_columns
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
@@ -181,7 +181,7 @@ def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) 
     check_rows(
         description, submission.names, given, submission.count, submission.expected or submission.count
     )
-    own = tuple(own_columns(description, submission.names).values())
+    own = tuple(per_job_columns(description, submission.names).values())
     most = max_rows_per_chunk(len(own))
     if len(given) > most:
         raise TooLarge(

@@ -24,7 +24,7 @@ class WrittenReal(float):
     text: str
 
 
-def described(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What was given, for a message."""
     if isinstance(value, bool):
         return f"the truth value {str(value).lower()}"
@@ -39,8 +39,8 @@ def described(value: Any) -> str:
     return "a list" if isinstance(value, list | tuple) else "an expression"
 
 
-def wrong(field: Field, wanted: str, value: Any) -> InvalidInput:
-    return InvalidInput(f"{field.name} must be {wanted}, not {described(value)}", field=field.name)
+def type_error(field: Field, wanted: str, value: Any) -> InvalidInput:
+    return InvalidInput(f"{field.name} must be {wanted}, not {describe_value(value)}", field=field.name)
 
 
 def _text_of(field: Field, value: Any, wanted: str) -> str:
@@ -52,7 +52,7 @@ def _text_of(field: Field, value: Any, wanted: str) -> str:
     elif isinstance(value, str | int | float):
         text = str(value)
     else:
-        raise wrong(field, wanted, value)
+        raise type_error(field, wanted, value)
     if "\x00" in text:
         raise InvalidInput(f"{field.name} contains a NUL character", field=field.name)
     try:
@@ -64,7 +64,7 @@ def _text_of(field: Field, value: Any, wanted: str) -> str:
 
 def _text(field: Field, value: Any) -> str:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise wrong(field, "a text", value)
+        raise type_error(field, "a text", value)
     text = _text_of(field, value, "a text")
     if "\n" in text or "\r" in text:
         raise InvalidInput(f"{field.name} must be one line", field=field.name)
@@ -73,7 +73,7 @@ def _text(field: Field, value: Any) -> str:
 
 def _texts(field: Field, value: Any, wanted: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise wrong(field, wanted, value)
+        raise type_error(field, wanted, value)
     return tuple(_text_of(field, item, f"{wanted} (of texts)") for item in value)
 
 
@@ -106,7 +106,7 @@ def _environment(field: Field, value: Any) -> tuple[tuple[str, str], ...]:
                 raise InvalidInput(f"environment: {item!r} is not NAME=value", field=field.name)
             pairs.append((name, content))
     else:
-        raise wrong(field, "a mapping or a list of NAME=value", value)
+        raise type_error(field, "a mapping or a list of NAME=value", value)
     seen: set[str] = set()
     for name, _ in pairs:
         if not _VARIABLE.match(name):
@@ -145,7 +145,9 @@ def _one_of(field: Field, text: str) -> str:
             return choice
     wanted = field.choices[0] if len(field.choices) == 1 else f"one of {', '.join(field.choices)}"
     hint = dict(field.hints).get(text.strip().lower(), "")
-    raise InvalidInput(f"{field.name} must be {wanted}, not {described(text)}", hint=hint, field=field.name)
+    raise InvalidInput(
+        f"{field.name} must be {wanted}, not {describe_value(text)}", hint=hint, field=field.name
+    )
 
 
 def _choice(field: Field, value: Any) -> str:
@@ -157,7 +159,7 @@ def _boolean(field: Field, value: Any) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false", "yes", "no"):
         return value.strip().lower() in ("true", "yes")
-    raise wrong(field, "true or false", value)
+    raise type_error(field, "true or false", value)
 
 
 _INTEGER: Final = re.compile(r"\s*([+-]?\d{1,18})\s*\Z")
@@ -169,7 +171,7 @@ def _integer(field: Field, value: Any, wanted: str = "") -> int:
         value = int(digits[1])
     wanted = wanted or f"a whole number from {field.low} to {field.high}"
     if not isinstance(value, int) or isinstance(value, bool) or not field.low <= value <= field.high:
-        raise wrong(field, wanted, value)
+        raise type_error(field, wanted, value)
     return value
 
 
@@ -192,7 +194,7 @@ def _quantity(units: dict[str, int], wanted: str) -> Callable[[Field, Any], int]
         if isinstance(value, str) and (found := _QUANTITY.match(value)):
             unit = units.get(found[2].lower())
             if unit is None:
-                raise wrong(field, wanted, value)
+                raise type_error(field, wanted, value)
             # Up to the next whole one: less than asked for would not do.
             value = math.ceil(float(found[1]) * unit)
         return _integer(field, value, wanted)
@@ -215,7 +217,7 @@ def _expression(field: Field, value: Any) -> str:
             message = f"{field.name}: {error.message}{f' ({place})' if place else ''}"
             raise InvalidInput(message, hint=error.hint, field=field.name) from error
     if not isinstance(value, Expression):
-        raise wrong(field, "a ClassAd expression", value)
+        raise type_error(field, "a ClassAd expression", value)
     check_size(value)
     _check_constants(field, value)
     text = canonical(value)
@@ -234,7 +236,7 @@ def _check_constants(field: Field, tree: Expression) -> None:
     while stack:
         node = stack.pop()
         if isinstance(node, Literal) and isinstance(node.value, str) and PLACEHOLDER.search(node.value):
-            raise placeholder_refused(field, node.value)
+            raise placeholder_error(field, node.value)
         if isinstance(node, Call):
             _check_patterns(field, node)
         stack.extend(children(node))
@@ -247,7 +249,7 @@ def _check_patterns(field: Field, call: Call) -> None:
         raise InvalidInput(f"{field.name}: {error.message}", hint=error.hint, field=field.name) from error
 
 
-def placeholder_refused(field: Field, text: str) -> InvalidInput:
+def placeholder_error(field: Field, text: str) -> InvalidInput:
     return InvalidInput(
         f"{field.name}: the placeholder in {text!r} can't be replaced",
         hint="this field decides in which task queue the jobs wait, so all jobs of a submission share it",
@@ -264,7 +266,7 @@ def _input(field: Field, item: Any) -> InputFile:
     if isinstance(item, str):
         return _input_file(field, item.strip())
     if not isinstance(item, dict):
-        raise wrong(field, "a list of paths, URLs or mappings", item)
+        raise type_error(field, "a list of paths, URLs or mappings", item)
     strange = set(item) - {"path", "mode", "url", "name", "executable"}
     if strange:
         raise InvalidInput(

@@ -17,27 +17,27 @@ _COLUMN: Final = re.compile(r"@(0|[1-9]\d{0,4})\Z")
 _VALUE: Final = re.compile(r"([0-9a-f]{64}):(\d{1,18}):([01])\Z")
 
 
-class OwnFile(NamedTuple):
+class PerJobFile(NamedTuple):
     digest: str
     size: int
     executable: bool
 
 
-def column(place: int) -> str:
+def column_name(place: int) -> str:
     """The name of the column for the entry at `place` of the input sandbox."""
     return f"@{place}"
 
 
-def is_column(name: str) -> bool:
+def is_file_column(name: str) -> bool:
     return _COLUMN.match(name) is not None
 
 
-def value_of(file: OwnFile) -> str:
+def encode_file(file: PerJobFile) -> str:
     return f"{file.digest}:{file.size}:{int(file.executable)}"
 
 
-def file_of(value: Any) -> OwnFile:
-    """What `value_of` was given, or InvalidInput."""
+def decode_file(value: Any) -> PerJobFile:
+    """What `encode_file` was given, or InvalidInput."""
     found = _VALUE.match(value) if isinstance(value, str) else None
     if found is None:
         raise InvalidInput(
@@ -45,10 +45,10 @@ def file_of(value: Any) -> OwnFile:
             hint="submit such files with the client",
             field="parameters",
         )
-    return OwnFile(found[1], int(found[2]), found[3] == "1")
+    return PerJobFile(found[1], int(found[2]), found[3] == "1")
 
 
-def own_columns(description: JobDescription, names: Sequence[str]) -> dict[int, int]:
+def per_job_columns(description: JobDescription, names: Sequence[str]) -> dict[int, int]:
     """By place in the input sandbox: the place in a row. Raises InvalidInput for a column of no file to be sent."""
     places: dict[int, int] = {}
     for place, name in enumerate(names):
@@ -62,6 +62,8 @@ def own_columns(description: JobDescription, names: Sequence[str]) -> dict[int, 
     return places
 
 
-def own_files(description: JobDescription, names: Sequence[str], row: Sequence[Any]) -> dict[int, OwnFile]:
+def per_job_files(
+    description: JobDescription, names: Sequence[str], row: Sequence[Any]
+) -> dict[int, PerJobFile]:
     """By place in the input sandbox: the file of the job with this row."""
-    return {entry: file_of(row[place]) for entry, place in own_columns(description, names).items()}
+    return {entry: decode_file(row[place]) for entry, place in per_job_columns(description, names).items()}

@@ -12,10 +12,10 @@ import msgspec
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
-from pilotage.core.policy.checking import check
-from pilotage.core.policy.facts import ADMINISTRATOR, GENERIC_PILOT, Policy
 from pilotage.core.policy.key_lines import check_shape, line_of
+from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, Policy
 from pilotage.core.policy.reference import KEYS
+from pilotage.core.policy.validation import check
 from pilotage.core.shares.settings import scaled_range
 
 NODE_TAGS = frozenset({"GPU", "apptainer", "userns"})

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.builder import WrittenAttribute, read_field
-from pilotage.core.jobs.description import Scalar, Submission, checked
+from pilotage.core.jobs.description import Scalar, Submission, validate_description
 from pilotage.core.jobs.fields import BY_NAME
-from pilotage.core.jobs.parametric import checked_parameters, rows
+from pilotage.core.jobs.parametric import parameter_rows, validate_parameters
 
 
-def overridden(
+def override_fields(
     submission: Submission,
     fields: Mapping[str, Any],
     parameters: Mapping[str, tuple[Scalar, ...]] | None = None,
@@ -25,7 +25,7 @@ def overridden(
     description = submission.description
     names, given = submission.names, submission.parameters
     if parameters:
-        names, given = tuple(parameters), rows(dict(parameters))
+        names, given = tuple(parameters), parameter_rows(dict(parameters))
     values = {
         name: read_field(BY_NAME[name], WrittenAttribute(name, value), parametric=bool(names))
         for name, value in fields.items()
@@ -37,4 +37,4 @@ def overridden(
     if "input_sandbox" in values:
         files = {file.name: file for file in (*description.input_sandbox, *values["input_sandbox"])}
         values["input_sandbox"] = tuple(files.values())
-    return checked_parameters(Submission(checked(replace(description, **values)), names, given))
+    return validate_parameters(Submission(validate_description(replace(description, **values)), names, given))

@@ -7,8 +7,8 @@ from typing import Any
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.bounds import out_of_bounds
-from pilotage.core.policy.facts import PROPERTIES, Jobs, Policy
 from pilotage.core.policy.key_lines import line_of
+from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
 from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.correction import CORRECTORS
 from pilotage.core.shares.settings import SHORTEST_SPAN, HistoryInstance

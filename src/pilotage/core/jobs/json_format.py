@@ -28,7 +28,7 @@ def description_to_json(description: JobDescription) -> dict[str, Any]:
     return plain
 
 
-def hide_values(plain: dict[str, Any]) -> dict[str, Any]:
+def hide_environment_values(plain: dict[str, Any]) -> dict[str, Any]:
     """The same for people other than the owner: of the environment's variables the names alone."""
     if "environment" not in plain:
         return plain

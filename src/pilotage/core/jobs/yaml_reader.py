@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import yaml
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.reading import WrittenReal
+from pilotage.core.jobs.value_readers import WrittenReal
 from pilotage.core.nesting import MAX_NESTING, too_deep
 
 MAX_TAG_DIRECTIVES: Final = 100
