@@ -23,7 +23,7 @@ from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import secret_hash
-from pilotage.services.pilots.leases import lose
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, pilots
@@ -294,7 +294,7 @@ class LocalDirector:
         row = pilots.by_id(tx.connection, pilot)
         if row is None or row.ended is not None or row.started is not None:
             return
-        lose(pool, tx, row, reason, now)
+        end_silent_pilot(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
         # An intent that an earlier server has left says nothing about this CE.
         if pilot in self.ordered:
             tx.discard(self.ordered, pilot)
@@ -314,7 +314,7 @@ class LocalDirector:
         if current is None or current.ended is not None or pool.seen.get(pilot.id, -inf) > listed:
             return
         reason = f"ended without a word: {last_words}" if last_words else "ended without a word"
-        new = lose(pool, tx, current, reason, now, of_jobs="its pilot ended without a word")
+        new = end_silent_pilot(pool, tx, current, PilotEnd.VANISHED, reason, now)
         self._count_aborted(tx, new is PilotState.ABORTED, now)
 
     def _count_aborted(self, tx: Transaction, never_called: bool, now: float) -> None:

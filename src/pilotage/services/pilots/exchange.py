@@ -21,6 +21,7 @@ from pilotage.core.shares.turns import SHARE, next_owner
 from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
+from pilotage.services.pilots.lifecycle import PilotEnd, end_pilot
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
 from pilotage.store.tables.events import PILOTS, record
@@ -33,6 +34,9 @@ UNKNOWN = "unknown"
 
 # Looked up once: an attribute of an enumeration is dear where every message asks for it.
 _FAILED, _RUNNING = PilotState.FAILED, PilotState.RUNNING
+
+_GONE = PILOT_FINAL - {_FAILED}
+"""A pilot in one of these states never works again. One that has Failed may come back."""
 
 
 def token_hash(token: str) -> str:
@@ -125,7 +129,10 @@ def _replace_lost(moves: JobTransitions, conversations: Sequence[PilotRequest]) 
 class PilotRequest:
     """One request of one pilot."""
 
-    __slots__ = ("match", "moves", "names_jobs", "now", "pilot", "pool", "request", "response", "tells", "tx")
+    __slots__ = (
+        *("gone", "match", "moves", "names_jobs", "now", "pilot", "pool", "request", "response", "tells"),
+        "tx",
+    )
 
     def __init__(
         self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, moves: JobTransitions
@@ -134,6 +141,8 @@ class PilotRequest:
         self.now = moves.now
         self.response = ExchangeResponse(incarnation=pool.incarnation)
         self.match: Match | None = None
+        self.gone = False
+        """The pilot had ended before this request."""
         self.tells = bool(request.finishes or request.releases or request.confirms)
         self.names_jobs = self.tells or bool(request.holding)
 
@@ -150,10 +159,11 @@ class PilotRequest:
         self.moves.pilot = pilot.id
         ce = pool.policy.ces.get(pilot.ce)
         response.lease, response.heartbeat = (ce.lease, ce.heartbeat) if ce else (3600.0, 30.0)
-        self._heard(response.lease)
+        gone = self.gone = pilot.state is not _RUNNING and pilot.state in _GONE
+        if not gone:
+            self._heard(response.lease)
         if self.tells:
             self._about_jobs()
-        gone = pilot.state is not _RUNNING and pilot.state in PILOT_FINAL
         if request.take is not None and not request.leaving and not gone:
             self.match = Match(pool, self.tx, pilot, request.take, self.moves)
             self.match.run()
@@ -226,14 +236,7 @@ class PilotRequest:
         """The pilot ends in good order; what it still has goes back."""
         pilot = self.pilot
         reason = SHARE if next_owner(pilot.leave) is not None else reason
-        for job in self.moves.of_pilot(pilot.id):
-            self.moves.free(job, "released", f"pilot leaves: {reason}", pilot)
-        self.pool.touch_pilot(self.tx, pilot)
-        old, pilot.state, pilot.ended, pilot.reason = pilot.state, PilotState.DONE, self.now, reason
-        PILOT_STATES.check(old, PilotState.DONE)
-        pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=self.now, reason=reason)
-        self.pool.pilot_ended(self.tx, pilot.id)
-        self._pilot_event("pilot-left", old, PilotState.DONE, reason)
+        end_pilot(self.moves, pilot, PilotEnd.LEFT, reason)
 
     def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:
         actor = f"pilot:{self.pilot.id}"
@@ -283,6 +286,10 @@ class PilotRequest:
 
     def _count_finished(self) -> None:
         finished, pilot = self.pool.finished, self.pilot.id
+        if self.gone:
+            # Memory holds nothing of a pilot that has ended: nobody would write it down.
+            pilots.count_finished(self.tx.connection, pilot, 1)
+            return
         self.tx.put(finished, pilot, finished.get(pilot, 0) + 1)
 
     def _release(self, release: Release) -> Verdict:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pilotage.core.handover import Retry, after_failure, outage_credit
+from pilotage.core.handover import outage_credit
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
-from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Policy
-from pilotage.services.jobs.transitions import JobTransitions, counted
+from pilotage.services.jobs.transitions import JobTransitions
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot, forget_unheard
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
 from pilotage.store.engine.connection import ServerEvicted, database_time
 from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
-from pilotage.store.tables.jobs import JobRow
-from pilotage.store.tables.pilots import Heard, PilotRow
+from pilotage.store.tables.pilots import Heard
 from pilotage.store.writer.transaction import Transaction
 
 ALIVE_PERIOD = 5.0
@@ -99,56 +99,13 @@ def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | No
     for pilot in over(pool, tx, now) if gone is None else gone:
         row = pilots.if_lease_before(tx.connection, pilot, now, _server(pool))
         if row is not None:
-            lose(pool, tx, row, "its lease ran out", now)
+            end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, "its lease ran out", now)
             ended += 1
     return ended
 
 
 def _server(pool: Pool) -> str:
     return "" if pool.company is None else pool.company.server
-
-
-def lose(
-    pool: Pool, tx: Transaction, pilot: PilotRow, reason: str, now: float, *, of_jobs: str = ""
-) -> PilotState:
-    """End a pilot that has left no word, and take its jobs back; its new state.
-
-    One that called home has Failed, one that never did is Aborted. `of_jobs`: the reason that its jobs are given.
-    """
-    pool.forget_pilot(pilot)
-    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
-    for job in jobs.of_pilot(tx.connection, pilot.id):
-        take_back(moves, job, pilot, of_jobs or "its pilot's lease ran out")
-    moves.write()
-    new = PilotState.ABORTED if pilot.started is None else PilotState.FAILED
-    PILOT_STATES.check(pilot.state, new)
-    pilots.update(tx.connection, pilot.id, state=new, ended=now, lease_until=None, reason=reason)
-    record(
-        tx.connection,
-        pool.events,
-        at=now,
-        kind="pilot-lost",
-        actor="server",
-        detail=f"pilot {pilot.id}: {reason}",
-        old=pilot.state,
-        new=new,
-    )
-    pool.pilot_ended(tx, pilot.id)
-    return new
-
-
-def take_back(moves: JobTransitions, job: JobRow, pilot: PilotRow, reason: str) -> None:
-    """The hand-over's `expire`: a lost offer counts as nothing, a lost try as a failure."""
-    if job.state is JobState.MATCHED:
-        moves.free(job, "offer-lost", reason, pilot)
-        return
-    job = counted(job, "lease-over")
-    most = moves.pool.policy.jobs.max_reschedules
-    moves.cut_attempt(job, "lease over")
-    if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
-        moves.retry(job, "lease-over", reason, pilot)
-    else:
-        moves.end(job, "lease-over", JobState.FAILED, f"{reason} ({job.failures} times)", pilot)
 
 
 def lapsing(pool: Pool, now: float) -> list[PilotId]:
@@ -205,7 +162,7 @@ def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[Heard]:
 def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId]) -> None:
     """Pilots that speak to another server now, or have ended by it."""
     for pilot in [one for one in (*pool.seen, *pool.finished) if one not in ours]:
-        pool.pilot_ended(tx, pilot)
+        forget_unheard(pool, tx, pilot)
 
 
 def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> list[PilotId]:

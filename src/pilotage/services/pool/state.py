@@ -340,14 +340,6 @@ class Pool:
         """The rows of all pilots have changed: each is read again at its next message."""
         tx.set(self, "pilots", OrderedDict())
 
-    def pilot_ended(self, tx: Transaction, pilot: PilotId) -> None:
-        """Write down what memory alone knew of a pilot, and forget it."""
-        pilot_rows.count_finished(tx.connection, pilot, self.finished.get(pilot, 0))
-        tx.delete(self.finished, pilot)
-        tx.on_rollback(self.turns.end(pilot, self.seen.get(pilot)))
-        tx.delete(self.seen, pilot)
-        tx.discard(self.stalled, pilot)
-
     def takes_before(self, before: float, most: int) -> list[PilotId]:
         """Pilots with takes of before that instant which nobody has looked at since."""
         earlier = (pilot for pilot, at in self.unconfirmed.items() if at < before)

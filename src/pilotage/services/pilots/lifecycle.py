@@ -1,0 +1,173 @@
+"""How a pilot ends: each way is a row of one table, and one function carries the end out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pilotage.core.handover import Retry, after_failure
+from pilotage.core.ids import PilotId
+from pilotage.core.jobs.states import JobState
+from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.services.jobs.transitions import JobTransitions, counted
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import pilots
+from pilotage.store.tables.events import record
+from pilotage.store.tables.jobs import JobRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+
+
+class PilotEnd(StrEnum):
+    """A way in which a pilot ends."""
+
+    LEFT = "left"
+    """It said goodbye."""
+    LEASE_OVER = "lease-over"
+    """Its lease ran out; as an intent it may never have called home."""
+    VANISHED = "vanished"
+    """A complete listing of the batch system does not have it any more."""
+    NEVER_STARTED = "never-started"
+    """The batch system never had it: its submission failed, or was never made."""
+    CANCELLED = "cancelled"
+    """The director cancelled it, and a complete listing does not have it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndRule:
+    """The effects of one way to end."""
+
+    state: PilotState
+    """Of a pilot that had called home."""
+    state_unheard: PilotState
+    """Of a pilot that had never called home."""
+    event: str
+    """The kind of the pilot's event."""
+    job_event: str
+    """The kind of the events of its jobs."""
+    job_reason: str
+    """The reason that its jobs are given; `{reason}` stands for the pilot's own."""
+    costs_try: bool
+    """Whether each job that the pilot had confirmed loses a try. A lost offer never costs one."""
+    by_pilot: bool = False
+    """The pilot is the actor of its event; otherwise the server."""
+
+
+_LOST = "pilot-lost"
+
+END_RULES: Mapping[PilotEnd, EndRule] = {
+    PilotEnd.LEFT: EndRule(
+        PilotState.DONE,
+        PilotState.DONE,
+        "pilot-left",
+        "released",
+        "pilot leaves: {reason}",
+        costs_try=False,
+        by_pilot=True,
+    ),
+    PilotEnd.LEASE_OVER: EndRule(
+        PilotState.FAILED,
+        PilotState.ABORTED,
+        _LOST,
+        "lease-over",
+        "its pilot's lease ran out",
+        costs_try=True,
+    ),
+    PilotEnd.VANISHED: EndRule(
+        PilotState.FAILED,
+        PilotState.ABORTED,
+        _LOST,
+        "lease-over",
+        "its pilot ended without a word",
+        costs_try=True,
+    ),
+    PilotEnd.NEVER_STARTED: EndRule(
+        PilotState.ABORTED,
+        PilotState.ABORTED,
+        _LOST,
+        "offer-lost",
+        "its pilot never started",
+        costs_try=False,
+    ),
+    PilotEnd.CANCELLED: EndRule(
+        PilotState.DELETED,
+        PilotState.DELETED,
+        "pilot-cancelled",
+        "released",
+        "its pilot was cancelled",
+        costs_try=False,
+    ),
+}
+
+
+def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str) -> PilotState:
+    """End a pilot, and take back its jobs; the pilot's new state.
+
+    The caller writes `moves`. `IllegalMove`: a pilot in this state does not end so, and nothing has been changed.
+    """
+    pool, tx, rule = moves.pool, moves.tx, END_RULES[end]
+    old, new = pilot.state, rule.state_unheard if pilot.started is None else rule.state
+    PILOT_STATES.check(old, new)
+    for job in moves.of_pilot(pilot.id):
+        _take_back(moves, job, pilot, rule, rule.job_reason.format(reason=reason))
+    # Another message of this pilot may share the transaction and its row.
+    pilot.state, pilot.ended, pilot.lease_until, pilot.reason = new, moves.now, None, reason
+    pool.forget_pilot(pilot)
+    pilots.update(tx.connection, pilot.id, state=new, ended=moves.now, lease_until=None, reason=reason)
+    record(
+        tx.connection,
+        pool.events,
+        at=moves.now,
+        kind=rule.event,
+        actor=f"pilot:{pilot.id}" if rule.by_pilot else "server",
+        detail=reason if rule.by_pilot else f"pilot {pilot.id}: {reason}",
+        old=old,
+        new=new,
+    )
+    tx.delete(pool.unconfirmed, pilot.id)
+    forget_unheard(pool, tx, pilot.id)
+    return new
+
+
+def end_silent_pilot(
+    pool: Pool, tx: Transaction, pilot: PilotRow, end: PilotEnd, reason: str, now: float
+) -> PilotState:
+    """As `end_pilot`, for an end that the server or a director has found out; all is written."""
+    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
+    new = end_pilot(moves, pilot, end, reason)
+    moves.write()
+    return new
+
+
+def _take_back(moves: JobTransitions, job: JobRow, pilot: PilotRow, rule: EndRule, reason: str) -> None:
+    if not rule.costs_try:
+        moves.free(job, rule.job_event, reason, pilot)
+    elif job.state is JobState.MATCHED:
+        moves.free(job, "offer-lost", reason, pilot)
+    else:
+        _count_failed_try(moves, job, pilot, reason)
+
+
+def _count_failed_try(moves: JobTransitions, job: JobRow, pilot: PilotRow, reason: str) -> None:
+    """The hand-over's `expire` of a held job: it waits again, or has failed for good."""
+    job = counted(job, "lease-over")
+    most = moves.pool.policy.jobs.max_reschedules
+    moves.cut_attempt(job, "lease over")
+    if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
+        moves.retry(job, "lease-over", reason, pilot)
+    else:
+        moves.end(job, "lease-over", JobState.FAILED, f"{reason} ({job.failures} times)", pilot)
+
+
+def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
+    """Store the facts of a pilot that memory alone had, and remove it from memory.
+
+    For a pilot that has ended, or speaks to another server now. The offers that this server made to the latter lapse
+    here, so they stay.
+    """
+    pilots.count_finished(tx.connection, pilot, pool.finished.get(pilot, 0))
+    tx.delete(pool.finished, pilot)
+    tx.on_rollback(pool.turns.end(pilot, pool.seen.get(pilot)))
+    tx.delete(pool.seen, pilot)
+    tx.discard(pool.stalled, pilot)
