@@ -156,8 +156,18 @@ class Server:
         self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
-@cache
+forbidden = False
+"""Whether the running test must not use PostgreSQL: it is not marked slow."""
+
+
 def server() -> Server:
-    made = Server()
-    atexit.register(made.end)
-    return made
+    """The server of this process, started at its first use. Only tests marked slow may use it."""
+    assert not forbidden, "mark this test slow: it uses PostgreSQL, which ./test --fast never starts"
+    return _started()
+
+
+@cache
+def _started() -> Server:
+    started = Server()
+    atexit.register(started.end)
+    return started

@@ -10,6 +10,16 @@ from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.writer.writer import Writer
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests on PostgreSQL slow: each has a database of its own."""
+    for item in items:
+        params = (
+            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        )
+        if "postgresql" in params.values():
+            item.add_marker(pytest.mark.slow)
+
+
 def _opened(name: str, folder: Path, migrated: bool) -> Iterator[Store]:
     store = STORES[name](folder, migrated)
     yield store

@@ -13,6 +13,8 @@ from tests.postgres import server
 
 from pilotage.store.postgresql.copy_format import encode_rows
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = "place bigint, number bigint, share double precision, words text, other text, raw bytea"
 NASTY = [
     *("", "\\", "\\N", "\\.", "\t", "\n", "\r", "\r\n", "\\t", "a\\", "\\\\", "NULL", "\b\f\v", "\x7f", "\x85\u2028"),
@@ -57,7 +59,11 @@ def stored(session: psycopg.Connection[Any]) -> list[Any]:
 
 
 @given(rows=st.one_of(ROWS, ALIKE))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=3 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_rows_come_as_the_driver_writes_them(
     session: psycopg.Connection[Any], rows: list[tuple[Any, ...]]
 ) -> None:
@@ -73,7 +79,11 @@ def test_rows_come_as_the_driver_writes_them(
 
 
 @given(texts=st.lists(st.one_of(TEXTS, st.just("a\0b"), st.text("\0\\\tx")), min_size=1, max_size=8))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=2 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_nul_is_replaced_and_nothing_else(session: psycopg.Connection[Any], texts: list[str]) -> None:
     with session.cursor().copy("COPY copied (place, words) FROM STDIN") as copy:
         copy.write(encode_rows([(place, text) for place, text in enumerate(texts)]))

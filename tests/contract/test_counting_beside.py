@@ -22,6 +22,8 @@ from pilotage.services.pool.index_loading import apply_counts, count_waiting
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
 
+pytestmark = pytest.mark.slow
+
 
 class Setting:
     """A store with ten jobs; b, a server that has counted, and a, one that begins."""

@@ -17,6 +17,8 @@ from pilotage.store.admin.postgresql import PostgresqlDatabase
 from pilotage.store.admin.upgrade import head_revision, sqlite_engine, upgrade
 from pilotage.store.tables import instance
 
+pytestmark = pytest.mark.slow
+
 OLD = (
     "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, 'old', 3, 1)",
     "INSERT INTO policies (text, applied_at, applied_by, reason) VALUES ('', 1, 'a', '')",

@@ -23,6 +23,8 @@ from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def pools(tmp_path: Path) -> Iterator[tuple[One, One, QueueId]]:

@@ -24,6 +24,8 @@ from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.postgresql.notify import PostgresqlNotifications
 
+pytestmark = pytest.mark.slow
+
 LISTENING = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
 
 

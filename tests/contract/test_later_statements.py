@@ -181,6 +181,7 @@ def proxied() -> Iterator[tuple[Writer, Proxy, Any]]:
     server().drop(database)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delivered", [True, False])
 def test_lost_in_the_trip_of_the_commit_the_database_is_asked_how_it_ended(
     proxied: tuple[Writer, Proxy, Any], delivered: bool
@@ -198,6 +199,7 @@ def test_lost_in_the_trip_of_the_commit_the_database_is_asked_how_it_ended(
     assert proxy.cuts == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delivered", [True, False])
 def test_lost_before_the_commit_nothing_was_done(proxied: tuple[Writer, Proxy, Any], delivered: bool) -> None:
     writer, proxy, _ = proxied
@@ -214,6 +216,7 @@ def test_lost_before_the_commit_nothing_was_done(proxied: tuple[Writer, Proxy, A
     assert writer.call(lambda tx: noted(tx.connection)) == [1]
 
 
+@pytest.mark.slow
 def test_what_was_lost_before_its_commit_was_sent_was_not_committed(
     proxied: tuple[Writer, Proxy, Any],
 ) -> None:
@@ -231,6 +234,7 @@ def test_what_was_lost_before_its_commit_was_sent_was_not_committed(
     assert noted(connection) == [1]
 
 
+@pytest.mark.slow
 def test_what_waited_when_the_connection_was_lost_is_forgotten(proxied: tuple[Writer, Proxy, Any]) -> None:
     writer, _, connection = proxied
 

@@ -19,6 +19,8 @@ from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database() -> Iterator[str]:

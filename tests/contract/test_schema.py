@@ -146,6 +146,7 @@ def test_a_newer_schema_is_refused_and_left_alone(store: Store) -> None:
 REVISIONS = [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_upgrade_keeps_the_rows_of_every_table(unmade: Store, revision: str) -> None:
     """Each table of each earlier schema has rows; all columns that are still there say what they said."""

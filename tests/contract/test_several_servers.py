@@ -18,6 +18,8 @@ from pilotage.store.cluster.id_allocator import BlockIds, Counters, SequentialId
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import ServerEvicted, WriterConnection
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[[], WriterConnection]
 
 

@@ -156,6 +156,7 @@ def test_the_event_loop_is_answered_alike(writer: Writer) -> None:
     assert isinstance(error, ZeroDivisionError)
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(store: Store) -> None:
     chance, said, first = random.Random(11), set[int](), 1
     program = Path(__file__).with_name("killed_writer.py")

@@ -21,6 +21,7 @@ def test_the_texts_to_begin_from_are_read(name: str) -> None:
         TARGETS[name].read(text)
 
 
+@pytest.mark.slow
 def test_nothing_but_invalid_input_comes_out_of_any_parser() -> None:
     outcome = run(list(TARGETS), seed=12, cases=60)
     assert [f"--replay {target}:12:{number}\n{why}" for target, number, why in outcome.failures] == []
@@ -61,6 +62,7 @@ def test_an_error_of_another_kind_is_a_failure(monkeypatch: pytest.MonkeyPatch) 
     assert "ValueError: a number" in attempt("broken", "a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("read", "why"), [("_die", "status -11"), ("_hang", "more than 2 s")])
 def test_a_process_that_dies_or_hangs_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, read: str, why: str

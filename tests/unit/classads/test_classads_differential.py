@@ -170,7 +170,12 @@ def check(expression: Expression, my: ClassAd, target: ClassAd | None) -> None:
 
 
 # The same examples each time: a rare difference is found by drawing many more, not by chance in somebody's change.
-calm = settings(derandomize=True, deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
+calm = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=8 * settings().max_examples,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @calm

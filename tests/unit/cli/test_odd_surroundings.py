@@ -214,17 +214,20 @@ def test_odd_homes(tmp_path: Path, kind: str) -> None:
 FEW = ("status", "up", "db backup", "version")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", ["no streams", "full"])
 def test_some_commands_in_odd_surroundings(fake: tuple[Path, State], tmp_path: Path, streams: str) -> None:
     fake[1].jobs = {number: job(number) for number in range(1, 2001)}
     checked(tmp_path, fake[0], streams, {"PILOTAGE_PATIENCE": "soon"}, FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a file", "of folders"])
 def test_some_commands_with_odd_homes(tmp_path: Path, kind: str) -> None:
     checked(tmp_path, spoil(tmp_path / "home", kind), "", C_LOCALE, FEW)
 
 
+@pytest.mark.slow
 def test_closed_streams_from_the_start(fake: tuple[Path, State], tmp_path: Path) -> None:
     """By a shell, as people do it: not as the harness imitates it."""
     fake[1].jobs = {number: job(number) for number in range(1, 3001)}
@@ -240,6 +243,7 @@ def test_closed_streams_from_the_start(fake: tuple[Path, State], tmp_path: Path)
         assert done.returncode == (2 if "full" in tail else 0), (tail, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_socket_is_never_a_stream(fake: tuple[Path, State], tmp_path: Path) -> None:
     """With a closed stdout the connection to the server would get number 1, and the table would be sent there."""
     fake[1].jobs = {1: job(1)}

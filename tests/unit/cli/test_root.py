@@ -85,6 +85,7 @@ def test_a_busy_server(cli: Cli, state: State) -> None:
     assert cli("whoami") == 7
 
 
+@pytest.mark.slow
 def test_no_server_and_a_broken_home(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("whoami") == 6
     assert "pilotage up" in capsys.readouterr().err
@@ -108,6 +109,7 @@ def test_errors_inside(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves(fake: tuple[Path, State]) -> None:
     fake[1].jobs = {number: job(number) for number in range(1, 4001)}
     command = [sys.executable, "-c", PROGRAM, "status", "--limit", "0", "-s", "1"]
@@ -120,6 +122,7 @@ def test_a_reader_that_leaves(fake: tuple[Path, State]) -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_interrupted(fake: tuple[Path, State]) -> None:
     fake[1].jobs = {1: job(1, "Running")}
     command = [sys.executable, "-c", PROGRAM, "wait", "1"]

@@ -485,7 +485,7 @@ def written(tree: object, indent: str = "") -> str:
     return "".join(lines)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=6 * settings().max_examples)
 @given(st.one_of(TREES, REAL).map(written))
 def test_any_tree_is_taken_or_refused_in_words(text: str) -> None:
     with suppress(InvalidInput):
@@ -493,7 +493,7 @@ def test_any_tree_is_taken_or_refused_in_words(text: str) -> None:
         assert parse(made.text) == made.policy
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=4 * settings().max_examples)
 @given(st.text(alphabet='AB{}=+#/ \n"\t\x0b\x85,', max_size=60))
 def test_any_text_is_taken_or_refused_in_words(text: str) -> None:
     with suppress(InvalidInput):

@@ -76,6 +76,7 @@ def test_a_folder_that_cannot_be_removed_leaves_its_parent_as_it_was(
     assert "could not remove" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_tree_of_any_depth_goes(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

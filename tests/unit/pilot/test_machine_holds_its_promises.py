@@ -179,5 +179,7 @@ class AnyOrder(RuleBasedStateMachine):
             )
 
 
-AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+AnyOrder.TestCase.settings = settings(
+    max_examples=3 * settings().max_examples, stateful_step_count=60, deadline=None
+)
 TestAnyOrder = AnyOrder.TestCase

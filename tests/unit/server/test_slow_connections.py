@@ -92,6 +92,7 @@ def test_a_body_that_comes_too_slowly_is_given_up() -> None:
     assert run(_takes_all, talk).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.slow
 def test_a_body_that_comes_slowly_but_steadily_is_taken() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(HEAD)
@@ -104,6 +105,7 @@ def test_a_body_that_comes_slowly_but_steadily_is_taken() -> None:
     assert run(_takes_all, talk, limits).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_slow_itself_does_not_blame_the_sender() -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         scope["state"]["connection"].trust()
@@ -125,6 +127,7 @@ def test_an_answer_that_nobody_reads_is_given_up(app: Any) -> None:
     run(app, talk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("app", [_tells_much, _tells_much_at_once])
 def test_an_answer_that_is_read_slowly_but_steadily_is_told_whole(app: Any) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:

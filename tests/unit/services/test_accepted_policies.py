@@ -131,7 +131,12 @@ def parsed(text: str) -> policies.Policy | InvalidInput:
         return error
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=2 * settings().max_examples,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 @example(Numbers({"matching": {"cpu_buckets": f"[{2**70}]"}}))
 @example(Numbers({"matching": {"cpu_buckets": f"[{2**63 - 1}]", "memory_buckets": "[1]"}}))
 @example(Numbers({"jobs": {"retry_delay": "1e308"}, "ces.local": {"cpu_power": "1e308"}}))

@@ -81,7 +81,7 @@ ACTIONS = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=6 * settings().max_examples, deadline=None)
 @given(st.integers(1, 12), st.lists(ACTIONS, max_size=120))
 def test_never_more_jobs_than_the_limit_and_no_place_is_lost(
     running: int, actions: list[tuple[str, str, float]]
@@ -94,7 +94,7 @@ def test_never_more_jobs_than_the_limit_and_no_place_is_lost(
         assert world.shared.free + sum(b.free for b in world.having.values()) + world.held == running
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=6 * settings().max_examples, deadline=None)
 @given(st.floats(0.1, 20.0), st.integers(1, 4), st.lists(ACTIONS, max_size=120))
 def test_starts_keep_their_distance(delay: float, burst: int, actions: list[tuple[str, str, float]]) -> None:
     world = World(Limit("owner", "alice", site="here", delay=delay, burst=burst))
@@ -108,7 +108,7 @@ def test_starts_keep_their_distance(delay: float, burst: int, actions: list[tupl
             assert last - first + 1 <= burst + (begun[last] - begun[first]) / delay + 1e-6
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 @given(st.integers(0, 8), st.integers(0, 8), st.lists(ACTIONS, max_size=60), st.lists(ACTIONS, max_size=60))
 def test_a_lowered_limit_is_paid_back_before_anything_starts(
     before: int, after: int, first: list[tuple[str, str, float]], then: list[tuple[str, str, float]]

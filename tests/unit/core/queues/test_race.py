@@ -60,7 +60,14 @@ def assert_by_rule(found: Counter[int], expected: dict[object, float], draws: in
     assert_shares(counts, {key: share / shares.total() for key, share in shares.items()})
 
 
-@pytest.mark.parametrize(("few", "enough"), [(module.FEW, module.ENOUGH), (1, 0.5), (40, 100.0)])
+@pytest.mark.parametrize(
+    ("few", "enough"),
+    [
+        (module.FEW, module.ENOUGH),
+        pytest.param(1, 0.5, marks=pytest.mark.slow),
+        pytest.param(40, 100.0, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_the_chances_are_those_of_the_rule(

@@ -124,7 +124,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Attempt], list[Outage], float]:
 
 
 @given(histories(), st.lists(st.floats(0, 1), max_size=12), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=2 * settings().max_examples)
 def test_charges_step_by_step_equal_one_of_all(
     history: tuple[list[Attempt], list[Outage], float], steps: list[float], forget: bool
 ) -> None:
@@ -171,7 +171,7 @@ def amounts(ledger: Ledger, span: int, start: int) -> dict[Entity, tuple[float, 
 
 
 @given(histories())
-@settings(max_examples=100)
+@settings(max_examples=2 * settings().max_examples)
 def test_each_bucket_holds_exactly_what_was_used_in_it(
     history: tuple[list[Attempt], list[Outage], float],
 ) -> None:
@@ -241,7 +241,7 @@ def test_who_comes_late_is_known_from_then_on() -> None:
 
 
 @given(histories(), st.integers(0, 180), st.integers(1, 180))
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_between_minutes_of_the_last_three_hours_use_is_exact(
     history: tuple[list[Attempt], list[Outage], float], back: int, minutes: int
 ) -> None:
@@ -257,7 +257,7 @@ def test_between_minutes_of_the_last_three_hours_use_is_exact(
 
 
 @given(histories(), st.floats(60, 30 * DAY))
-@settings(max_examples=300)
+@settings(max_examples=6 * settings().max_examples)
 def test_over_any_slice_use_is_known_but_for_the_bucket_at_its_far_edge(
     history: tuple[list[Attempt], list[Outage], float], span: float
 ) -> None:
@@ -271,7 +271,7 @@ def test_over_any_slice_use_is_known_but_for_the_bucket_at_its_far_edge(
 
 
 @given(histories(), st.floats(0, 1), st.floats(0, 1))
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_between_any_instants_use_is_known_but_for_the_buckets_at_the_edges(
     history: tuple[list[Attempt], list[Outage], float], one: float, two: float
 ) -> None:
