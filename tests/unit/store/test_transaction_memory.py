@@ -29,6 +29,7 @@ changes = st.one_of(
     st.tuples(st.just("set"), st.sampled_from(["plain"]), values),
     st.tuples(st.just("replace"), st.just("mapping"), st.dictionaries(keys, values, max_size=3)),
     st.tuples(st.just("put"), keys, values),
+    st.tuples(st.just("put all"), keys, values),
     st.tuples(st.just("put ordered"), keys, values),
     st.tuples(st.just("delete"), keys, values),
     st.tuples(st.just("add"), keys, values),
@@ -41,6 +42,8 @@ def change(tx: Transaction, memory: Memory, what: str, key: Any, value: Any) -> 
         tx.set(memory, key, value)
     elif what == "put":
         tx.put(memory.mapping, key, value)
+    elif what == "put all":
+        tx.put_all(memory.mapping, range(key), value)
     elif what == "put ordered":
         tx.put(memory.ordered, key, value)
     elif what == "delete":
@@ -72,12 +75,13 @@ def test_each_change_does_what_it_says() -> None:
     tx.set(memory, "plain", 2)
     tx.put(memory.mapping, 1, 11)
     tx.put(memory.mapping, 7, 70)
+    tx.put_all(memory.mapping, (8, 9, 8), 80)
     tx.delete(memory.mapping, 2)
     tx.delete(memory.mapping, 99)
     tx.add(memory.members, 6)
     tx.discard(memory.members, 1)
     tx.discard(memory.members, 99)
-    assert (memory.plain, memory.mapping, memory.members) == (2, {1: 11, 7: 70}, {5, 6})
+    assert (memory.plain, memory.mapping, memory.members) == (2, {1: 11, 7: 70, 8: 80, 9: 80}, {5, 6})
 
 
 def test_what_is_not_there_is_not_set() -> None:

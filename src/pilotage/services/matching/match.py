@@ -114,7 +114,7 @@ class Match:
             if pilot.only_owner is None and binds(pilot.pilot_type):
                 # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
-                begin_turn(self.pool, self.tx, pilot, self.moves.now)
+                begin_turn(pool, self.tx, pilot, now)
             given = self._given[before:] if before else self._given
             self.moves.taken(pilot, take.number, [one[0][0] for one in given])
             self._answered = True
@@ -175,7 +175,7 @@ class Match:
         count = most - len(self._given)
         # Those asked for ahead need not fit beside the others.
         beside = count - self.take.ahead
-        owner, rest, bound = None, whole, binds(self.pilot.pilot_type)
+        owner, rest = None, whole
         for _, _, queue, _ in self._given:
             rest = rest.without(self.pool.queue_identity(self.tx, queue))
         place = 0
@@ -190,7 +190,7 @@ class Match:
                 continue
             if owner is None:
                 owner = given.owner
-                if bound and place < count:
+                if place < count and binds(self.pilot.pilot_type):
                     whole, rest = whole.bound_to(owner), rest.bound_to(owner)
             if place < beside:
                 rest = rest.without(given)

@@ -90,6 +90,7 @@ def exchange_many(
         except PilotageError as error:
             asking.append(error)
     conversations = [one for one in asking if isinstance(one, PilotRequest)]
+    tx.put_all(pool.seen, [one.pilot.id for one in conversations], now)
     moves.load(job for one in conversations if one.names_jobs for job in one.named())
     for one in conversations:
         one.proceed()
@@ -171,7 +172,8 @@ class PilotRequest:
             response.stop = self._to_stop(request.holding)
         if request.leaving and not gone:
             self._leaves(request.leaving)
-        response.leave = self._told_to_leave(gone)
+        if gone or pilot.leave or pool.draining:
+            response.leave = self._told_to_leave(gone)
         if pool.followed:
             response.follow = self._followed(request)
 
@@ -204,7 +206,6 @@ class PilotRequest:
     def _heard(self, lease: float) -> None:
         """Renew the lease, written only when a third of it has gone; wake what had stalled."""
         pool, pilot = self.pool, self.pilot
-        self.tx.put(pool.seen, pilot.id, self.now)
         if pilot.state is _FAILED:
             self._comes_back()
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:

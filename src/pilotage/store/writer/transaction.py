@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, MutableMapping, MutableSet, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, MutableSet, Sequence
 from typing import Any, TypeVar
 
 from pilotage.store.engine.connection import Connection
@@ -16,7 +16,7 @@ _ABSENT: Any = object()
 class Transaction:
     """One open transaction. Its connection is the writer's.
 
-    A request changes memory only by `set`, `put`, `delete`, `add`, `discard`, or with `on_rollback`: if the
+    A request changes memory only by `set`, `put`, `put_all`, `delete`, `add`, `discard`, or with `on_rollback`: if the
     transaction is not committed, memory is then as it was before, and the request can be carried out again.
     """
 
@@ -24,7 +24,8 @@ class Transaction:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._undo: list[Callable[[], object]] = []
+        self._undo: list[tuple[Any, ...]] = []
+        """Functions with their arguments: tuples cost less than closures, and a match makes one for each change."""
         self._last: dict[str, Callable[[], object]] = {}
         self._touched: dict[str, dict[Any, Any]] = {}
 
@@ -43,36 +44,41 @@ class Transaction:
     def set(self, target: object, name: str, value: object) -> None:
         """Assign an attribute; on rollback it gets its old value back."""
         before = getattr(target, name)
-        self._undo.append(lambda: setattr(target, name, before))
+        self._undo.append((setattr, target, name, before))
         setattr(target, name, value)
 
     def put(self, mapping: MutableMapping[Key, Value], key: Key, value: Value) -> None:
         """Assign the value of a key; on rollback the key has its old value, or is absent again."""
-        before = mapping.get(key, _ABSENT)
-        self._undo.append(lambda: _restore_key(mapping, key, before))
+        self._undo.append((_restore_key, mapping, key, mapping.get(key, _ABSENT)))
         mapping[key] = value
+
+    def put_all(self, mapping: MutableMapping[Key, Value], keys: Collection[Key], value: Value) -> None:
+        """Assign one value to several keys; on rollback each is as after `put`."""
+        before = {key: mapping.get(key, _ABSENT) for key in keys}
+        self._undo.append((_restore_keys, mapping, before))
+        mapping.update(dict.fromkeys(before, value))
 
     def delete(self, mapping: MutableMapping[Key, Value], key: Key) -> None:
         """Remove a key if it is there; on rollback it is there again, as the last one of its mapping."""
         before = mapping.pop(key, _ABSENT)
         if before is not _ABSENT:
-            self._undo.append(lambda: _restore_key(mapping, key, before))
+            self._undo.append((_restore_key, mapping, key, before))
 
     def add(self, members: MutableSet[Key], member: Key) -> None:
         """Add a member to a set; on rollback it is not there unless it was before."""
         if member not in members:
             members.add(member)
-            self._undo.append(lambda: members.discard(member))
+            self._undo.append((members.discard, member))
 
     def discard(self, members: MutableSet[Key], member: Key) -> None:
         """Remove a member from a set if it is there; on rollback it is there again."""
         if member in members:
             members.discard(member)
-            self._undo.append(lambda: members.add(member))
+            self._undo.append((members.add, member))
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
-        self._undo.append(undo)
+        self._undo.append((undo,))
 
     def before_commit(self, kind: str, last: Callable[[], object]) -> bool:
         """Have `last` carried out after all requests of the transaction, as a part of it; once for each kind.
@@ -89,7 +95,8 @@ class Transaction:
         """Undo all changes of memory. One that raises is called again by the next call, and then the ones before it."""
         while self._undo:
             last = len(self._undo) - 1
-            self._undo[last]()
+            undo, *arguments = self._undo[last]
+            undo(*arguments)
             # What an undo itself registers is for nobody: it has only put things back.
             del self._undo[last:]
 
@@ -99,6 +106,11 @@ def _restore_key(mapping: MutableMapping[Key, Any], key: Key, before: object) ->
         mapping.pop(key, None)
     else:
         mapping[key] = before
+
+
+def _restore_keys(mapping: MutableMapping[Key, Any], before: Mapping[Key, object]) -> None:
+    for key, value in before.items():
+        _restore_key(mapping, key, value)
 
 
 Request = Callable[[Transaction], Any]
