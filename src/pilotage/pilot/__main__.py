@@ -11,12 +11,12 @@ import time
 from typing import List, NoReturn, Optional
 
 from .folders import make_work_folder, remove_stale
-from .guardian import guard
+from .guardian import run_guarded
 from .options import parse
 from .system import forbid_dumps
 
 REFUSED = 4
-SERVER_AWAY = 5
+SERVER_UNAVAILABLE = 5
 
 
 def main(arguments: Optional[List[str]] = None) -> NoReturn:
@@ -29,16 +29,16 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
     host = socket.gethostname()
     # The lock is held by this process and its child, whichever lives longer.
     folder, _ = make_work_folder(options.workdir, f"{options.batch_id or 'pilot'}-{options.index}", host)
-    guard(folder, lambda: _run(options, folder))
+    run_guarded(folder, lambda: _run(options, folder))
 
 
 def _run(options: argparse.Namespace, folder: str) -> int:
     # Imported here, in the child: the guardian lives as long as the pilot and shall stay small.
-    from .enrol import enrol, read_secret, terms_of
+    from .enrol import enrol, make_config, read_secret
     from .log import log
     from .loop import Loop, WakeUp, started_at
     from .node import find_node
-    from .transport import Connection, RequestRefused, ServerAway
+    from .transport import Connection, RequestRefused, ServerUnavailable
 
     secret = read_secret(options.secret_fd)
     if not secret:
@@ -46,41 +46,41 @@ def _run(options: argparse.Namespace, folder: str) -> int:
         return 2
     wake_up = WakeUp()
     wake_up.install()
-    line = Connection(options.server, options.fingerprint)
+    connection = Connection(options.server, options.fingerprint)
     try:
-        answer = enrol(line, secret, options, lambda: bool(wake_up.signals))
+        answer = enrol(connection, secret, options, lambda: bool(wake_up.signals))
     except RequestRefused as error:
         log("not enrolled", why=error)
         return REFUSED
-    except ServerAway as error:
+    except ServerUnavailable as error:
         log("server away", why=error)
-        return SERVER_AWAY
+        return SERVER_UNAVAILABLE
     finally:
-        line.close()
+        connection.close()
     del secret
-    found = find_node(
+    resources = find_node(
         os.environ,
         processors=options.processors or answer.processors,
         memory=options.memory or answer.memory,
         tags=tuple(answer.tags),
     )
-    terms = terms_of(answer, found, options, os.environ, started_at())
-    log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=found.node.processors)
+    config = make_config(answer, resources, options, os.environ, started_at())
+    log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=resources.node.processors)
     host = socket.gethostname()
-    threading.Thread(target=lambda: _tidy_up(options.workdir, host), daemon=True).start()
-    facts = {"pilot": str(answer.pilot), "batch_id": options.batch_id, "node": found.node.hostname}
+    threading.Thread(target=lambda: _remove_stale_folders(options.workdir, host), daemon=True).start()
+    log_facts = {"pilot": str(answer.pilot), "batch_id": options.batch_id, "node": resources.node.hostname}
     return Loop(
-        terms,
-        found,
+        config,
+        resources,
         lambda: Connection(options.server, options.fingerprint, answer.token),
         wake_up,
         folder,
         os.environ,
-        facts,
+        log_facts,
     ).run()
 
 
-def _tidy_up(workdir: str, host: str) -> None:
+def _remove_stale_folders(workdir: str, host: str) -> None:
     """Remove what pilots left that were killed together with their guardians."""
     from .log import log
 

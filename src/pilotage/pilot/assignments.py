@@ -75,46 +75,46 @@ class Assignments:
     def __len__(self) -> int:
         return len(self._stage_of)
 
-    def add(self, held: Assignment) -> None:
-        self._stage_of[held.key] = held.stage
-        self._stages[held.stage][held.key] = held
+    def add(self, assignment: Assignment) -> None:
+        self._stage_of[assignment.key] = assignment.stage
+        self._stages[assignment.stage][assignment.key] = assignment
 
     def get(self, key: Key) -> Optional[Assignment]:
         stage = self._stage_of.get(key)
         return None if stage is None else self._stages[stage][key]
 
-    def move(self, held: Assignment, stage: Stage, now: float) -> None:
+    def move(self, assignment: Assignment, stage: Stage, now: float) -> None:
         """Move one on; only along ALLOWED."""
-        if stage not in ALLOWED[held.stage]:
-            raise AssertionError(f"{held.key}: {held.stage.value} to {stage.value}")
-        del self._stages[held.stage][held.key]
-        held.stage, held.since = stage, now
-        self._stages[stage][held.key] = held
-        self._stage_of[held.key] = stage
+        if stage not in ALLOWED[assignment.stage]:
+            raise AssertionError(f"{assignment.key}: {assignment.stage.value} to {stage.value}")
+        del self._stages[assignment.stage][assignment.key]
+        assignment.stage, assignment.since = stage, now
+        self._stages[stage][assignment.key] = assignment
+        self._stage_of[assignment.key] = stage
 
-    def forget(self, held: Assignment) -> None:
-        del self._stages[held.stage][held.key]
-        del self._stage_of[held.key]
+    def remove(self, assignment: Assignment) -> None:
+        del self._stages[assignment.stage][assignment.key]
+        del self._stage_of[assignment.key]
 
     def count(self, *stages: Stage) -> int:
         return sum(len(self._stages[stage]) for stage in stages)
 
-    def of(self, *stages: Stage) -> List[Assignment]:
-        found: List[Assignment] = []
+    def in_stages(self, *stages: Stage) -> List[Assignment]:
+        assignments: List[Assignment] = []
         for stage in stages:
-            found += self._stages[stage].values()
-        return found
+            assignments += self._stages[stage].values()
+        return assignments
 
-    def first(self, stage: Stage) -> Optional[Assignment]:
+    def oldest(self, stage: Stage) -> Optional[Assignment]:
         """The one that has been longest in this stage."""
         return next(iter(self._stages[stage].values()), None)
 
-    def use(self, *stages: Stage) -> Tuple[int, int]:
+    def resources_used(self, *stages: Stage) -> Tuple[int, int]:
         """Processors and memory of the tries in these stages."""
         processors = memory = 0
-        for held in self._each(stages):
-            processors += held.offer.payload.processors
-            memory += held.offer.payload.memory
+        for assignment in self._each(stages):
+            processors += assignment.offer.payload.processors
+            memory += assignment.offer.payload.memory
         return processors, memory
 
     def _each(self, stages: Iterable[Stage]) -> Iterator[Assignment]:
@@ -122,13 +122,15 @@ class Assignments:
             yield from self._stages[stage].values()
 
     def finishes(self) -> List[Finish]:
-        return [held.finish for held in self._stages[Stage.FINISHED].values() if held.finish]
+        return [
+            assignment.finish for assignment in self._stages[Stage.FINISHED].values() if assignment.finish
+        ]
 
     def releases(self) -> List[Release]:
         return [
-            Release(held.offer.job, held.offer.epoch, held.reason)
-            for held in self._stages[Stage.RELEASED].values()
+            Release(assignment.offer.job, assignment.offer.epoch, assignment.reason)
+            for assignment in self._stages[Stage.RELEASED].values()
         ]
 
     def references(self, *stages: Stage) -> List[Reference]:
-        return [Reference(held.offer.job, held.offer.epoch) for held in self._each(stages)]
+        return [Reference(assignment.offer.job, assignment.offer.epoch) for assignment in self._each(stages)]

@@ -34,11 +34,11 @@ def limits_of(root: str = "/") -> CgroupLimits:
 
 def parse_membership(text: str) -> List[Tuple[str, str]]:
     """Pairs of (controller, path) of /proc/self/cgroup; the controller of version 2 is ""."""
-    found = []
+    pairs = []
     for line in text.splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        found += [(controller, path) for controller in controllers.split(",")]
-    return found
+        pairs += [(controller, path) for controller in controllers.split(",")]
+    return pairs
 
 
 def _folders(root: str, controller: str) -> Iterator[str]:

@@ -24,17 +24,17 @@ def encode(body: Any) -> bytes:
 
 def decode(kind: Type[T], data: bytes) -> T:
     """Decode one wire dataclass; ValueError or TypeError if `data` is no such thing."""
-    return typing.cast(T, _build(kind, json.loads(data)))
+    return typing.cast(T, _construct(kind, json.loads(data)))
 
 
-def _build(kind: type, fields: Any) -> Any:
+def _construct(kind: type, fields: Any) -> Any:
     if not isinstance(fields, dict):
         raise ValueError(f"{kind.__name__}: an object was expected")
-    known = _decoders.get(kind) or _learn(kind)
+    known = _decoders.get(kind) or _field_decoders(kind)
     return kind(**{name: known[name](value) for name, value in fields.items() if name in known})
 
 
-def _learn(kind: type) -> Dict[str, Decoder]:
+def _field_decoders(kind: type) -> Dict[str, Decoder]:
     hints = typing.get_type_hints(kind)
     known = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind)}
     _decoders[kind] = known
@@ -43,13 +43,13 @@ def _learn(kind: type) -> Dict[str, Decoder]:
 
 def _decoder(hint: Any) -> Decoder:
     if dataclasses.is_dataclass(hint):
-        return lambda value: _build(typing.cast(type, hint), value)
+        return lambda value: _construct(typing.cast(type, hint), value)
     if typing.get_origin(hint) is list and dataclasses.is_dataclass(typing.get_args(hint)[0]):
         kind = typing.get_args(hint)[0]
-        return lambda values: [_build(kind, value) for value in values or ()]
+        return lambda values: [_construct(kind, value) for value in values or ()]
     if typing.get_origin(hint) is typing.Union:
         kinds = [kind for kind in typing.get_args(hint) if dataclasses.is_dataclass(kind)]
         if kinds:
-            one = typing.cast(type, kinds[0])
-            return lambda value: None if value is None else _build(one, value)
+            wire_type = typing.cast(type, kinds[0])
+            return lambda value: None if value is None else _construct(wire_type, value)
     return lambda value: value

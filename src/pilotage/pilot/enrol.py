@@ -16,18 +16,18 @@ from pilotage import __version__
 from pilotage.wire.pilot import EnrolRequest, EnrolResponse
 
 from .log import log
-from .node import Found
+from .node import NodeResources
 from .pilot_config import PilotConfig
-from .transport import Connection, ServerAway
+from .transport import Connection, ServerUnavailable
 
-_MOST_SECRET = 4096
+_MAX_SECRET_BYTES = 4096
 
 
 def read_secret(number: int) -> str:
     """All that comes from the file descriptor, which is closed afterwards (standard input becomes /dev/null)."""
     data = b""
-    while len(data) < _MOST_SECRET:
-        piece = os.read(number, _MOST_SECRET - len(data))
+    while len(data) < _MAX_SECRET_BYTES:
+        piece = os.read(number, _MAX_SECRET_BYTES - len(data))
         if not piece:
             break
         data += piece
@@ -40,7 +40,7 @@ def read_secret(number: int) -> str:
 
 
 def enrol(
-    line: Connection, secret: str, options: argparse.Namespace, give_up: Callable[[], bool]
+    connection: Connection, secret: str, options: argparse.Namespace, is_cancelled: Callable[[], bool]
 ) -> EnrolResponse:
     """Raises Refused, and Away when the server stayed away for all the patience or `give_up` says so."""
     request = EnrolRequest(
@@ -56,21 +56,21 @@ def enrol(
     pause = 0.2
     while True:
         try:
-            return line.post("/v1/pilot/enrol", request, EnrolResponse)
-        except ServerAway as error:
-            if time.monotonic() > until or give_up():
+            return connection.post("/v1/pilot/enrol", request, EnrolResponse)
+        except ServerUnavailable as error:
+            if time.monotonic() > until or is_cancelled():
                 raise
             wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
             log("server away", why=error, retry=f"{wait:.1f}s")
             wake = time.monotonic() + wait
-            while time.monotonic() < wake and not give_up():
+            while time.monotonic() < wake and not is_cancelled():
                 time.sleep(min(0.1, wait))
             pause = min(2 * pause, 30.0)
 
 
-def terms_of(
+def make_config(
     answer: EnrolResponse,
-    found: Found,
+    resources: NodeResources,
     options: argparse.Namespace,
     environment: Mapping[str, str],
     start: float,
@@ -80,18 +80,18 @@ def terms_of(
     slurm = environment.get("SLURM_JOB_END_TIME", "")
     if slurm.isdigit():
         end = min(end, start + float(slurm) - time.time())
-    part = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
+    fraction = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
     return PilotConfig(
         incarnation=answer.incarnation,
-        node=dataclasses.replace(found.node),
+        node=dataclasses.replace(resources.node),
         lease=answer.lease,
         heartbeat=answer.heartbeat,
         idle=answer.idle if options.idle is None else options.idle,
         ahead=answer.ahead,
         cpu_power=answer.cpu_power or 1.0,
         end=end,
-        margin=answer.margin * part,
-        least=answer.least * part,
-        most_output=answer.max_output_file,
+        margin=answer.margin * fraction,
+        min_remaining=answer.least * fraction,
+        max_output=answer.max_output_file,
         patience=options.patience,
     )

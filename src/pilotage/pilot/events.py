@@ -12,14 +12,14 @@ Key = Tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Answered:
+class ExchangeAnswered:
     """The server answered the exchange that was sent."""
 
     response: ExchangeResponse
 
 
 @dataclass(frozen=True)
-class Unanswered:
+class ExchangeFailed:
     """The exchange that was sent got no answer that settles it: it may or may not have been worked through."""
 
     why: str = ""
@@ -27,14 +27,14 @@ class Unanswered:
 
 
 @dataclass(frozen=True)
-class AttemptSuperseded:
+class PilotSuperseded:
     """The server no longer takes this pilot for its own."""
 
     why: str = ""
 
 
 @dataclass(frozen=True)
-class ProcessesGone:
+class ProcessesEnded:
     """The processes of a payload have ended: its cores are free, while its outputs may still be on their way."""
 
     key: Key
@@ -62,7 +62,7 @@ class Signal:
     name: str
 
 
-Event = Union[Answered, Unanswered, AttemptSuperseded, ProcessesGone, PayloadEnded, Tick, Signal]
+Event = Union[ExchangeAnswered, ExchangeFailed, PilotSuperseded, ProcessesEnded, PayloadEnded, Tick, Signal]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Follow:
 
 
 @dataclass(frozen=True)
-class Note:
+class LogMessage:
     """Something for the log."""
 
     text: str
@@ -111,4 +111,4 @@ class Leave:
     code: int
 
 
-Action = Union[Send, Start, Kill, Follow, Note, Leave]
+Action = Union[Send, Start, Kill, Follow, LogMessage, Leave]

@@ -13,20 +13,20 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Take
 
 from .pilot_config import PilotConfig
 
-LEASE_PART = 0.9
+LEASE_FRACTION = 0.9
 """The lease is acted upon a tenth early."""
-HEARTBEAT_PART = 0.8
+HEARTBEAT_FRACTION = 0.8
 """The pilot speaks up so early that an answer takes no part of the server's patience."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
-_FIRST_POLL, _POLL_GROWTH, _LONGEST_POLL = 0.25, 1.6, 15.0
+_MIN_RETRY_PAUSE, _MAX_RETRY_PAUSE = 0.2, 30.0
+_MIN_POLL, _POLL_GROWTH, _MAX_POLL = 0.25, 1.6, 15.0
 
 
 class ExchangeTiming:
-    def __init__(self, terms: PilotConfig, now: float, rng: random.Random) -> None:
-        self._terms = terms
+    def __init__(self, config: PilotConfig, now: float, rng: random.Random) -> None:
+        self._config = config
         self._rng = rng
-        self.flying: Optional[ExchangeRequest] = None
+        self.in_flight: Optional[ExchangeRequest] = None
         self.take: Optional[Take] = None
         """The take whose answer is not known; it is sent again, unchanged, until it is."""
         self.take_number = 1
@@ -38,32 +38,32 @@ class ExchangeTiming:
         self.retry_at = now
         self.due_at = now
         """The next heartbeat."""
-        self.lease_until = now + LEASE_PART * terms.lease
+        self.lease_until = now + LEASE_FRACTION * config.lease
         self.away_since: Optional[float] = None
-        self._heartbeat = terms.heartbeat
+        self._heartbeat = config.heartbeat
         self._failures = 0
 
-    def sent(self, request: ExchangeRequest, now: float) -> None:
-        self.flying, self.sent_at, self.take = request, now, request.take
+    def on_sent(self, request: ExchangeRequest, now: float) -> None:
+        self.in_flight, self.sent_at, self.take = request, now, request.take
 
-    def answered(self, response: ExchangeResponse, now: float) -> Optional[ExchangeRequest]:
+    def on_answer(self, response: ExchangeResponse, now: float) -> Optional[ExchangeRequest]:
         """The request that this answers; None if none was under way."""
-        request, self.flying = self.flying, None
+        request, self.in_flight = self.in_flight, None
         if request is None:
             return None
         self._failures, self.away_since, self.retry_at = 0, None, now
         # Counted from before it was sent: the server counts from its commit, which was later.
-        self.lease_until = self.sent_at + LEASE_PART * (response.lease or self._terms.lease)
-        self._heartbeat = response.heartbeat or self._terms.heartbeat
-        self.due_at = now + HEARTBEAT_PART * self._heartbeat
+        self.lease_until = self.sent_at + LEASE_FRACTION * (response.lease or self._config.lease)
+        self._heartbeat = response.heartbeat or self._config.heartbeat
+        self.due_at = now + HEARTBEAT_FRACTION * self._heartbeat
         if request.take:
             if request.finishes or request.releases or request.confirms:
                 # The node was at work: its last reports follow each other closely, and are no long time without work.
                 self.empty_takes = 0
-            self._take_answered(request.take, response, now)
+            self._schedule_take(request.take, response, now)
         return request
 
-    def _take_answered(self, take: Take, response: ExchangeResponse, now: float) -> None:
+    def _schedule_take(self, take: Take, response: ExchangeResponse, now: float) -> None:
         self.take = None
         if response.take_number or response.offers:
             self.take_number = max(self.take_number, response.take_number) + 1
@@ -72,14 +72,16 @@ class ExchangeTiming:
         if response.offers and len(response.offers) >= take.count - take.ahead:
             self.take_at = now
             return
-        pause = min(_FIRST_POLL * _POLL_GROWTH ** min(self.empty_takes, 20), _LONGEST_POLL, self._heartbeat)
+        pause = min(_MIN_POLL * _POLL_GROWTH ** min(self.empty_takes, 20), _MAX_POLL, self._heartbeat)
         self.take_at = now + pause * self._rng.uniform(0.8, 1.2)
         self.empty_takes += 1
 
-    def unanswered(self, now: float, retry_after: float) -> bool:
+    def on_failure(self, now: float, retry_after: float) -> bool:
         """True if the server was there until now."""
-        self.flying = None
-        pause = min(_FIRST_PAUSE * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE, max(self._heartbeat, 1.0))
+        self.in_flight = None
+        pause = min(
+            _MIN_RETRY_PAUSE * 2.0 ** min(self._failures, 10), _MAX_RETRY_PAUSE, max(self._heartbeat, 1.0)
+        )
         self._failures += 1
         self.retry_at = now + max(pause * self._rng.uniform(0.5, 1.0), retry_after)
         first = self.away_since is None
@@ -87,6 +89,6 @@ class ExchangeTiming:
             self.away_since = now
         return first
 
-    def ended(self) -> None:
+    def stop(self) -> None:
         """Nothing that was under way will be answered."""
-        self.flying = self.take = None
+        self.in_flight = self.take = None

@@ -53,8 +53,8 @@ def _remove_if_stale(folder: str, now: float) -> bool:
     except OSError:
         return False
     try:
-        found = os.fstat(lock)
-        if found.st_uid != os.getuid() or now - found.st_ctime < _NEW:
+        status = os.fstat(lock)
+        if status.st_uid != os.getuid() or now - status.st_ctime < _NEW:
             return False
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         remove_tree(folder)
@@ -65,7 +65,7 @@ def _remove_if_stale(folder: str, now: float) -> bool:
         os.close(lock)
 
 
-def within(name: str) -> bool:
+def stays_inside(name: str) -> bool:
     """Is this a relative name that stays inside its folder?"""
     return (
         bool(name)

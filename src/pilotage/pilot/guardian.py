@@ -11,9 +11,9 @@ import signal
 import sys
 from typing import Any, Callable, NoReturn
 
+from .process_tree import kill_descendants
 from .removal import remove_tree
 from .system import LEAVE_SIGNALS, become_subreaper, die_with_parent, forbid_dumps, kill
-from .tree import kill_below
 
 CRASHED = 70
 """The pilot proper was killed; 70 as in sysexits.h."""
@@ -23,7 +23,7 @@ _PATIENCE = 28
 """A pilot that was told to leave and has not by then is frozen or stuck: it is killed and swept up after."""
 
 
-def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
+def run_guarded(folder: str, pilot: Callable[[], int]) -> NoReturn:
     """Run `pilot` in a child, then kill what it left, remove `folder` and exit as it did.
 
     Does not return in either process.
@@ -34,7 +34,7 @@ def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
     guardian = os.getpid()
     child = os.fork()
     if child == 0:
-        _exit_with(_be_pilot(guardian, folder, pilot))
+        _exit_with(_run_pilot(guardian, folder, pilot))
     signal.signal(signal.SIGALRM, lambda number, frame: kill(child, signal.SIGKILL))
 
     def forward(number: int, frame: Any) -> None:
@@ -46,13 +46,13 @@ def guard(folder: str, pilot: Callable[[], int]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, LEAVE_SIGNALS)
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
-    code = _wait_for(child)
-    kill_below(os.getpid(), set(), _SWEEP_SECONDS)
+    code = _reap_until_exit(child)
+    kill_descendants(os.getpid(), set(), _SWEEP_SECONDS)
     remove_tree(folder)
     _exit_with(code)
 
 
-def _be_pilot(guardian: int, folder: str, pilot: Callable[[], int]) -> int:
+def _run_pilot(guardian: int, folder: str, pilot: Callable[[], int]) -> int:
     # SIGTERM, not SIGKILL: without its guardian the pilot can still end its payloads and tidy up itself.
     die_with_parent(signal.SIGTERM)
     forbid_dumps()
@@ -68,11 +68,11 @@ def _be_pilot(guardian: int, folder: str, pilot: Callable[[], int]) -> int:
         return CRASHED
     finally:
         if os.getppid() != guardian:  # nobody will sweep up after us
-            kill_below(os.getpid(), set(), _SWEEP_SECONDS)
+            kill_descendants(os.getpid(), set(), _SWEEP_SECONDS)
             remove_tree(folder)
 
 
-def _wait_for(child: int) -> int:
+def _reap_until_exit(child: int) -> int:
     """Reap whatever ends until the pilot proper does; its exit code."""
     while True:
         pid, status = os.wait()

@@ -19,12 +19,12 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from pilotage.wire.pilot import Payload
 
 from .events import Key
-from .folders import within
+from .folders import stays_inside
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 
-_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
+_KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 _KEPT_DEVICES = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
@@ -34,7 +34,14 @@ _KEPT_DEVICES = (
 _KEPT_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_DEFAULT_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGCHLD,
+)
 _SETUP_SCRIPT = "setup.sh"
 
 
@@ -57,13 +64,15 @@ class Command:
 def base_environment(environment: Mapping[str, str]) -> Dict[str, str]:
     """What every payload gets of the pilot's environment: nothing of the batch system's, no secrets."""
     kept = {
-        name: environment[name] for name in (*_KEPT, *_KEPT_DEVICES, *_KEPT_NETWORK) if name in environment
+        name: environment[name]
+        for name in (*_KEPT_VARIABLES, *_KEPT_DEVICES, *_KEPT_NETWORK)
+        if name in environment
     }
     kept.setdefault("PATH", _DEFAULT_PATH)
     return kept
 
 
-def compose(payload: Payload, key: Key, folder: str, tmp: str, base: Mapping[str, str]) -> Command:
+def build_command(payload: Payload, key: Key, folder: str, tmp: str, base: Mapping[str, str]) -> Command:
     """The command to run in `folder`. Raises CannotRun."""
     environment = dict(base)
     environment.update(dict.fromkeys(_THREADS, str(payload.processors)))
@@ -75,53 +84,53 @@ def compose(payload: Payload, key: Key, folder: str, tmp: str, base: Mapping[str
         PILOTAGE_PROCESSORS=str(payload.processors),
     )
     path = environment.get("PATH") or _DEFAULT_PATH
-    own = _own_executable(payload.executable, folder)
+    own = _payload_executable(payload.executable, folder)
     argv = [own or payload.executable, *payload.arguments]
     if payload.setup_lines:
         argv = ["/bin/bash", "-l", _write_setup(payload.setup_lines, tmp), *argv]
     if payload.container:
         return _in_container(payload.container, argv, environment, folder, tmp, base)
-    program = argv[0] if payload.setup_lines else _find(argv[0], folder, path)
+    program = argv[0] if payload.setup_lines else _find_program(argv[0], folder, path)
     return Command(program, argv, environment)
 
 
-def _own_executable(name: str, folder: str) -> str:
+def _payload_executable(name: str, folder: str) -> str:
     """./name if it is a file of the payload's folder, made executable; "" if it is not."""
-    if not within(name):
+    if not stays_inside(name):
         return ""
-    place = os.path.join(folder, name)
+    path = os.path.join(folder, name)
     try:
-        mode = os.lstat(place).st_mode
+        mode = os.lstat(path).st_mode
     except OSError:
         return ""
     if stat.S_ISREG(mode):
-        os.chmod(place, mode | stat.S_IXUSR)
-    elif not os.path.isfile(place):
+        os.chmod(path, mode | stat.S_IXUSR)
+    elif not os.path.isfile(path):
         return ""
     return f"./{os.path.normpath(name)}"
 
 
-def _find(name: str, folder: str, path: str) -> str:
+def _find_program(name: str, folder: str, path: str) -> str:
     if "/" in name:
-        place = os.path.join(folder, name)
+        candidate = os.path.join(folder, name)
     else:
         for part in path.split(":"):
-            place = os.path.join(folder, part or ".", name)
-            if os.access(place, os.X_OK) and os.path.isfile(place):
-                return place
+            candidate = os.path.join(folder, part or ".", name)
+            if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+                return candidate
         raise CannotRun(f"{name}: command not found", NOT_FOUND)
-    if not os.path.exists(place):
+    if not os.path.exists(candidate):
         raise CannotRun(f"{name}: no such file", NOT_FOUND)
-    if os.path.isdir(place) or not os.access(place, os.X_OK):
+    if os.path.isdir(candidate) or not os.access(candidate, os.X_OK):
         raise CannotRun(f"{name}: not executable", NOT_EXECUTABLE)
-    return place
+    return candidate
 
 
 def _write_setup(lines: List[str], tmp: str) -> str:
-    place = os.path.join(tmp, _SETUP_SCRIPT)
-    with open(place, "w", encoding="utf-8", errors="surrogateescape") as file:
+    path = os.path.join(tmp, _SETUP_SCRIPT)
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write("\n".join([*lines, 'exec "$@"', ""]))
-    return place
+    return path
 
 
 def _in_container(
@@ -144,11 +153,11 @@ def _in_container(
     return Command(
         runtime,
         [runtime, "exec", *options, image, *argv],
-        {**base, **passed, "TMPDIR": tmp, **_cookie(environment)},
+        {**base, **passed, "TMPDIR": tmp, **_identity_variables(environment)},
     )
 
 
-def _cookie(environment: Mapping[str, str]) -> Dict[str, str]:
+def _identity_variables(environment: Mapping[str, str]) -> Dict[str, str]:
     """By these the processes of a payload are known again when they have run away from their parents."""
     return {name: environment[name] for name in ("PILOTAGE_JOB", "PILOTAGE_EPOCH")}
 
@@ -201,7 +210,7 @@ def _posix_spawn(
         file_actions=[(os.POSIX_SPAWN_DUP2, number, standard) for standard, number in enumerate(files)],
         setsid=True,
         setsigmask=[],
-        setsigdef=_RESET,
+        setsigdef=_DEFAULT_SIGNALS,
     )
 
 

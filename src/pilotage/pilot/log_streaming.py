@@ -12,15 +12,15 @@ from .thread_pool import ThreadPool
 from .transport import Connection
 
 PERIOD = 1.0
-_MOST = 1 << 16
+_MAX = 1 << 16
 """Bytes in one message."""
 
 
 class LogStreamer:
     """Belongs to the loop's thread. A message that is lost is sent again with the next: the offset stays."""
 
-    def __init__(self, errands: ThreadPool, clock: Callable[[], float]) -> None:
-        self._errands = errands
+    def __init__(self, background: ThreadPool, clock: Callable[[], float]) -> None:
+        self._background = background
         self._clock = clock
         self._jobs: Set[int] = set()
         self._under_way: Set[Tuple[Key, str]] = set()
@@ -41,23 +41,23 @@ class LogStreamer:
                     self._send_stream(payload, stream)
 
     def _send_stream(self, payload: RunningPayload, stream: str) -> None:
-        number, mark = payload.stream(stream), (payload.key, stream)
-        if number is None or mark in self._under_way:
+        number, transfer = payload.stream(stream), (payload.key, stream)
+        if number is None or transfer in self._under_way:
             return
         offset = payload.tail_offsets[stream]
-        data = os.pread(number, _MOST, offset)
+        data = os.pread(number, _MAX, offset)
         if not data:
             return
         job, epoch = payload.key
         path = f"/v1/pilot/jobs/{job}/tail?stream={stream}&offset={offset}&epoch={epoch}"
 
-        def post(line: Connection) -> None:
-            line.request("POST", path, data, {"Content-Type": "application/octet-stream"})
+        def post(connection: Connection) -> None:
+            connection.request("POST", path, data, {"Content-Type": "application/octet-stream"})
 
         def posted(result: object, error: Optional[BaseException]) -> None:
-            self._under_way.discard(mark)
+            self._under_way.discard(transfer)
             if error is None:
                 payload.tail_offsets[stream] = offset + len(data)
 
-        self._under_way.add(mark)
-        self._errands.submit(post, posted)
+        self._under_way.add(transfer)
+        self._background.submit(post, posted)

@@ -14,31 +14,31 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, OfferedJob
 
 from .events import (
     Action,
-    Answered,
-    AttemptSuperseded,
     Event,
+    ExchangeAnswered,
+    ExchangeFailed,
     Follow,
     Kill,
     Leave,
-    Note,
+    LogMessage,
+    PilotSuperseded,
     Send,
     Signal,
     Start,
     Tick,
-    Unanswered,
 )
 from .log import log
 from .log_streaming import LogStreamer
 from .machine import Machine
-from .node import Found
+from .node import NodeResources
 from .payload_runner import PayloadRunner
 from .pilot_config import PilotConfig
 from .system import LEAVE_SIGNALS, clock
 from .thread_pool import ThreadPool
 from .transport import Connection, RequestRefused
 
-_LONGEST_NAP = 5.0
-_UPLOADS = 4
+_MAX_SLEEP = 5.0
+_BACKGROUND_THREADS = 4
 
 
 class WakeUp:
@@ -73,73 +73,73 @@ class WakeUp:
 class Loop:
     def __init__(
         self,
-        terms: PilotConfig,
-        found: Found,
-        new_line: Callable[[], Connection],
+        config: PilotConfig,
+        resources: NodeResources,
+        connect: Callable[[], Connection],
         wake_up: WakeUp,
         folder: str,
         environment: Mapping[str, str],
-        facts: Mapping[str, str],
+        log_facts: Mapping[str, str],
     ) -> None:
         self._wake_up = wake_up
-        self._facts = dict(facts)
-        self._exchanges = ThreadPool(new_line, wake_up.wake)
-        errands = ThreadPool(new_line, wake_up.wake, _UPLOADS)
-        self._crew = PayloadRunner(
-            folder, found.cores, terms.cpu_power, environment, errands, clock, terms.most_output
+        self._log_facts = dict(log_facts)
+        self._exchanges = ThreadPool(connect, wake_up.wake)
+        background = ThreadPool(connect, wake_up.wake, _BACKGROUND_THREADS)
+        self._runner = PayloadRunner(
+            folder, resources.cores, config.cpu_power, environment, background, clock, config.max_output
         )
-        self._errands = errands
-        self._tails = LogStreamer(errands, clock)
+        self._background = background
+        self._streamer = LogStreamer(background, clock)
         rng = random.Random()  # noqa: S311 (jitter)
-        self._machine = Machine(terms, clock(), rng)
+        self._machine = Machine(config, clock(), rng)
         self._events: List[Event] = [Tick()]
-        self._code: Optional[int] = None
+        self._exit_code: Optional[int] = None
 
     def run(self) -> int:
         """Until the machine says to leave; the exit code."""
-        crew = self._crew
+        runner = self._runner
         while True:
-            self._events += [Signal(name) for name in self._take_signals()]
-            self._exchanges.deliver()
-            self._errands.deliver()
-            crew.reap()
-            crew.watch()
-            self._tails.send(crew.running)
-            events, crew.events = self._events + crew.events, []
+            self._events += [Signal(name) for name in self._pop_signals()]
+            self._exchanges.run_callbacks()
+            self._background.run_callbacks()
+            runner.reap()
+            runner.enforce_limits()
+            self._streamer.send(runner.running)
+            events, runner.events = self._events + runner.events, []
             self._events = []
             for action in self._machine.handle(clock(), *(events or (Tick(),))):
-                self._do(action)
-            if self._code is not None:
-                crew.end_all()
-                return self._code
-            if not crew.events:
+                self._execute(action)
+            if self._exit_code is not None:
+                runner.kill_all()
+                return self._exit_code
+            if not runner.events:
                 now = clock()
-                next_at = min(self._machine.next_at(now), crew.next_at(), self._tails.next_at)
-                self._wake_up.sleep(min(next_at - now, _LONGEST_NAP))
+                next_at = min(self._machine.next_at(now), runner.next_at(), self._streamer.next_at)
+                self._wake_up.sleep(min(next_at - now, _MAX_SLEEP))
 
-    def _take_signals(self) -> List[str]:
+    def _pop_signals(self) -> List[str]:
         names = list(self._wake_up.signals)
         del self._wake_up.signals[: len(names)]
         return names
 
-    def _do(self, action: Action) -> None:
+    def _execute(self, action: Action) -> None:
         if isinstance(action, Send):
-            self._send(action.request)
+            self._send_exchange(action.request)
         elif isinstance(action, Start):
-            self._tell_start(action.offer)
-            self._crew.start(action.offer)
+            self._log_start(action.offer)
+            self._runner.start(action.offer)
         elif isinstance(action, Kill):
             log("ending payload", job=action.key[0], epoch=action.key[1], reason=action.reason)
-            self._crew.kill(action.key, action.reason, keep_streams=action.keep_streams)
+            self._runner.kill(action.key, action.reason, keep_streams=action.keep_streams)
         elif isinstance(action, Follow):
-            self._tails.follow(action.jobs)
-        elif isinstance(action, Note):
+            self._streamer.follow(action.jobs)
+        elif isinstance(action, LogMessage):
             log(action.text)
         elif isinstance(action, Leave):
             log("leaving", reason=action.reason, code=action.code)
-            self._code = action.code
+            self._exit_code = action.code
 
-    def _tell_start(self, offer: OfferedJob) -> None:
+    def _log_start(self, offer: OfferedJob) -> None:
         """The line by which a site finds out whose payload ran where and when."""
         log(
             "payload",
@@ -147,22 +147,22 @@ class Loop:
             epoch=offer.epoch,
             owner=offer.payload.owner,
             group=offer.payload.group,
-            **self._facts,
+            **self._log_facts,
         )
 
-    def _send(self, request: ExchangeRequest) -> None:
-        def exchange(line: Connection) -> ExchangeResponse:
-            return line.post("/v1/pilot/exchange", request, ExchangeResponse)
+    def _send_exchange(self, request: ExchangeRequest) -> None:
+        def exchange(connection: Connection) -> ExchangeResponse:
+            return connection.post("/v1/pilot/exchange", request, ExchangeResponse)
 
-        self._exchanges.submit(exchange, self._answered)
+        self._exchanges.submit(exchange, self._on_exchange_done)
 
-    def _answered(self, response: Any, error: Optional[BaseException]) -> None:
+    def _on_exchange_done(self, response: Any, error: Optional[BaseException]) -> None:
         if error is None:
-            self._events.append(Answered(response))
+            self._events.append(ExchangeAnswered(response))
         elif isinstance(error, RequestRefused) and error.superseded:
-            self._events.append(AttemptSuperseded(str(error)))
+            self._events.append(PilotSuperseded(str(error)))
         else:
-            self._events.append(Unanswered(str(error) or repr(error), getattr(error, "retry_after", 0.0)))
+            self._events.append(ExchangeFailed(str(error) or repr(error), getattr(error, "retry_after", 0.0)))
 
 
 def started_at() -> float:

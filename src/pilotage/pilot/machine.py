@@ -20,21 +20,21 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
 from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage
 from .events import (
     Action,
-    Answered,
-    AttemptSuperseded,
     Event,
+    ExchangeAnswered,
+    ExchangeFailed,
     Follow,
     Key,
     Kill,
     Leave,
-    Note,
+    LogMessage,
     PayloadEnded,
-    ProcessesGone,
+    PilotSuperseded,
+    ProcessesEnded,
     Send,
     Signal,
     Start,
     Tick,
-    Unanswered,
 )
 from .exchange_timing import ExchangeTiming
 from .job_rate import JobRate
@@ -43,323 +43,348 @@ from .take_request import next_take
 
 LEFT = 0
 SUPERSEDED = 3
-SERVER_AWAY = 5
+SERVER_UNAVAILABLE = 5
 RESULTS_LOST = 6
 
-COALESCE = 0.03
+COALESCE_SECONDS = 0.03
 """While payloads are very short, exchanges start at least so many seconds apart: each has its price on both sides."""
-STUCK = 2.0
+STUCK_AFTER = 2.0
 """Jobs ahead that could not be started for so long are given back."""
-FAREWELL = 5.0
+LEAVE_PATIENCE = 5.0
 """A pilot that holds nothing tries for so long to tell the server that it leaves."""
-GRACE = 25.0
+SIGNAL_GRACE = 25.0
 """After a signal the pilot is gone after so many seconds, come what may: batch systems kill after about 30."""
 
 
 class Machine:
     """One mutator, `handle`; `next_at` says when a Tick is due at the latest."""
 
-    def __init__(self, terms: PilotConfig, now: float, rng: random.Random) -> None:
-        self.terms = terms
-        self.holdings = Assignments()
-        self.contact = ExchangeTiming(terms, now, rng)
+    def __init__(self, config: PilotConfig, now: float, rng: random.Random) -> None:
+        self.config = config
+        self.assignments = Assignments()
+        self.timing = ExchangeTiming(config, now, rng)
         self.leaving = ""
-        self._pace = JobRate()
-        self._quitting = False
+        self._job_rate = JobRate()
+        self._stopping_all = False
         self._superseded = False
-        self._left = False
-        self._farewell = False
+        self._has_left = False
+        self._leave_reported = False
         """The server has heard that this pilot leaves."""
         self._leave_by = math.inf
-        self._busy_at = now
+        self._last_busy_at = now
         self._followed: Tuple[int, ...] = ()
-        self._hear: Dict[type, Callable[[Event, float, List[Action]], None]] = {
-            Answered: self._answered,
-            Unanswered: self._unanswered,
-            AttemptSuperseded: self._was_superseded,
-            ProcessesGone: self._processes_gone,
-            PayloadEnded: self._payload_ended,
-            Signal: self._signalled,
+        self._handlers: Dict[type, Callable[[Event, float, List[Action]], None]] = {
+            ExchangeAnswered: self._on_exchange_answered,
+            ExchangeFailed: self._on_exchange_failed,
+            PilotSuperseded: self._on_superseded,
+            ProcessesEnded: self._on_processes_ended,
+            PayloadEnded: self._on_payload_ended,
+            Signal: self._on_signal,
             Tick: lambda event, now, actions: None,
         }
 
     def handle(self, now: float, *events: Event) -> List[Action]:
         """Take in the events, in order, then decide. Total: any event is good in any state."""
         actions: List[Action] = []
-        if self._left:
+        if self._has_left:
             return actions
-        if len(self.holdings):
-            self._busy_at = now
+        if len(self.assignments):
+            self._last_busy_at = now
         for event in events:
-            self._hear[type(event)](event, now, actions)
-        self._heed_clocks(now, actions)
-        if self._quitting:
-            self._give_up_all(now, actions)
+            self._handlers[type(event)](event, now, actions)
+        self._apply_clock(now, actions)
+        if self._stopping_all:
+            self._stop_all(now, actions)
         self._start_ready(now, actions)
-        if len(self.holdings):
-            self._busy_at = now
-        self._send(now, actions)
+        if len(self.assignments):
+            self._last_busy_at = now
+        self._send_exchange(now, actions)
         self._leave(now, actions)
         return actions
 
     def next_at(self, now: float) -> float:
         """The instant at which a Tick is due though nothing else happens."""
-        contact, terms = self.contact, self.terms
-        instants = [terms.end - terms.margin, terms.end - terms.least, self._leave_by]
-        if not contact.flying:
-            instants += [contact.retry_at, contact.due_at, contact.take_at, contact.sent_at + COALESCE]
-        if self.holdings.count(*ACTIVE):
-            instants.append(contact.lease_until)
-        if len(self.holdings):
-            waiting = self._longest_waiting()
+        timing, config = self.timing, self.config
+        instants = [config.end - config.margin, config.end - config.min_remaining, self._leave_by]
+        if not timing.in_flight:
+            instants += [timing.retry_at, timing.due_at, timing.take_at, timing.sent_at + COALESCE_SECONDS]
+        if self.assignments.count(*ACTIVE):
+            instants.append(timing.lease_until)
+        if len(self.assignments):
+            waiting = self._oldest_waiting()
             if waiting is not None:
-                instants.append(waiting.since + STUCK)
+                instants.append(waiting.since + STUCK_AFTER)
         else:
-            instants += [self._busy_at + terms.idle, (contact.away_since or now) + self._patience()]
-        return min((instant for instant in instants if instant > now), default=now + terms.heartbeat)
+            instants += [self._last_busy_at + config.idle, (timing.away_since or now) + self._patience()]
+        return min((instant for instant in instants if instant > now), default=now + config.heartbeat)
 
     # What the events mean
 
-    def _answered(self, event: Event, now: float, actions: List[Action]) -> None:
-        assert isinstance(event, Answered)
+    def _on_exchange_answered(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, ExchangeAnswered)
         response = event.response
-        request = self.contact.answered(response, now)
+        request = self.timing.on_answer(response, now)
         if request is None:
             return
-        self._farewell = bool(request.leaving)
-        self._take_verdicts(response, now, actions)
+        self._leave_reported = bool(request.leaving)
+        self._apply_verdicts(response, now, actions)
         for offer in response.offers:
-            if (offer.job, offer.epoch) not in self.holdings:
-                self.holdings.add(Assignment(offer, now))
+            if (offer.job, offer.epoch) not in self.assignments:
+                self.assignments.add(Assignment(offer, now))
         followed = tuple(sorted(response.follow))
         if followed != self._followed:
             self._followed = followed
             actions.append(Follow(followed))
         if response.leave == "cancel":
-            self._quit("told to leave", now + GRACE)
+            self._begin_leaving("told to leave", now + SIGNAL_GRACE)
         elif response.leave and not self.leaving:
             self.leaving = "told to leave"
 
-    def _take_verdicts(self, response: ExchangeResponse, now: float, actions: List[Action]) -> None:
+    def _apply_verdicts(self, response: ExchangeResponse, now: float, actions: List[Action]) -> None:
         for verdict in response.finishes:
-            self._settle((verdict.job, verdict.epoch), Stage.FINISHED)
+            self._forget_reported((verdict.job, verdict.epoch), Stage.FINISHED)
         for verdict in response.releases:
-            self._settle((verdict.job, verdict.epoch), Stage.RELEASED)
+            self._forget_reported((verdict.job, verdict.epoch), Stage.RELEASED)
         for verdict in response.confirms:
-            held = self.holdings.get((verdict.job, verdict.epoch))
-            if held is None or held.stage is not Stage.CONFIRMING:
+            assignment = self.assignments.get((verdict.job, verdict.epoch))
+            if assignment is None or assignment.stage is not Stage.CONFIRMING:
                 continue
             if verdict.verdict == "accepted":
-                self.holdings.move(held, Stage.READY, now)
+                self.assignments.move(assignment, Stage.READY, now)
             else:
-                self.holdings.forget(held)
-        for held in self.holdings.of(Stage.CONFIRMING):  # no verdict: ask again
-            self.holdings.move(held, Stage.OFFERED, now)
+                self.assignments.remove(assignment)
+        for assignment in self.assignments.in_stages(Stage.CONFIRMING):  # no verdict: ask again
+            self.assignments.move(assignment, Stage.OFFERED, now)
         for verdict in response.stop:
-            held = self.holdings.get((verdict.job, verdict.epoch))
-            if held is not None:
+            assignment = self.assignments.get((verdict.job, verdict.epoch))
+            if assignment is not None:
                 reason = verdict.reason or verdict.verdict
-                self._drop(held, reason, now, actions, keep_streams=verdict.keep_streams)
+                self._drop(assignment, reason, now, actions, keep_streams=verdict.keep_streams)
 
-    def _settle(self, key: Key, stage: Stage) -> None:
-        held = self.holdings.get(key)
-        if held is not None and held.stage is stage:
-            self.holdings.forget(held)
+    def _forget_reported(self, key: Key, stage: Stage) -> None:
+        assignment = self.assignments.get(key)
+        if assignment is not None and assignment.stage is stage:
+            self.assignments.remove(assignment)
 
-    def _unanswered(self, event: Event, now: float, actions: List[Action]) -> None:
-        assert isinstance(event, Unanswered)
-        for held in self.holdings.of(Stage.CONFIRMING):
-            self.holdings.move(held, Stage.OFFERED, now)
-        if self.contact.unanswered(now, event.retry_after):
-            actions.append(Note(f"no answer from the server: {event.why}"))
+    def _on_exchange_failed(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, ExchangeFailed)
+        for assignment in self.assignments.in_stages(Stage.CONFIRMING):
+            self.assignments.move(assignment, Stage.OFFERED, now)
+        if self.timing.on_failure(now, event.retry_after):
+            actions.append(LogMessage(f"no answer from the server: {event.why}"))
 
-    def _was_superseded(self, event: Event, now: float, actions: List[Action]) -> None:
-        assert isinstance(event, AttemptSuperseded)
-        self.contact.ended()
+    def _on_superseded(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, PilotSuperseded)
+        self.timing.stop()
         self._superseded = True
         self.leaving = "superseded"
-        actions.append(Note(f"superseded: {event.why}"))
-        for held in self.holdings.of(*Stage):
-            self._drop(held, "superseded", now, actions)
-        self._leave_by = min(self._leave_by, now + GRACE)
+        actions.append(LogMessage(f"superseded: {event.why}"))
+        for assignment in self.assignments.in_stages(*Stage):
+            self._drop(assignment, "superseded", now, actions)
+        self._leave_by = min(self._leave_by, now + SIGNAL_GRACE)
 
-    def _processes_gone(self, event: Event, now: float, actions: List[Action]) -> None:
-        assert isinstance(event, ProcessesGone)
-        held = self.holdings.get(event.key)
-        if held is not None and held.stage is Stage.RUNNING:
-            self._pace.add(now - held.since)
-            self.holdings.move(held, Stage.STORING, now)
+    def _on_processes_ended(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, ProcessesEnded)
+        assignment = self.assignments.get(event.key)
+        if assignment is not None and assignment.stage is Stage.RUNNING:
+            self._job_rate.add(now - assignment.since)
+            self.assignments.move(assignment, Stage.STORING, now)
 
-    def _payload_ended(self, event: Event, now: float, actions: List[Action]) -> None:
+    def _on_payload_ended(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, PayloadEnded)
         finish = event.finish
-        held = self.holdings.get((finish.job, finish.epoch))
-        if held is None or held.stage not in ACTIVE:
+        assignment = self.assignments.get((finish.job, finish.epoch))
+        if assignment is None or assignment.stage not in ACTIVE:
             return
-        if held.stage is Stage.RUNNING:
-            self._pace.add(now - held.since)
-        if held.stage is Stage.DROPPED:
-            self.holdings.forget(held)
-        elif held.stage is Stage.STOPPING and finish.failure == "killed" and held.reason != "cut-off":
-            self.holdings.move(held, Stage.RELEASED, now)
+        if assignment.stage is Stage.RUNNING:
+            self._job_rate.add(now - assignment.since)
+        if assignment.stage is Stage.DROPPED:
+            self.assignments.remove(assignment)
+        elif (
+            assignment.stage is Stage.STOPPING
+            and finish.failure == "killed"
+            and assignment.reason != "cut-off"
+        ):
+            self.assignments.move(assignment, Stage.RELEASED, now)
         else:
-            if held.stage is Stage.STOPPING and finish.failure == "killed":
+            if assignment.stage is Stage.STOPPING and finish.failure == "killed":
                 finish = dataclasses.replace(finish, failure="cut-off", message="the lease was over")
-            held.finish = finish
-            self.holdings.move(held, Stage.FINISHED, now)
+            assignment.finish = finish
+            self.assignments.move(assignment, Stage.FINISHED, now)
 
-    def _signalled(self, event: Event, now: float, actions: List[Action]) -> None:
+    def _on_signal(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, Signal)
-        actions.append(Note(f"signal {event.name}"))
-        self._quit("signal", now + GRACE)
+        actions.append(LogMessage(f"signal {event.name}"))
+        self._begin_leaving("signal", now + SIGNAL_GRACE)
 
     # What the clocks mean
 
-    def _heed_clocks(self, now: float, actions: List[Action]) -> None:
-        if now >= self.contact.lease_until:
-            for held in self.holdings.of(Stage.RUNNING):
-                if held.offer.payload.on_cutoff == "stop":
-                    self._stop(held, "cut-off", now, actions)
-        if now >= self.terms.end - self.terms.margin and not self._quitting:
-            self._quit("out of time", self.terms.end - self.terms.margin / 3)
-        self._give_stuck_back(now)
-        if not len(self.holdings) and not self.leaving and not self.contact.flying:
-            if now >= self.terms.end - self.terms.least:
+    def _apply_clock(self, now: float, actions: List[Action]) -> None:
+        if now >= self.timing.lease_until:
+            for assignment in self.assignments.in_stages(Stage.RUNNING):
+                if assignment.offer.payload.on_cutoff == "stop":
+                    self._stop(assignment, "cut-off", now, actions)
+        if now >= self.config.end - self.config.margin and not self._stopping_all:
+            self._begin_leaving("out of time", self.config.end - self.config.margin / 3)
+        self._release_stuck(now)
+        if not len(self.assignments) and not self.leaving and not self.timing.in_flight:
+            if now >= self.config.end - self.config.min_remaining:
                 self.leaving = "out of time"
             elif (
-                now - self._busy_at >= self.terms.idle and self.contact.empty_takes and not self.contact.take
+                now - self._last_busy_at >= self.config.idle
+                and self.timing.empty_takes
+                and not self.timing.take
             ):
                 self.leaving = "idle"
 
-    def _quit(self, reason: str, by: float) -> None:
+    def _begin_leaving(self, reason: str, by: float) -> None:
         """Give back or end everything, and leave."""
         self.leaving = self.leaving or reason
-        self._quitting = True
+        self._stopping_all = True
         self._leave_by = min(self._leave_by, by)
 
-    def _give_up_all(self, now: float, actions: List[Action]) -> None:
-        for held in self.holdings.of(Stage.OFFERED, Stage.READY):
-            self._release(held, self.leaving, now)
-        for held in self.holdings.of(Stage.RUNNING, Stage.STORING):
-            self._stop(held, self.leaving, now, actions)
+    def _stop_all(self, now: float, actions: List[Action]) -> None:
+        for assignment in self.assignments.in_stages(Stage.OFFERED, Stage.READY):
+            self._release(assignment, self.leaving, now)
+        for assignment in self.assignments.in_stages(Stage.RUNNING, Stage.STORING):
+            self._stop(assignment, self.leaving, now, actions)
 
     # Moves of one try
 
-    def _release(self, held: Assignment, reason: str, now: float) -> None:
-        held.reason = reason
-        self.holdings.move(held, Stage.RELEASED, now)
+    def _release(self, assignment: Assignment, reason: str, now: float) -> None:
+        assignment.reason = reason
+        self.assignments.move(assignment, Stage.RELEASED, now)
 
-    def _stop(self, held: Assignment, reason: str, now: float, actions: List[Action]) -> None:
-        held.reason = reason
-        self.holdings.move(held, Stage.STOPPING, now)
-        actions.append(Kill(held.key, reason))
+    def _stop(self, assignment: Assignment, reason: str, now: float, actions: List[Action]) -> None:
+        assignment.reason = reason
+        self.assignments.move(assignment, Stage.STOPPING, now)
+        actions.append(Kill(assignment.key, reason))
 
     def _drop(
-        self, held: Assignment, reason: str, now: float, actions: List[Action], *, keep_streams: bool = False
+        self,
+        assignment: Assignment,
+        reason: str,
+        now: float,
+        actions: List[Action],
+        *,
+        keep_streams: bool = False,
     ) -> None:
         """Ours no more: end it if it runs, and report nothing of it."""
-        if held.stage in ACTIVE:
-            if held.stage is not Stage.DROPPED:
-                self.holdings.move(held, Stage.DROPPED, now)
-                actions.append(Kill(held.key, reason, keep_streams))
+        if assignment.stage in ACTIVE:
+            if assignment.stage is not Stage.DROPPED:
+                self.assignments.move(assignment, Stage.DROPPED, now)
+                actions.append(Kill(assignment.key, reason, keep_streams))
         else:
-            self.holdings.forget(held)
+            self.assignments.remove(assignment)
 
     def _start_ready(self, now: float, actions: List[Action]) -> None:
-        if not self.holdings.count(Stage.READY) or now >= self.contact.lease_until:
+        if not self.assignments.count(Stage.READY) or now >= self.timing.lease_until:
             return
-        node = self.terms.node
-        processors, memory = self.holdings.use(*OCCUPYING)
-        late = now >= self.terms.end - self.terms.least
+        node = self.config.node
+        processors, memory = self.assignments.resources_used(*OCCUPYING)
+        late = now >= self.config.end - self.config.min_remaining
         if processors >= node.processors and not late:
             return
-        for held in self.holdings.of(Stage.READY):
-            payload = held.offer.payload
-            if late or not _fits(payload, node.processors, node.memory, node.memory):
-                self._release(held, "out of time" if late else "does not fit this node", now)
-            elif _fits(payload, node.processors - processors, node.memory - memory, node.memory):
+        for assignment in self.assignments.in_stages(Stage.READY):
+            payload = assignment.offer.payload
+            if late or not _has_room(payload, node.processors, node.memory, node.memory):
+                self._release(assignment, "out of time" if late else "does not fit this node", now)
+            elif _has_room(payload, node.processors - processors, node.memory - memory, node.memory):
                 processors += payload.processors
                 memory += payload.memory
-                self.holdings.move(held, Stage.RUNNING, now)
-                actions.append(Start(held.offer))
+                self.assignments.move(assignment, Stage.RUNNING, now)
+                actions.append(Start(assignment.offer))
             if processors >= node.processors and not late:
                 return
 
-    def _give_stuck_back(self, now: float) -> None:
+    def _release_stuck(self, now: float) -> None:
         """What waits too long for room, because of a payload that turned out long, is somebody else's to run."""
-        if self.contact.flying or not self.holdings.count(*OCCUPYING):
+        if self.timing.in_flight or not self.assignments.count(*OCCUPYING):
             return
-        waiting = self._longest_waiting()
-        if waiting is None or now - waiting.since <= STUCK:
+        waiting = self._oldest_waiting()
+        if waiting is None or now - waiting.since <= STUCK_AFTER:
             return
-        stuck = [held for held in self.holdings.of(Stage.OFFERED, Stage.READY) if now - held.since > STUCK]
-        node = self.terms.node
-        processors, memory = self.holdings.use(*OCCUPYING)
-        for held in stuck:
-            if not _fits(held.offer.payload, node.processors - processors, node.memory - memory, node.memory):
-                self._pace.forget()
-                self._release(held, "could not be started soon", now)
+        stuck = [
+            assignment
+            for assignment in self.assignments.in_stages(Stage.OFFERED, Stage.READY)
+            if now - assignment.since > STUCK_AFTER
+        ]
+        node = self.config.node
+        processors, memory = self.assignments.resources_used(*OCCUPYING)
+        for assignment in stuck:
+            if not _has_room(
+                assignment.offer.payload, node.processors - processors, node.memory - memory, node.memory
+            ):
+                self._job_rate.clear()
+                self._release(assignment, "could not be started soon", now)
 
-    def _longest_waiting(self) -> Optional[Assignment]:
+    def _oldest_waiting(self) -> Optional[Assignment]:
         """For room, or to be confirmed."""
-        firsts = (self.holdings.first(Stage.OFFERED), self.holdings.first(Stage.READY))
-        return min((held for held in firsts if held), key=lambda held: held.since, default=None)
+        firsts = (self.assignments.oldest(Stage.OFFERED), self.assignments.oldest(Stage.READY))
+        return min(
+            (assignment for assignment in firsts if assignment),
+            key=lambda assignment: assignment.since,
+            default=None,
+        )
 
     # The exchange
 
-    def _send(self, now: float, actions: List[Action]) -> None:
-        contact, holdings = self.contact, self.holdings
-        if contact.flying or self._superseded or now < contact.retry_at or self._farewell_said():
+    def _send_exchange(self, now: float, actions: List[Action]) -> None:
+        timing, assignments = self.timing, self.assignments
+        if timing.in_flight or self._superseded or now < timing.retry_at or self._is_leave_reported():
             return
-        busy = self._pace.short() and holdings.count(Stage.RUNNING, Stage.READY)
-        if busy and now < contact.sent_at + COALESCE:
+        busy = self._job_rate.is_short() and assignments.count(Stage.RUNNING, Stage.READY)
+        if busy and now < timing.sent_at + COALESCE_SECONDS:
             return
-        take = contact.take
-        if take is None and not self.leaving and now < self.terms.end - self.terms.least:
-            take = next_take(contact.take_number, holdings, self._pace, self.terms, now)
-        farewell = self.leaving if self._may_go() else ""
-        pending = holdings.count(Stage.FINISHED, Stage.RELEASED, Stage.OFFERED)
-        if not (pending or farewell or now >= contact.due_at or (take and now >= contact.take_at)):
+        take = timing.take
+        if take is None and not self.leaving and now < self.config.end - self.config.min_remaining:
+            take = next_take(timing.take_number, assignments, self._job_rate, self.config, now)
+        farewell = self.leaving if self._has_only_reports() else ""
+        pending = assignments.count(Stage.FINISHED, Stage.RELEASED, Stage.OFFERED)
+        if not (pending or farewell or now >= timing.due_at or (take and now >= timing.take_at)):
             return
         request = ExchangeRequest(
-            incarnation=self.terms.incarnation,
-            finishes=holdings.finishes(),
-            releases=holdings.releases(),
-            confirms=holdings.references(Stage.OFFERED),
+            incarnation=self.config.incarnation,
+            finishes=assignments.finishes(),
+            releases=assignments.releases(),
+            confirms=assignments.references(Stage.OFFERED),
             take=take,
             leaving=farewell,
         )
-        for held in holdings.of(Stage.OFFERED):
-            holdings.move(held, Stage.CONFIRMING, now)
-        request.holding = holdings.references(*WAITING, Stage.RUNNING, Stage.STORING, Stage.STOPPING)
-        contact.sent(request, now)
+        for assignment in assignments.in_stages(Stage.OFFERED):
+            assignments.move(assignment, Stage.CONFIRMING, now)
+        request.holding = assignments.references(*WAITING, Stage.RUNNING, Stage.STORING, Stage.STOPPING)
+        timing.on_sent(request, now)
         actions.append(Send(request))
 
-    def _may_go(self) -> bool:
+    def _has_only_reports(self) -> bool:
         """Leaving, and nothing is left to be done but to report."""
-        return bool(self.leaving) and not self.holdings.count(*WAITING, *ACTIVE) and not self.contact.take
+        return bool(self.leaving) and not self.assignments.count(*WAITING, *ACTIVE) and not self.timing.take
 
-    def _farewell_said(self) -> bool:
-        return self._farewell and not len(self.holdings)
+    def _is_leave_reported(self) -> bool:
+        return self._leave_reported and not len(self.assignments)
 
     def _leave(self, now: float, actions: List[Action]) -> None:
-        unreported = self.holdings.count(Stage.FINISHED)
+        unreported = self.assignments.count(Stage.FINISHED)
         if self._superseded:
-            gone, code = not len(self.holdings), SUPERSEDED
+            leaves, code = not len(self.assignments), SUPERSEDED
         else:
-            gone, code = bool(self.leaving) and self._farewell_said(), RESULTS_LOST if unreported else LEFT
-        away = now - self.contact.away_since if self.contact.away_since is not None else -1.0
-        if away >= self._patience() and not self.contact.flying and not len(self.holdings):
-            gone, code = True, SERVER_AWAY
-        if gone or now >= min(self._leave_by, self.terms.end - self.terms.margin / 3):
-            self._left = True
+            leaves, code = (
+                bool(self.leaving) and self._is_leave_reported(),
+                RESULTS_LOST if unreported else LEFT,
+            )
+        unavailable_for = now - self.timing.away_since if self.timing.away_since is not None else -1.0
+        if unavailable_for >= self._patience() and not self.timing.in_flight and not len(self.assignments):
+            leaves, code = True, SERVER_UNAVAILABLE
+        if leaves or now >= min(self._leave_by, self.config.end - self.config.margin / 3):
+            self._has_left = True
             actions.append(Leave(self.leaving or "no server", code))
 
     def _patience(self) -> float:
         """How long a server that is away is waited for while nothing is held."""
-        return min(FAREWELL, self.terms.patience) if self.leaving else self.terms.patience
+        return min(LEAVE_PATIENCE, self.config.patience) if self.leaving else self.config.patience
 
 
-def _fits(payload: Payload, processors: int, memory: int, known: int) -> bool:
+def _has_room(payload: Payload, processors: int, memory: int, known: int) -> bool:
     """`known`: the memory of the node; 0 if that is not known, and then nothing is refused for it."""
     return payload.processors <= processors and (not known or payload.memory <= memory)

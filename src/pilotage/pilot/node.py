@@ -36,7 +36,7 @@ _PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMP
 
 
 @dataclass(frozen=True)
-class Found:
+class NodeResources:
     """The node, and the cores by number, for pinning; no cores if pinning makes no sense."""
 
     node: Node
@@ -50,7 +50,7 @@ def find_node(
     memory: int = 0,
     tags: Tuple[str, ...] = (),
     root: str = "/",
-) -> Found:
+) -> NodeResources:
     """Look around. `processors` and `memory` (MB) of 0 mean: as many as there are."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     cgroup = limits_of(root)
@@ -69,11 +69,11 @@ def find_node(
         platform=platform_name(),
         processors=count,
         memory=min((size for size in sizes if size), default=0),
-        tags=sorted({*tags, *own_tags(bool(gpus))}),
+        tags=sorted({*tags, *detect_tags(bool(gpus))}),
         attributes=attributes,
     )
     # With fewer processors than cores nobody says which are ours: a neighbour would pick the same ones.
-    return Found(node, cores if count == len(cores) else ())
+    return NodeResources(node, cores if count == len(cores) else ())
 
 
 def batch_id(environment: Mapping[str, str]) -> str:
@@ -126,7 +126,7 @@ def os_release(text: str) -> str:
     return fields.get("ID", "").strip("\"'") + fields.get("VERSION_ID", "").strip("\"'")
 
 
-def own_tags(gpu: bool) -> List[str]:
+def detect_tags(gpu: bool) -> List[str]:
     tags = ["GPU"] if gpu else []
     if shutil.which("apptainer") or shutil.which("singularity"):
         tags.append("apptainer")
@@ -160,15 +160,15 @@ def find_gpus(environment: Mapping[str, str], root: str) -> Tuple[int, str]:
         return (0 if listed[:1] in (["-1"], ["NoDevFiles"]) else len(listed)), model
     if cards:
         return len(cards), model
-    return _ask_nvidia() if root == "/" else (0, "")
+    return _query_nvidia_smi() if root == "/" else (0, "")
 
 
-def _ask_nvidia() -> Tuple[int, str]:
+def _query_nvidia_smi() -> Tuple[int, str]:
     program = shutil.which("nvidia-smi")
     if not program:
         return 0, ""
     try:
-        said = subprocess.run(
+        process_result = subprocess.run(
             [program, "--query-gpu=name", "--format=csv,noheader"],
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -178,7 +178,7 @@ def _ask_nvidia() -> Tuple[int, str]:
         )
     except (OSError, subprocess.SubprocessError):
         return 0, ""
-    names = [line.strip() for line in said.stdout.splitlines() if line.strip()]
+    names = [line.strip() for line in process_result.stdout.splitlines() if line.strip()]
     return len(names), (names[0] if names else "")
 
 

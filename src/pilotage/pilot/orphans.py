@@ -15,8 +15,8 @@ from typing import Dict, Iterable, List, Set, Tuple
 
 from .events import Key
 from .log import log
+from .process_tree import Process, descendants, kill_descendants, read_processes, read_variable
 from .system import kill
-from .tree import Process, all_processes, below, kill_below, variable_of
 
 _DELAY = 0.25
 """After short payloads beside others, a look is worth its cost only so often."""
@@ -26,40 +26,40 @@ _Identity = Tuple[int, int]
 
 class Orphans:
     def __init__(self) -> None:
-        self.look_at = math.inf
+        self.next_sweep_at = math.inf
         self._suspects: Dict[_Identity, Set[Key]] = {}
         self._ended: Set[Key] = set()
 
-    def ended(self, keys: Iterable[Key]) -> None:
+    def mark_ended(self, keys: Iterable[Key]) -> None:
         """These payloads are over; what is theirs is killed by the next sweep."""
         self._ended.update(keys)
 
-    def worth_a_look(self, now: float, longest: float, others_run: bool) -> bool:
+    def should_sweep(self, now: float, longest: float, others_run: bool) -> bool:
         """Whether to sweep now. While others run there are always children, and every look reads all of /proc."""
         if not self._ended and others_run:
             return False
         if not others_run or longest >= _DELAY:
             return True
-        self.look_at = min(self.look_at, now + _DELAY)
+        self.next_sweep_at = min(self.next_sweep_at, now + _DELAY)
         return False
 
-    def notice(self, processes: Dict[int, Process], leaders: Dict[int, Key]) -> List[Process]:
+    def update(self, processes: Dict[int, Process], leaders: Dict[int, Key]) -> List[Process]:
         """Take note of all runaways among `processes`; returns them."""
         me = os.getpid()
-        found = [
+        orphans = [
             process
             for process in processes.values()
             if process.parent == me and process.pid not in leaders and process.state not in "ZX"
         ]
         known = self._suspects
         self._suspects = {}
-        for process in found:
+        for process in orphans:
             identity = (process.pid, process.started)
-            self._suspects[identity] = known.get(identity) or self._whose(process, leaders)
-        return found
+            self._suspects[identity] = known.get(identity) or self._suspects_of(process, leaders)
+        return orphans
 
-    def _whose(self, process: Process, leaders: Dict[int, Key]) -> Set[Key]:
-        job, epoch = variable_of(process.pid, "PILOTAGE_JOB"), variable_of(process.pid, "PILOTAGE_EPOCH")
+    def _suspects_of(self, process: Process, leaders: Dict[int, Key]) -> Set[Key]:
+        job, epoch = read_variable(process.pid, "PILOTAGE_JOB"), read_variable(process.pid, "PILOTAGE_EPOCH")
         candidates = {*leaders.values(), *self._ended}
         if job.isdigit() and epoch.isdigit() and (int(job), int(epoch)) in candidates:
             return {(int(job), int(epoch))}
@@ -67,39 +67,39 @@ class Orphans:
             return {leaders[process.session]}
         return candidates
 
-    def of(self, key: Key, processes: Dict[int, Process]) -> List[Process]:
+    def of_payload(self, key: Key, processes: Dict[int, Process]) -> List[Process]:
         """The runaways that are surely this payload's, and what they started."""
-        found = []
+        orphans = []
         for (pid, started), suspects in self._suspects.items():
             process = processes.get(pid)
             if suspects == {key} and process is not None and process.started == started:
-                found += [process, *below(pid, processes)]
-        return found
+                orphans += [process, *descendants(pid, processes)]
+        return orphans
 
     def sweep(self, now: float, leaders: Dict[int, Key]) -> None:
         """Kill every runaway whose suspects have all ended, and wait for its end, though not for ever."""
-        self.look_at = math.inf
+        self.next_sweep_at = math.inf
         alive = set(leaders.values())
         until = time.monotonic() + _PATIENCE
-        told = False
+        logged = False
         while True:
-            processes = all_processes()
+            processes = read_processes()
             victims = []
-            for process in self.notice(processes, leaders):
+            for process in self.update(processes, leaders):
                 if not self._suspects[(process.pid, process.started)] & alive:
-                    victims += [process, *below(process.pid, processes)]
+                    victims += [process, *descendants(process.pid, processes)]
             if not victims:
                 break
-            if not told and any(process.session == process.pid for process in victims):
+            if not logged and any(process.session == process.pid for process in victims):
                 log("killing runaways", count=len(victims))
-                told = True
+                logged = True
             for process in victims:
                 kill(process.pid, signal.SIGKILL)
             if time.monotonic() > until:
-                self.look_at = now + _DELAY
+                self.next_sweep_at = now + _DELAY
                 break
             time.sleep(0.002)
         self._ended.clear()
 
     def kill_all(self) -> None:
-        kill_below(os.getpid(), set(), _PATIENCE)
+        kill_descendants(os.getpid(), set(), _PATIENCE)

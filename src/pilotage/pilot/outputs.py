@@ -6,8 +6,8 @@ import os
 import urllib.parse
 from typing import IO
 
-from .beneath import open_file, open_root
 from .events import Key
+from .safe_open import open_file, open_root
 from .transport import Connection
 
 
@@ -24,15 +24,15 @@ def open_output(folder: str, source: str) -> IO[bytes]:
         os.close(root)
 
 
-class _Exactly:
+class _AnnouncedBytes:
     """As many bytes of a file as were announced. Raises Unreadable if they are not there."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
-        self._left = size
+        self._remaining = size
 
-    def read(self, most: int = -1) -> bytes:
-        wanted = self._left if most < 0 else min(most, self._left)
+    def read(self, max_bytes: int = -1) -> bytes:
+        wanted = self._remaining if max_bytes < 0 else min(max_bytes, self._remaining)
         if not wanted:
             return b""
         try:
@@ -42,12 +42,12 @@ class _Exactly:
             raise Unreadable(f"cannot be read: {error.strerror or error}") from None
         if not data:
             raise Unreadable("it became shorter while it was sent")
-        self._left -= len(data)
+        self._remaining -= len(data)
         return data
 
 
 def upload(
-    line: Connection, key: Key, name: str, file: IO[bytes], most: int = 0, place: str = "outputs"
+    connection: Connection, key: Key, name: str, file: IO[bytes], max_bytes: int = 0, kind: str = "outputs"
 ) -> None:
     """Stream one open file up. Raises Away, Refused or Unreadable.
 
@@ -55,9 +55,9 @@ def upload(
     `place`: "outputs", or "streams" of a killed job.
     """
     size = os.fstat(file.fileno()).st_size
-    if most and size > most:
-        raise Unreadable(f"it has {size:,} bytes, and at most {most:,} are taken")
+    if max_bytes and size > max_bytes:
+        raise Unreadable(f"it has {size:,} bytes, and at most {max_bytes:,} are taken")
     file.seek(0)
-    path = f"/v1/pilot/jobs/{key[0]}/{key[1]}/{place}/{urllib.parse.quote(name)}"
+    path = f"/v1/pilot/jobs/{key[0]}/{key[1]}/{kind}/{urllib.parse.quote(name)}"
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    line.request("PUT", path, _Exactly(file, size), headers)
+    connection.request("PUT", path, _AnnouncedBytes(file, size), headers)

@@ -13,38 +13,38 @@ from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
 
-from .beneath import OF_THE_NAME, NotAFile, make_folders, open_root, printable, split
 from .events import Key
-from .folders import within
-from .inputs import InputCache, link_shared, needs_fetching, not_placed, place_for, place_inputs
-from .launch import NOT_EXECUTABLE, CannotRun, compose, spawn
+from .folders import stays_inside
+from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
+from .launch import NOT_EXECUTABLE, CannotRun, build_command, spawn
 from .log import log
+from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
 from .outputs import Unreadable, open_output, upload
 from .removal import remove_tree
-from .search import MOST_REFUSED, SHOWN, GivenUp, find_outputs
-from .thread_pool import persist
-from .transport import FORBIDDEN, Connection, RequestRefused, ServerAway
+from .safe_open import NAME_ERRORS, NotAFile, escape_name, make_folders, open_root, split
+from .thread_pool import retry_until_available
+from .transport import FORBIDDEN, Connection, RequestRefused, ServerUnavailable
 from .work_dirs import WorkDir, WorkDirs
 
 _OWN_PEAK = resource.RUSAGE_SELF
-_ROOM = 256_000_000
+_DATA_ALLOWANCE = 256_000_000
 """Bytes that a process may ask for beyond twice the memory limit: thread stacks and the like are seldom used up."""
 
 
 class RunningPayload:
     """The files, the process and the account of one try. All methods but the `..._away` ones are for the loop."""
 
-    def __init__(self, offer: OfferedJob, now: float, most_output: int = 0) -> None:
+    def __init__(self, offer: OfferedJob, now: float, max_output: int = 0) -> None:
         """`most_output`: bytes of one output file that the server takes; 0: not known."""
         self.offer = offer
         self.payload = offer.payload
         self.key: Key = (offer.job, offer.epoch)
-        self.place: Optional[WorkDir] = None
+        self.work_dir: Optional[WorkDir] = None
         self.pid = 0
         self.cores: Tuple[int, ...] = ()
         self.begun = now
         self.started = now
-        self.gone = False
+        self.has_ended = False
         """Its processes have ended, or never were."""
         self.killed = False
         """Somebody but the payload itself wants it ended; `finish.failure` then says why."""
@@ -52,10 +52,10 @@ class RunningPayload:
         """SIGTERM was sent; SIGKILL follows at this instant."""
         self.abandon_at = math.inf
         """Uploads are given up at this instant."""
-        self.given_up = False
+        self.is_cancelled = False
         self.keep_streams = False
         """The job was killed: what it wrote so far is sent to the server."""
-        self.most_output = most_output
+        self.max_output = max_output
         self.cpu = 0.0
         self.rss = 0
         self.tail_offsets: Dict[str, int] = {"stdout": 0, "stderr": 0}
@@ -66,11 +66,11 @@ class RunningPayload:
 
     @property
     def folder(self) -> str:
-        assert self.place is not None
-        return self.place.folder
+        assert self.work_dir is not None
+        return self.work_dir.folder
 
     @property
-    def _names(self) -> Tuple[str, ...]:
+    def _stream_files(self) -> Tuple[str, ...]:
         """Of the files of standard output and error; one, if both go to the same file."""
         output = os.path.normpath(self.payload.std_output or "stdout")
         error = os.path.normpath(self.payload.std_error or "stderr")
@@ -79,22 +79,22 @@ class RunningPayload:
     @property
     def _streams(self) -> FrozenSet[str]:
         """Those of the names that lie in the folder itself: nothing else is emptied or removed by name."""
-        return frozenset(name for name in self._names if within(name) and "/" not in name)
+        return frozenset(name for name in self._stream_files if stays_inside(name) and "/" not in name)
 
-    def make_folder(self, places: WorkDirs) -> None:
+    def make_folder(self, work_dirs: WorkDirs) -> None:
         """Raises CannotRun."""
         try:
-            self.place = places.take((self.payload.owner, self.payload.group), self._streams)
+            self.work_dir = work_dirs.take((self.payload.owner, self.payload.group), self._streams)
         except OSError as error:
             raise CannotRun(f"cannot make a folder: {error}", failure="node") from None
 
-    def needs_fetching(self) -> bool:
-        return needs_fetching(self.payload.inputs)
+    def has_remote_inputs(self) -> bool:
+        return has_remote_inputs(self.payload.inputs)
 
-    def place_inputs_away(self, line: Connection, cache: InputCache) -> None:
+    def fetch_inputs(self, connection: Connection, cache: InputCache) -> None:
         """Raises CannotRun; Away only when killed meanwhile."""
-        persist(
-            lambda: place_inputs(line, cache, self.key[0], self.payload.inputs, self.folder),
+        retry_until_available(
+            lambda: place_inputs(connection, cache, self.key[0], self.payload.inputs, self.folder),
             lambda: self.killed,
         )
 
@@ -102,24 +102,24 @@ class RunningPayload:
         """Raises CannotRun."""
         try:
             for item in self.payload.inputs:
-                link_shared(item, place_for(self.folder, item.name))
+                link_shared(item, prepare_path(self.folder, item.name))
         except OSError as error:
-            raise not_placed(error) from None
+            raise placement_error(error) from None
 
     def launch(
         self, base: Dict[str, str], null: int, cores: Tuple[int, ...], power: float, now: float
     ) -> None:
         """Start the process. Raises CannotRun."""
-        assert self.place is not None
+        assert self.work_dir is not None
         try:
-            command = compose(self.payload, self.key, self.folder, self.place.tmp, base)
+            command = build_command(self.payload, self.key, self.folder, self.work_dir.tmp, base)
         except (OSError, ValueError) as error:
             raise CannotRun(f"cannot prepare the command: {error}", failure="node") from None
         self._open_files()
         self.started = now
         self.cores = cores
         self.pid = spawn(command, self.folder, (null, self._files[0], self._files[-1]), cores)
-        self._limit(power)
+        self._set_resource_limits(power)
 
     def _open_files(self) -> None:
         """Make the files of standard output and error. Raises CannotRun."""
@@ -127,8 +127,8 @@ class RunningPayload:
         try:
             root = open_root(self.folder)
             try:
-                for name in self._names:
-                    if not within(name) or name in inputs:
+                for name in self._stream_files:
+                    if not stays_inside(name) or name in inputs:
                         why = "is an input" if name in inputs else "leads out of the folder"
                         raise CannotRun(f"standard output or error: {name!r} {why}", NOT_EXECUTABLE)
                     self._open_file(root, name)
@@ -136,7 +136,7 @@ class RunningPayload:
                 os.close(root)
         except (OSError, ValueError) as error:
             message = f"standard output or error: {error}"
-            if isinstance(error, OSError) and error.errno not in OF_THE_NAME:
+            if isinstance(error, OSError) and error.errno not in NAME_ERRORS:
                 raise CannotRun(message, failure="node") from None
             # The name is to blame, on every node: the payload's own fault, as a shell would tell it.
             raise CannotRun(message, NOT_EXECUTABLE) from None
@@ -154,16 +154,16 @@ class RunningPayload:
         if os.fstat(number).st_size:
             os.ftruncate(number, 0)
 
-    def _limit(self, power: float) -> None:
+    def _set_resource_limits(self, power: float) -> None:
         """Stops for runaways that the sampling would see too late; the sampling is the rule."""
         with contextlib.suppress(OSError, ValueError):
             if self.payload.memory:
-                most = 2 * self.payload.memory * MB + _ROOM
-                resource.prlimit(self.pid, resource.RLIMIT_DATA, (most, most))
+                limit_bytes = 2 * self.payload.memory * MB + _DATA_ALLOWANCE
+                resource.prlimit(self.pid, resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
             limit = self.cpu_limit(power)
             if limit < math.inf:
-                most = math.ceil(limit) + 1
-                resource.prlimit(self.pid, resource.RLIMIT_CPU, (most, most + 5))
+                limit_seconds = math.ceil(limit) + 1
+                resource.prlimit(self.pid, resource.RLIMIT_CPU, (limit_seconds, limit_seconds + 5))
 
     def cpu_limit(self, power: float) -> float:
         """CPU seconds of this node's cores, of the whole process tree."""
@@ -173,7 +173,7 @@ class RunningPayload:
 
     # After
 
-    def reaped(self, status: int, usage: "resource.struct_rusage", now: float) -> None:
+    def on_leader_reaped(self, status: int, usage: "resource.struct_rusage", now: float) -> None:
         """The leader has ended."""
         finish = self.finish
         if os.WIFSIGNALED(status):
@@ -189,14 +189,14 @@ class RunningPayload:
         if peak <= resource.getrusage(_OWN_PEAK).ru_maxrss * 1024:
             peak = 0
         finish.max_rss = max(peak, self.rss) // MB
-        self.gone = True
+        self.has_ended = True
 
-    def needs_storing(self) -> bool:
+    def has_uploads(self) -> bool:
         return bool(self.payload.outputs) or any(
             os.fstat(number).st_size > INLINE_OUTPUT_BYTES for number in self._files
         )
 
-    def take_in_streams(self) -> None:
+    def inline_streams(self) -> None:
         """Standard output and error into the Finish, where they are small."""
         if self._files:
             self.finish.stdout = self._inline(self._files[0])
@@ -208,74 +208,84 @@ class RunningPayload:
             return None
         return base64.b64encode(os.pread(number, size, 0)).decode() if size else ""
 
-    def store_away(self, line: Connection) -> None:
+    def upload_outputs(self, connection: Connection) -> None:
         """Upload what has to be, and say so in the Finish.
 
         A file that can't be stored is told of and the others go on: nothing that a payload leaves behind makes it
         run again.
         """
         try:
-            self._store_streams(line)
-            found = find_outputs(
-                self.folder, self.payload.outputs, inputs=self._links(), given_up=lambda: self.given_up
+            self._upload_large_streams(connection)
+            result = find_outputs(
+                self.folder,
+                self.payload.outputs,
+                inputs=self._shared_inputs(),
+                is_cancelled=lambda: self.is_cancelled,
             )
-            self.finish.missing, self.finish.refused = found.missing, found.refused + self.finish.refused
+            self.finish.missing, self.finish.refused = result.missing, result.refused + self.finish.refused
             stored = set(self.finish.outputs)
-            for output in found.outputs:
+            for output in result.outputs:
                 if output.name not in stored:
-                    self._store(line, output.name, partial(open_output, self.folder, output.source))
-        except (ServerAway, RequestRefused, GivenUp, OSError) as error:
-            self.finish.message = f"output: {printable(str(error))}"
+                    self._upload_output(
+                        connection, output.name, partial(open_output, self.folder, output.source)
+                    )
+        except (ServerUnavailable, RequestRefused, SearchCancelled, OSError) as error:
+            self.finish.message = f"output: {escape_name(str(error))}"
             self.finish.failure = self.finish.failure or "output"
         if self.keep_streams:
-            self.keep_streams_away(line)
+            self.upload_streams(connection)
 
-    def keep_streams_away(self, line: Connection) -> None:
+    def upload_streams(self, connection: Connection) -> None:
         """Upload standard output and error of a job that was killed, as they are now."""
         for name, number in zip(("stdout", "stderr"), self._files):  # noqa: B905 (Python 3.9)
             if os.fstat(number).st_size:
                 try:
                     with _copy_of(number) as file:
-                        persist(
-                            partial(upload, line, self.key, name, file, self.most_output, "streams"),
-                            lambda: self.given_up,
+                        retry_until_available(
+                            partial(upload, connection, self.key, name, file, self.max_output, "streams"),
+                            lambda: self.is_cancelled,
                         )
-                except (ServerAway, RequestRefused, Unreadable, OSError) as error:
+                except (ServerUnavailable, RequestRefused, Unreadable, OSError) as error:
                     log(
                         "output of a killed job is lost",
                         job=self.key[0],
                         stream=name,
-                        why=printable(str(error)),
+                        why=escape_name(str(error)),
                     )
 
-    def _store_streams(self, line: Connection) -> None:
+    def _upload_large_streams(self, connection: Connection) -> None:
         """Standard output and error, as far as they are not in the Finish."""
         inlined = (self.finish.stdout, self.finish.stderr)
-        for name, number, inline in zip(self._names, self._files, inlined):  # noqa: B905 (Python 3.9)
+        for name, number, inline in zip(self._stream_files, self._files, inlined):  # noqa: B905 (Python 3.9)
             if inline is None:
-                self._store(line, name, partial(_copy_of, number))
+                self._upload_output(connection, name, partial(_copy_of, number))
 
-    def _store(self, line: Connection, name: str, opened: Callable[[], IO[bytes]]) -> None:
+    def _upload_output(self, connection: Connection, name: str, opened: Callable[[], IO[bytes]]) -> None:
         """Upload one file. Raises Away, and Refused if the server wants no other file either."""
         try:
             with opened() as file:
-                persist(lambda: upload(line, self.key, name, file, self.most_output), lambda: self.given_up)
+                retry_until_available(
+                    lambda: upload(connection, self.key, name, file, self.max_output),
+                    lambda: self.is_cancelled,
+                )
         except RequestRefused as error:
             if error.superseded or error.status == FORBIDDEN:
                 raise
-            self._refuse(name, error.error.message or f"the server answered {error.status}")
+            self._note_refused(name, error.error.message or f"the server answered {error.status}")
         except (Unreadable, NotAFile) as error:
-            self._refuse(name, str(error))
+            self._note_refused(name, str(error))
         except OSError as error:
-            self._refuse(name, f"cannot be read: {error.strerror or error}")
+            self._note_refused(name, f"cannot be read: {error.strerror or error}")
         else:
             self.finish.outputs.append(name)
 
-    def _refuse(self, name: str, reason: str) -> None:
-        if len(self.finish.refused) < 2 * MOST_REFUSED:
-            self.finish.refused.append(RefusedOutput(printable(name)[:SHOWN], printable(reason)[:SHOWN]))
+    def _note_refused(self, name: str, reason: str) -> None:
+        if len(self.finish.refused) < 2 * MAX_REFUSED:
+            self.finish.refused.append(
+                RefusedOutput(escape_name(name)[:MAX_SHOWN], escape_name(reason)[:MAX_SHOWN])
+            )
 
-    def _links(self) -> Set[str]:
+    def _shared_inputs(self) -> Set[str]:
         """The names of links that are inputs."""
         return {os.path.normpath(item.name) for item in self.payload.inputs if item.mode == "shared"}
 
@@ -290,19 +300,19 @@ class RunningPayload:
             os.close(number)
         self._files.clear()
 
-    def tidy_quickly(self, places: WorkDirs, *, alone: bool) -> bool:
+    def clean_up(self, work_dirs: WorkDirs, *, alone: bool) -> bool:
         """Remove the folders if there is nothing in them but what we put there; False if more is to be done.
 
         `alone`: no process lives below the pilot. Then they are kept for another payload, if they are clean.
         """
-        if self.place is None or (alone and places.give_back(self.place, self._streams)):
+        if self.work_dir is None or (alone and work_dirs.give_back(self.work_dir, self._streams)):
             return True
-        return self.place.remove(self._streams)
+        return self.work_dir.remove(self._streams)
 
-    def remove_away(self, line: Connection) -> None:
-        assert self.place is not None
-        remove_tree(self.place.tmp)
-        remove_tree(self.place.folder)
+    def remove_folders(self, connection: Connection) -> None:
+        assert self.work_dir is not None
+        remove_tree(self.work_dir.tmp)
+        remove_tree(self.work_dir.folder)
 
 
 def _copy_of(number: int) -> IO[bytes]:

@@ -14,21 +14,21 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from pilotage.wire.pilot import MB, OfferedJob
 
-from .events import Event, Key, PayloadEnded, ProcessesGone
-from .inputs import InputCache, not_placed
+from .events import Event, Key, PayloadEnded, ProcessesEnded
+from .inputs import InputCache, placement_error
 from .launch import CannotRun, base_environment
 from .log import log
 from .orphans import Orphans
 from .payload import RunningPayload
+from .process_tree import descendants, proportional_memory, read_processes
 from .sampling import Sampling
 from .system import kill_group, peek_dead_child
 from .thread_pool import ThreadPool
-from .tree import all_processes, below, proportional_memory
 from .work_dirs import WorkDirs
 
 TERM_GRACE = 5.0
 """Between SIGTERM and SIGKILL."""
-STORE_GRACE = 10.0
+UPLOAD_GRACE = 10.0
 """What is being uploaded when the payload is to end has so long."""
 
 
@@ -39,24 +39,24 @@ class PayloadRunner:
         cores: Tuple[int, ...],
         power: float,
         environment: Mapping[str, str],
-        errands: ThreadPool,
+        background: ThreadPool,
         clock: Callable[[], float],
-        most_output: int = 0,
+        max_output: int = 0,
     ) -> None:
         """`most_output`: bytes of one output file that the server takes; 0: not known."""
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
-        self._places = WorkDirs(folder)
+        self._work_dirs = WorkDirs(folder)
         self._all_cores = len(cores)
         self._free_cores = set(cores)
         self._power = power
         self._base = base_environment(environment)
-        self._errands = errands
+        self._background = background
         self._clock = clock
-        self._most_output = most_output
+        self._max_output = max_output
         self._cache = InputCache(os.path.join(folder, "inputs"))
         self._by_pid: Dict[int, RunningPayload] = {}
-        self._strays = Orphans()
+        self._orphans = Orphans()
         self._sampling = Sampling()
         self._null = os.open(os.devnull, os.O_RDONLY)
         # Inherited by all payloads.
@@ -65,35 +65,35 @@ class PayloadRunner:
     # Starting
 
     def start(self, offer: OfferedJob) -> None:
-        payload = RunningPayload(offer, self._clock(), self._most_output)
+        payload = RunningPayload(offer, self._clock(), self._max_output)
         self.running[payload.key] = payload
         try:
-            payload.make_folder(self._places)
-            if payload.needs_fetching():
-                self._errands.submit(
-                    lambda line: payload.place_inputs_away(line, self._cache),
-                    lambda result, error: self._fetched(payload, error),
+            payload.make_folder(self._work_dirs)
+            if payload.has_remote_inputs():
+                self._background.submit(
+                    lambda connection: payload.fetch_inputs(connection, self._cache),
+                    lambda result, error: self._on_inputs_fetched(payload, error),
                 )
                 return
             payload.link_inputs()
             self._launch(payload)
         except CannotRun as error:
-            self._cannot_run(payload, error)
+            self._fail_to_start(payload, error)
 
-    def _fetched(self, payload: RunningPayload, error: Optional[BaseException]) -> None:
+    def _on_inputs_fetched(self, payload: RunningPayload, error: Optional[BaseException]) -> None:
         try:
             if payload.killed:
-                self._ended(payload)
+                self._finish(payload)
             elif isinstance(error, CannotRun):
                 raise error
             elif isinstance(error, OSError):
-                raise not_placed(error)
+                raise placement_error(error)
             elif error is not None:
                 raise CannotRun(f"inputs: {error}", failure="input")
             else:
                 self._launch(payload)
         except CannotRun as failed:
-            self._cannot_run(payload, failed)
+            self._fail_to_start(payload, failed)
 
     def _launch(self, payload: RunningPayload) -> None:
         cores = self._take_cores(payload.payload.processors)
@@ -104,7 +104,7 @@ class PayloadRunner:
             self._free_cores.update(cores)
             raise
         self._by_pid[payload.pid] = payload
-        self._sampling.started(now)
+        self._sampling.on_payload_started(now)
 
     def _take_cores(self, count: int) -> Tuple[int, ...]:
         if len(self._free_cores) < count or count == self._all_cores:
@@ -113,11 +113,11 @@ class PayloadRunner:
         self._free_cores.difference_update(cores)
         return cores
 
-    def _cannot_run(self, payload: RunningPayload, error: CannotRun) -> None:
+    def _fail_to_start(self, payload: RunningPayload, error: CannotRun) -> None:
         payload.finish.failure = error.failure
         payload.finish.exit_code = error.exit_code
         payload.finish.message = str(error)
-        payload.gone = True
+        payload.has_ended = True
         self._collect(payload)
 
     # Ending
@@ -128,12 +128,12 @@ class PayloadRunner:
         if payload is None:
             return
         payload.keep_streams = keep_streams
-        if payload.gone:
-            payload.abandon_at = min(payload.abandon_at, self._clock() + STORE_GRACE)
+        if payload.has_ended:
+            payload.abandon_at = min(payload.abandon_at, self._clock() + UPLOAD_GRACE)
         else:
-            self._end(payload, "killed", reason)
+            self._terminate(payload, "killed", reason)
 
-    def _end(self, payload: RunningPayload, failure: str, message: str) -> None:
+    def _terminate(self, payload: RunningPayload, failure: str, message: str) -> None:
         if payload.killed:
             return
         payload.killed = True
@@ -156,7 +156,7 @@ class PayloadRunner:
                 continue
             kill_group(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
-            payload.reaped(status, usage, self._clock())
+            payload.on_leader_reaped(status, usage, self._clock())
             self._free_cores.update(payload.cores)
             ended.append(payload)
         if pid == 0:
@@ -167,102 +167,106 @@ class PayloadRunner:
     def _sweep(self, ended: List[RunningPayload]) -> None:
         """There are children left: see whether what has ended left some behind."""
         now = self._clock()
-        self._strays.ended(payload.key for payload in ended)
+        self._orphans.mark_ended(payload.key for payload in ended)
         longest = max((payload.finish.wall for payload in ended), default=0.0)
-        if self._strays.worth_a_look(now, longest, bool(self._by_pid)):
-            self._strays.sweep(now, self._leaders())
+        if self._orphans.should_sweep(now, longest, bool(self._by_pid)):
+            self._orphans.sweep(now, self._leaders())
 
     def _leaders(self) -> Dict[int, Key]:
         return {pid: payload.key for pid, payload in self._by_pid.items()}
 
     def _collect(self, payload: RunningPayload) -> None:
-        payload.take_in_streams()
-        if payload.pid and payload.needs_storing() and payload.finish.failure != "killed":
-            self.events.append(ProcessesGone(payload.key))
-            self._errands.submit(payload.store_away, lambda result, error: self._ended(payload, error))
+        payload.inline_streams()
+        if payload.pid and payload.has_uploads() and payload.finish.failure != "killed":
+            self.events.append(ProcessesEnded(payload.key))
+            self._background.submit(
+                payload.upload_outputs, lambda result, error: self._finish(payload, error)
+            )
         elif payload.pid and payload.keep_streams:
-            payload.abandon_at = self._clock() + STORE_GRACE
-            self._errands.submit(payload.keep_streams_away, lambda result, error: self._ended(payload, error))
+            payload.abandon_at = self._clock() + UPLOAD_GRACE
+            self._background.submit(
+                payload.upload_streams, lambda result, error: self._finish(payload, error)
+            )
         else:
-            self._ended(payload)
+            self._finish(payload)
 
-    def _ended(self, payload: RunningPayload, error: Optional[BaseException] = None) -> None:
+    def _finish(self, payload: RunningPayload, error: Optional[BaseException] = None) -> None:
         if error is not None:
             payload.finish.failure, payload.finish.message = "output", repr(error)
         if payload.killed and not payload.finish.failure:
             payload.finish.failure = "killed"
         payload.close()
         del self.running[payload.key]
-        if not payload.tidy_quickly(self._places, alone=peek_dead_child() is None):
-            self._errands.submit(payload.remove_away, _nothing)
+        if not payload.clean_up(self._work_dirs, alone=peek_dead_child() is None):
+            self._background.submit(payload.remove_folders, _log_cleanup_error)
         self.events.append(PayloadEnded(payload.finish))
 
     # Watching
 
     def next_at(self) -> float:
-        instants = [self._sampling.next_at if self._by_pid else math.inf, self._strays.look_at]
+        instants = [self._sampling.next_at if self._by_pid else math.inf, self._orphans.next_sweep_at]
         for payload in self.running.values():
             instants += [payload.kill_at, payload.abandon_at, self._wall_end(payload)]
         return min(instants)
 
-    def watch(self) -> None:
+    def enforce_limits(self) -> None:
         """Enforce the limits, as far as this instant asks for it."""
         now = self._clock()
         for payload in list(self.running.values()):
             if now >= self._wall_end(payload):
-                self._end(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
+                self._terminate(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
             if now >= payload.abandon_at:
-                payload.given_up = True
-            if now >= payload.kill_at and not payload.gone:
+                payload.is_cancelled = True
+            if now >= payload.kill_at and not payload.has_ended:
                 payload.kill_at = now + TERM_GRACE
                 self._kill_tree(payload)
         if self._by_pid and now >= self._sampling.next_at:
             oldest = min(payload.started for payload in self._by_pid.values())
             if self._sampling.is_due(now, oldest):
                 self._sample(now, oldest)
-        if now >= self._strays.look_at:
-            self._strays.sweep(now, self._leaders())
+        if now >= self._orphans.next_sweep_at:
+            self._orphans.sweep(now, self._leaders())
 
     def _wall_end(self, payload: RunningPayload) -> float:
-        if not payload.payload.wall_time or not payload.pid or payload.killed or payload.gone:
+        if not payload.payload.wall_time or not payload.pid or payload.killed or payload.has_ended:
             return math.inf
         return payload.started + payload.payload.wall_time
 
     def _kill_tree(self, payload: RunningPayload) -> None:
-        for process in below(payload.pid, all_processes()):
+        for process in descendants(payload.pid, read_processes()):
             with contextlib.suppress(OSError):
                 os.kill(process.pid, signal.SIGKILL)
         kill_group(payload.pid, signal.SIGKILL)
 
     def _sample(self, now: float, oldest: float) -> None:
-        processes = all_processes()
+        processes = read_processes()
         for pid, payload in list(self._by_pid.items()):
-            tree = below(pid, processes)
+            own_processes = descendants(pid, processes)
             if pid in processes:
-                tree.append(processes[pid])
-            tree += self._strays.of(payload.key, processes)
-            payload.cpu = max(payload.cpu, sum(process.cpu for process in tree))
-            rss = sum(process.rss for process in tree)
-            most = payload.payload.memory * MB
-            if most and rss > most and len(tree) > 1:
+                own_processes.append(processes[pid])
+            own_processes += self._orphans.of_payload(payload.key, processes)
+            payload.cpu = max(payload.cpu, sum(process.cpu for process in own_processes))
+            rss = sum(process.rss for process in own_processes)
+            limit = payload.payload.memory * MB
+            if limit and rss > limit and len(own_processes) > 1:
                 # Pages that processes share were counted for each of them.
-                rss = proportional_memory(process.pid for process in tree) or rss
+                rss = proportional_memory(process.pid for process in own_processes) or rss
             payload.rss = max(payload.rss, rss)
-            if most and rss > most:
-                self._end(payload, "limit-memory", f"{rss // MB} MB of {payload.payload.memory} MB")
+            if limit and rss > limit:
+                self._terminate(payload, "limit-memory", f"{rss // MB} MB of {payload.payload.memory} MB")
             if payload.cpu > payload.cpu_limit(self._power):
-                self._end(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
-        self._strays.notice(processes, self._leaders())
-        self._sampling.looked(now, self._clock(), oldest)
+                self._terminate(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
+        self._orphans.update(processes, self._leaders())
+        self._sampling.record_sample(now, self._clock(), oldest)
 
-    def end_all(self) -> None:
+    def kill_all(self) -> None:
         """The pilot leaves: no mercy any more. What outlives this, the guardian finds."""
         for pid in list(self._by_pid):
             kill_group(pid, signal.SIGKILL)
-        self._strays.kill_all()
+        self._orphans.kill_all()
         log("left", payloads=len(self._by_pid))
 
 
-def _nothing(result: Any, error: Optional[BaseException]) -> None:
+def _log_cleanup_error(result: Any, error: Optional[BaseException]) -> None:
     if error is not None:
         log("could not tidy up", error=repr(error))

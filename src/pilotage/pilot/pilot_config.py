@@ -24,9 +24,9 @@ class PilotConfig:
     """When the batch system ends this pilot."""
     margin: float = 30.0
     """Payloads are ended so long before `end`."""
-    least: float = 60.0
+    min_remaining: float = 60.0
     """With less time left than this nothing is taken or started any more."""
-    most_output: int = 0
+    max_output: int = 0
     """Bytes of one output file that the server takes; 0: not known."""
     patience: float = 600.0
     """A pilot that holds nothing waits so long for a server that is away."""

@@ -20,7 +20,7 @@ def remove_tree(folder: str) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(folder)
         return
-    root = _opened(folder, None)
+    root = _open_folder(folder, None)
     if root is not None:
         try:
             _empty(root)
@@ -40,25 +40,25 @@ def _empty(root: int) -> None:
     stuck: Set[str] = set()
     numbers = itertools.count()
     while True:
-        folders = [name for name in _without_files(root, stuck) if name not in stuck]
+        folders = [name for name in _unlink_files(root, stuck) if name not in stuck]
         if not folders:
             return
         for name in folders:
-            if not _dissolve(root, name, numbers):
+            if not _flatten(root, name, numbers):
                 stuck.add(name)
 
 
-def _dissolve(root: int, name: str, numbers: Iterator[int]) -> bool:
+def _flatten(root: int, name: str, numbers: Iterator[int]) -> bool:
     """Remove one folder of `root`, with its own folders moved up; False if neither it nor one of those could be."""
-    below = _opened(name, root)
-    if below is None:
+    subfolder = _open_folder(name, root)
+    if subfolder is None:
         return False
     moved = False
     try:
-        for inner in _without_files(below, ()):
-            moved = _move_up(below, inner, root, f".removed-{next(numbers)}") or moved
+        for inner in _unlink_files(subfolder, ()):
+            moved = _move_up(subfolder, inner, root, f".removed-{next(numbers)}") or moved
     finally:
-        os.close(below)
+        os.close(subfolder)
     try:
         os.rmdir(name, dir_fd=root)
     except OSError:
@@ -67,7 +67,7 @@ def _dissolve(root: int, name: str, numbers: Iterator[int]) -> bool:
 
 
 def _move_up(folder: int, name: str, root: int, new: str) -> bool:
-    number = _opened(name, folder)  # a folder that cannot be written to cannot be moved either
+    number = _open_folder(name, folder)  # a folder that cannot be written to cannot be moved either
     if number is not None:
         os.close(number)
     try:
@@ -77,7 +77,7 @@ def _move_up(folder: int, name: str, root: int, new: str) -> bool:
     return True
 
 
-def _without_files(folder: int, stuck: "Set[str] | tuple[()]") -> Iterator[str]:
+def _unlink_files(folder: int, stuck: "Set[str] | tuple[()]") -> Iterator[str]:
     """Remove all that is no folder from a folder; the names of those that are."""
     try:
         with os.scandir(folder) as entries:
@@ -91,18 +91,18 @@ def _without_files(folder: int, stuck: "Set[str] | tuple[()]") -> Iterator[str]:
         return
 
 
-def _opened(name: str, parent: Optional[int]) -> Optional[int]:
+def _open_folder(name: str, parent: Optional[int]) -> Optional[int]:
     """A descriptor of a folder that its owner may read, change and enter; None if there can be none."""
     with contextlib.suppress(OSError):
-        _allow(name, parent)
+        _grant_owner_access(name, parent)
         return os.open(name, FOLDER, dir_fd=parent)
     return None
 
 
-def _allow(name: str, parent: Optional[int]) -> None:
-    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+def _grant_owner_access(name: str, parent: Optional[int]) -> None:
+    number = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
-        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
+        if os.fstat(number).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{number}", stat.S_IRWXU)
     finally:
-        os.close(place)
+        os.close(number)

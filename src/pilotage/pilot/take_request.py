@@ -8,7 +8,7 @@ from typing import Optional
 from pilotage.wire.pilot import Node, Take
 
 from .assignments import OCCUPYING, WAITING, Assignments, Stage
-from .job_rate import SHORT, JobRate
+from .job_rate import SHORT_PAYLOAD, JobRate
 from .pilot_config import PilotConfig
 
 UNLIMITED = 1e9
@@ -16,45 +16,52 @@ UNLIMITED = 1e9
 
 
 def next_take(
-    number: int, holdings: Assignments, pace: JobRate, terms: PilotConfig, now: float
+    number: int, assignments: Assignments, job_rate: JobRate, config: PilotConfig, now: float
 ) -> Optional[Take]:
     """The take that makes best use of the node, or None if nothing more is wanted.
 
     `count` covers the free processors with one-processor jobs. `ahead` is bounded by the terms; jobs ahead are
     matched against the part of the node that is not in the hands of long payloads.
     """
-    whole = terms.node
-    used, used_memory = holdings.use(*OCCUPYING, *WAITING)
-    free = max(0, whole.processors - used)
-    ahead = _ahead(holdings, pace, terms)
+    node = config.node
+    used, used_memory = assignments.resources_used(*OCCUPYING, *WAITING)
+    free = max(0, node.processors - used)
+    ahead = _ahead(assignments, job_rate, config)
     if not free and not ahead:
         return None
     if not ahead:
-        return Take(number, free, _part(terms, free, used_memory, now))
-    long_ones = [held.offer.payload for held in holdings.of(*OCCUPYING) if now - held.since > SHORT]
-    soon = whole.processors - sum(payload.processors for payload in long_ones)
+        return Take(number, free, _offered_part(config, free, used_memory, now))
+    long_payloads = [
+        assignment.offer.payload
+        for assignment in assignments.in_stages(*OCCUPYING)
+        if now - assignment.since > SHORT_PAYLOAD
+    ]
+    soon = node.processors - sum(payload.processors for payload in long_payloads)
     if soon <= 0:
         return None
     return Take(
-        number, free + ahead, _part(terms, soon, sum(payload.memory for payload in long_ones), now), ahead
+        number,
+        free + ahead,
+        _offered_part(config, soon, sum(payload.memory for payload in long_payloads), now),
+        ahead,
     )
 
 
-def _ahead(holdings: Assignments, pace: JobRate, terms: PilotConfig) -> int:
-    slots = terms.node.processors
-    target = min(terms.ahead, pace.ahead(slots))
+def _ahead(assignments: Assignments, job_rate: JobRate, config: PilotConfig) -> int:
+    slots = config.node.processors
+    target = min(config.ahead, job_rate.jobs_ahead(slots))
     if not target:
         return 0
-    running = holdings.count(*OCCUPYING, Stage.STORING)
-    held_ahead = max(0, holdings.count(*WAITING) + running - slots)
+    running = assignments.count(*OCCUPYING, Stage.STORING)
+    held_ahead = max(0, assignments.count(*WAITING) + running - slots)
     return max(0, target - held_ahead)
 
 
-def _part(terms: PilotConfig, processors: int, used_memory: int, now: float) -> Node:
-    whole = terms.node
+def _offered_part(config: PilotConfig, processors: int, used_memory: int, now: float) -> Node:
+    node = config.node
     # 0 would mean "not known, refuse nothing": a node whose memory is used up offers 1 MB.
-    memory = max(1, whole.memory - used_memory) if whole.memory else 0
-    left = (terms.end - terms.margin - now) * terms.cpu_power
+    memory = max(1, node.memory - used_memory) if node.memory else 0
+    cpu_left = (config.end - config.margin - now) * config.cpu_power
     return dataclasses.replace(
-        whole, processors=processors, memory=memory, cpu_left=max(0.0, min(left, UNLIMITED))
+        node, processors=processors, memory=memory, cpu_left=max(0.0, min(cpu_left, UNLIMITED))
     )

@@ -11,24 +11,22 @@ import threading
 import time
 from typing import Any, Callable, Deque, Optional, Tuple, TypeVar
 
-from .transport import Connection, ServerAway
+from .transport import Connection, ServerUnavailable
 
 T = TypeVar("T")
 Work = Callable[[Connection], Any]
 Done = Callable[[Any, Optional[BaseException]], None]
 
-_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_RETRY_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class ThreadPool:
     """Work for `threads` threads, each with its own connection; `done(result, error)` is called by the loop."""
 
-    def __init__(
-        self, new_line: Callable[[], Connection], wake: Callable[[], None], threads: int = 1
-    ) -> None:
-        self._new_line = new_line
+    def __init__(self, connect: Callable[[], Connection], wake: Callable[[], None], threads: int = 1) -> None:
+        self._connect = connect
         self._wake = wake
-        self._most = threads
+        self._max_threads = threads
         self._running = 0
         self._busy = 0
         self._queue: "queue.SimpleQueue[Tuple[Work, Done]]" = queue.SimpleQueue()
@@ -37,11 +35,11 @@ class ThreadPool:
     def submit(self, work: Work, done: Done) -> None:
         self._queue.put((work, done))
         self._busy += 1
-        if self._running < min(self._most, self._busy):
+        if self._running < min(self._max_threads, self._busy):
             self._running += 1
             threading.Thread(target=self._serve, daemon=True).start()
 
-    def deliver(self) -> None:
+    def run_callbacks(self) -> None:
         """Call what is done, in the loop's thread."""
         while self._arrived:
             done, result, error = self._arrived.popleft()
@@ -49,30 +47,30 @@ class ThreadPool:
             done(result, error)
 
     def _serve(self) -> None:
-        line = self._new_line()
+        connection = self._connect()
         while True:
             work, done = self._queue.get()
             result: Any = None
             error: Optional[BaseException] = None
             try:
-                result = work(line)
+                result = work(connection)
             except BaseException as caught:
                 error = caught
             self._arrived.append((done, result, error))
             self._wake()
 
 
-def persist(work: Callable[[], T], given_up: Callable[[], bool]) -> T:
+def retry_until_available(work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
     """Do it again while the server is away, until it is done or nobody wants it any more (the last Away is raised)."""
     failures = 0
     while True:
         try:
             return work()
-        except ServerAway as error:
-            pause = max(_PAUSES[min(failures, len(_PAUSES) - 1)], error.retry_after)
+        except ServerUnavailable as error:
+            pause = max(_RETRY_PAUSES[min(failures, len(_RETRY_PAUSES) - 1)], error.retry_after)
             failures += 1
             until = time.monotonic() + pause
             while time.monotonic() < until:
-                if given_up():
+                if is_cancelled():
                     raise
                 time.sleep(min(0.1, pause))

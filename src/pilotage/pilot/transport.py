@@ -30,11 +30,11 @@ FORBIDDEN = 403
 _CHUNK = 1 << 16
 
 
-class ServerAway(Exception):
+class ServerUnavailable(Exception):
     """No answer that settles the matter: the same request may be sent again."""
 
-    def __init__(self, why: str, retry_after: float = 0.0) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, retry_after: float = 0.0) -> None:
+        super().__init__(reason)
         self.retry_after = retry_after
 
 
@@ -61,11 +61,11 @@ class _PinnedConnection(http.client.HTTPSConnection):
     def connect(self) -> None:
         super().connect()
         assert isinstance(self.sock, ssl.SSLSocket)
-        seen = hashlib.sha256(self.sock.getpeercert(binary_form=True) or b"").hexdigest()
-        if seen != self.fingerprint:
+        actual = hashlib.sha256(self.sock.getpeercert(binary_form=True) or b"").hexdigest()
+        if actual != self.fingerprint:
             self.close()
             raise ssl.SSLError(
-                f"the server's certificate has the fingerprint {seen}, which is not the pinned one"
+                f"the server's certificate has the fingerprint {actual}, which is not the pinned one"
             )
 
 
@@ -88,20 +88,20 @@ class Connection:
         try:
             return decode(kind, data)
         except (ValueError, TypeError) as error:
-            raise ServerAway(f"unreadable answer: {error}") from None
+            raise ServerUnavailable(f"unreadable answer: {error}") from None
 
     def request(self, method: str, path: str, body: Body, headers: Dict[str, str]) -> bytes:
         """The body of a 2xx answer. Raises Away or Refused."""
-        response = self._ask(method, path, body, headers)
+        response = self._request(method, path, body, headers)
         try:
             return response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ServerAway(_say(error)) from None
+            raise ServerUnavailable(_describe(error)) from None
 
     def stream(self, path: str) -> Iterator[bytes]:
         """The body of a 2xx answer to GET, in pieces. Raises Away or Refused."""
-        response = self._ask("GET", path, None, {})
+        response = self._request("GET", path, None, {})
         done = False
         try:
             while True:
@@ -111,7 +111,7 @@ class Connection:
                     return
                 yield piece
         except (OSError, http.client.HTTPException) as error:
-            raise ServerAway(_say(error)) from None
+            raise ServerUnavailable(_describe(error)) from None
         finally:
             if not done:
                 self.close()
@@ -121,20 +121,22 @@ class Connection:
             self._connection.close()
             self._connection = None
 
-    def _ask(self, method: str, path: str, body: Body, headers: Dict[str, str]) -> http.client.HTTPResponse:
+    def _request(
+        self, method: str, path: str, body: Body, headers: Dict[str, str]
+    ) -> http.client.HTTPResponse:
         if self.token:
             headers = {**headers, "Authorization": f"Bearer {self.token}"}
         try:
             response = self._send(method, self._base + path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ServerAway(_say(error)) from None
+            raise ServerUnavailable(_describe(error)) from None
         except BaseException:  # the body could not be read: half of it was sent
             self.close()
             raise
         if 200 <= response.status < 300:
             return response
-        raise self._complaint(response)
+        raise self._error_from(response)
 
     def _send(self, method: str, path: str, body: Body, headers: Dict[str, str]) -> http.client.HTTPResponse:
         fresh = self._connection is None
@@ -160,7 +162,7 @@ class Connection:
         response.will_close = True
         return response
 
-    def _complaint(self, response: http.client.HTTPResponse) -> Exception:
+    def _error_from(self, response: http.client.HTTPResponse) -> Exception:
         try:
             data = response.read(_CHUNK)
         except (OSError, http.client.HTTPException):
@@ -171,9 +173,9 @@ class Connection:
             error = decode(ErrorBody, data)
         except (ValueError, TypeError):
             error = ErrorBody("", response.reason or "")
-        wait = _seconds(response.getheader("Retry-After")) or error.retry_after
+        wait = _parse_seconds(response.getheader("Retry-After")) or error.retry_after
         if response.status == 429 or response.status >= 500 or response.status == 408:
-            return ServerAway(f"{response.status} {error.code} {error.message}".strip(), wait)
+            return ServerUnavailable(f"{response.status} {error.code} {error.message}".strip(), wait)
         return RequestRefused(response.status, error)
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -187,8 +189,8 @@ class Connection:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
             kind = _PinnedConnection
-        at = proxy or (host, port)
-        connection = kind(at[0], at[1], timeout=self._timeout, context=context)
+        address = proxy or (host, port)
+        connection = kind(address[0], address[1], timeout=self._timeout, context=context)
         if isinstance(connection, _PinnedConnection):
             connection.fingerprint = self._fingerprint
         if proxy:
@@ -204,14 +206,14 @@ def _https_proxy_for(host: str) -> Optional[Tuple[str, Optional[int]]]:
     return (parts.hostname, parts.port) if parts.hostname else None
 
 
-def _seconds(text: Optional[str]) -> float:
+def _parse_seconds(text: Optional[str]) -> float:
     try:
         return max(0.0, float(text or 0))
     except ValueError:
         return 0.0
 
 
-def _say(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, socket.timeout):
         return "timed out"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -11,49 +11,52 @@ import os
 import stat
 from typing import FrozenSet, List, Tuple
 
-Whom = Tuple[str, str]
+Owner = Tuple[str, str]
 """Owner and group."""
 _STREAM = stat.S_IFREG | 0o600
-_MOST = 16
+_MAX_KEPT = 16
 """So many are kept for the next payloads."""
 
 
 class WorkDir:
     """A working directory, and a folder for temporary files beside it."""
 
-    def __init__(self, folder: str, whom: Whom) -> None:
+    def __init__(self, folder: str, owner: Owner) -> None:
         """Raises OSError."""
-        self.folder, self.tmp, self.whom = folder, folder + ".tmp", whom
+        self.folder, self.tmp, self.owner = folder, folder + ".tmp", owner
         self._streams: FrozenSet[str] = frozenset()
         os.mkdir(self.folder, 0o700)
         os.mkdir(self.tmp, 0o700)
-        self._made = self._identity()
+        self._initial_state = self._current_state()
 
-    def _identity(self) -> List[Tuple[object, ...]]:
-        folders = (self.folder, self.tmp)
-        found = [(os.lstat(folder), _attributes(folder)) for folder in folders]
-        return [(one.st_dev, one.st_ino, one.st_mode, one.st_uid, one.st_nlink, more) for one, more in found]
+    def _current_state(self) -> List[Tuple[object, ...]]:
+        states: List[Tuple[object, ...]] = []
+        for folder in (self.folder, self.tmp):
+            status = os.lstat(folder)
+            mode, links = status.st_mode, status.st_nlink
+            states.append((status.st_dev, status.st_ino, mode, status.st_uid, links, _attributes(folder)))
+        return states
 
-    def cleaned(self, streams: FrozenSet[str]) -> bool:
+    def clean(self, streams: FrozenSet[str]) -> bool:
         """Empty the files of standard output and error; False if there is, or was done, anything else."""
         try:
-            if self._identity() != self._made or os.listdir(self.tmp):
+            if self._current_state() != self._initial_state or os.listdir(self.tmp):
                 return False
             if frozenset(os.listdir(self.folder)) != streams:
                 return False
             for name in streams:
-                place = os.path.join(self.folder, name)
-                found = os.lstat(place)
-                if found.st_mode != _STREAM or found.st_nlink != 1:
+                path = os.path.join(self.folder, name)
+                status = os.lstat(path)
+                if status.st_mode != _STREAM or status.st_nlink != 1:
                     return False
-                if found.st_size:
-                    os.truncate(place, 0)
+                if status.st_size:
+                    os.truncate(path, 0)
         except OSError:
             return False
         self._streams = streams
         return True
 
-    def without_others(self, streams: FrozenSet[str]) -> None:
+    def keep_only(self, streams: FrozenSet[str]) -> None:
         """Of the empty files leave those that the next payload begins with. Raises OSError."""
         for name in self._streams - streams:
             os.unlink(os.path.join(self.folder, name))
@@ -84,19 +87,19 @@ class WorkDirs:
         self._count = 0
         self._clean: List[WorkDir] = []
 
-    def take(self, whom: Whom, streams: FrozenSet[str]) -> WorkDir:
+    def take(self, owner: Owner, streams: FrozenSet[str]) -> WorkDir:
         """One for a payload with these files of standard output and error. Raises OSError."""
-        for place in self._clean:
-            if place.whom == whom:
-                self._clean.remove(place)
-                place.without_others(streams)
-                return place
+        for work_dir in self._clean:
+            if work_dir.owner == owner:
+                self._clean.remove(work_dir)
+                work_dir.keep_only(streams)
+                return work_dir
         self._count += 1
-        return WorkDir(os.path.join(self._parent, f"payload-{self._count}"), whom)
+        return WorkDir(os.path.join(self._parent, f"payload-{self._count}"), owner)
 
-    def give_back(self, place: WorkDir, streams: FrozenSet[str]) -> bool:
+    def give_back(self, work_dir: WorkDir, streams: FrozenSet[str]) -> bool:
         """Keep it for another payload; False if it cannot be. No process may live below the pilot."""
-        if len(self._clean) >= _MOST or not place.cleaned(streams):
+        if len(self._clean) >= _MAX_KEPT or not work_dir.clean(streams):
             return False
-        self._clean.append(place)
+        self._clean.append(work_dir)
         return True

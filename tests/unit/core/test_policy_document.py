@@ -554,7 +554,7 @@ def test_the_tags_that_nodes_have_by_themselves_are_those_of_the_pilot(
 ) -> None:
     monkeypatch.setattr(node.shutil, "which", lambda _: "/bin/true")
     monkeypatch.setattr(node, "user_namespaces_work", lambda: True)
-    assert set(node.own_tags(True)) == NODE_TAGS
+    assert set(node.detect_tags(True)) == NODE_TAGS
 
 
 def test_a_clamp_that_never_binds_is_told() -> None:

@@ -16,32 +16,32 @@ def new_contact() -> ExchangeTiming:
     return ExchangeTiming(PilotConfig(1, NODE, lease=100, heartbeat=60, idle=50), 0.0, random.Random(1))
 
 
-def pause_after(contact: ExchangeTiming, now: float, *finishes: Finish) -> float:
+def pause_after(timing: ExchangeTiming, now: float, *finishes: Finish) -> float:
     """Send a take with these reports, have it answered with nothing; how long takes alone rest then."""
-    take = Take(contact.take_number, 1, NODE)
-    contact.sent(ExchangeRequest(1, finishes=list(finishes), take=take), now)
-    contact.answered(ExchangeResponse(1), now)
-    return contact.take_at - now
+    take = Take(timing.take_number, 1, NODE)
+    timing.on_sent(ExchangeRequest(1, finishes=list(finishes), take=take), now)
+    timing.on_answer(ExchangeResponse(1), now)
+    return timing.take_at - now
 
 
 def test_an_idle_pilot_asks_less_and_less_often() -> None:
-    contact, pauses = new_contact(), []
+    timing, pauses = new_contact(), []
     for _ in range(12):
-        pauses.append(pause_after(contact, contact.take_at))
+        pauses.append(pause_after(timing, timing.take_at))
     assert pauses[0] <= FIRST
     assert all(later > earlier for earlier, later in zip(pauses[:6], pauses[2:8], strict=True))
     assert max(pauses) <= 15.0 * 1.2
 
 
 def test_the_last_reports_of_a_pilot_that_was_at_work_do_not_make_it_slow_to_ask() -> None:
-    contact = new_contact()
+    timing = new_contact()
     for step in range(20):
-        assert pause_after(contact, 0.01 * step, Finish(step, 1)) <= FIRST
-    assert contact.empty_takes
+        assert pause_after(timing, 0.01 * step, Finish(step, 1)) <= FIRST
+    assert timing.empty_takes
 
 
 def test_a_pilot_that_has_been_idle_is_quick_again_after_work() -> None:
-    contact = new_contact()
+    timing = new_contact()
     for _ in range(8):
-        pause_after(contact, contact.take_at)
-    assert pause_after(contact, 1000.0, Finish(1, 1)) <= FIRST
+        pause_after(timing, timing.take_at)
+    assert pause_after(timing, 1000.0, Finish(1, 1)) <= FIRST

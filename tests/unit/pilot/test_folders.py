@@ -84,11 +84,11 @@ def test_a_tree_of_any_depth_goes(tmp_path: Path) -> None:
     for level in range(3000):  # deeper than a path may be long, and than calls may be nested
         os.mkdir("d", dir_fd=here)
         os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        descendants = os.open("d", os.O_RDONLY, dir_fd=here)
         if level % 100 == 0:
             os.fchmod(here, 0)
         os.close(here)
-        here = below
+        here = descendants
     os.close(here)
     remove_tree(str(work))
     assert list(tmp_path.iterdir()) == []

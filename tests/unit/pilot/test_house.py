@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.pilot.codec import decode, encode
-from pilotage.pilot.folders import within
+from pilotage.pilot.folders import stays_inside
 from pilotage.pilot.job_rate import JobRate
 from pilotage.wire.pilot import EnrolResponse, ExchangeRequest, ExchangeResponse, Node, Take
 
@@ -40,15 +40,15 @@ def test_bodies_survive_the_journey_and_strange_fields() -> None:
 
 @pytest.mark.parametrize("name", ["", "/a", "..", "a/../b", ".", "a\0b"])
 def test_names_that_lead_out(name: str) -> None:
-    assert not within(name)
+    assert not stays_inside(name)
 
 
 def test_only_short_payloads_are_held_ahead() -> None:
-    pace = JobRate()
-    assert pace.ahead(4) == 0
+    job_rate = JobRate()
+    assert job_rate.jobs_ahead(4) == 0
     for _ in range(5):
-        pace.add(0.05)
-    assert pace.ahead(2) == 10
+        job_rate.add(0.05)
+    assert job_rate.jobs_ahead(2) == 10
     for _ in range(20):
-        pace.add(5.0)
-    assert pace.ahead(2) == 0
+        job_rate.add(5.0)
+    assert job_rate.jobs_ahead(2) == 0

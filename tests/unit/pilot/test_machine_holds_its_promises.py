@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.pilot.events import (
-    Answered,
-    AttemptSuperseded,
+    ExchangeAnswered,
+    ExchangeFailed,
     Kill,
     Leave,
     PayloadEnded,
-    ProcessesGone,
+    PilotSuperseded,
+    ProcessesEnded,
     Send,
     Signal,
     Start,
     Tick,
-    Unanswered,
 )
 from pilotage.pilot.machine import Machine
 from pilotage.pilot.pilot_config import PilotConfig
@@ -33,8 +33,8 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         node = Node(hostname="n", processors=PROCESSORS, memory=MEMORY)
-        self.terms = PilotConfig(3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000)
-        self.machine = Machine(self.terms, self.now, random.Random(1))
+        self.config = PilotConfig(3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000)
+        self.machine = Machine(self.config, self.now, random.Random(1))
         self.sent = None
         self.sent_at = self.now
         self.lease_until = self.now + 100
@@ -120,14 +120,14 @@ class AnyOrder(RuleBasedStateMachine):
                 self.next_job += 1
             response.take_number = request.take.number if response.offers else 0
         self.lease_until = self.sent_at + 100
-        self.tell(Answered(response))
+        self.tell(ExchangeAnswered(response))
 
     @precondition(lambda self: self.sent is not None)
     @rule(retry_after=st.sampled_from([0.0, 5.0]))
     def lose(self, retry_after):
         self.lost_take = self.sent.take is not None
         self.sent = None
-        self.tell(Unanswered("lost", retry_after))
+        self.tell(ExchangeFailed("lost", retry_after))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), failure=st.sampled_from(["", "killed", "limit-wall"]))
@@ -142,7 +142,7 @@ class AnyOrder(RuleBasedStateMachine):
     def processes_go(self, data):
         key = data.draw(st.sampled_from(sorted(set(self.running) - self.storing)))
         self.storing.add(key)
-        self.tell(ProcessesGone(key))
+        self.tell(ProcessesEnded(key))
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.5, 3.0, 30.0, 95.0, 4000.0]))
     def time_passes(self, seconds):
@@ -152,7 +152,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def strange_events(self):
-        self.tell(PayloadEnded(Finish(99999, 1)), ProcessesGone((99999, 1)))
+        self.tell(PayloadEnded(Finish(99999, 1)), ProcessesEnded((99999, 1)))
 
     @precondition(lambda self: random.Random(self.now).random() < 0.2)
     @rule()
@@ -164,16 +164,16 @@ class AnyOrder(RuleBasedStateMachine):
     def be_superseded(self):
         self.sent, self.superseded = None, True
         self.owed.clear()
-        self.tell(AttemptSuperseded("other nonce"))
+        self.tell(PilotSuperseded("other nonce"))
 
     @invariant()
     def nothing_is_forgotten(self):
         if self.left is None:
             for key in self.owed:
-                assert key in self.machine.holdings
+                assert key in self.machine.assignments
         elif not self.superseded and self.owed:
             # Only its own time, or that of its grace, lets a pilot go with something unsaid.
-            assert self.now >= self.terms.end - self.terms.margin or self.left.reason in (
+            assert self.now >= self.config.end - self.config.margin or self.left.reason in (
                 "signal",
                 "told to leave",
             )

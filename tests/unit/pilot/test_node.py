@@ -6,7 +6,7 @@ import pytest
 
 from pilotage.pilot import node
 from pilotage.pilot.cgroups import CgroupLimits, limits_of, parse_membership
-from pilotage.pilot.tree import below, parse_stat
+from pilotage.pilot.process_tree import descendants, parse_stat
 
 
 def write(root: Path, name: str, content: str) -> None:
@@ -90,4 +90,4 @@ def test_stat_lines_with_odd_names() -> None:
     process = parse_stat(line)
     assert (process.pid, process.parent, process.session, process.started) == (42, 1, 42, 777)
     assert process.cpu == pytest.approx(4.0)
-    assert [found.pid for found in below(1, {42: process})] == [42]
+    assert [found.pid for found in descendants(1, {42: process})] == [42]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.pilot import search
-from pilotage.pilot.beneath import carried, make_folders, open_file, open_root, printable
+from pilotage.pilot import output_search
+from pilotage.pilot.output_search import SearchCancelled, SearchResult, find_outputs
 from pilotage.pilot.outputs import Unreadable, open_output, upload
-from pilotage.pilot.search import Found, GivenUp, find_outputs
+from pilotage.pilot.safe_open import escape_name, is_storable_name, make_folders, open_file, open_root
 from pilotage.pilot.transport import Readable
 
 
@@ -30,11 +30,11 @@ def make(folder: Path, *names: str) -> None:
         place.write_text(name)
 
 
-def names(found: Found) -> list[str]:
+def names(found: SearchResult) -> list[str]:
     return [output.name for output in found.outputs]
 
 
-def refusals(found: Found) -> dict[str, str]:
+def refusals(found: SearchResult) -> dict[str, str]:
     return {refused.name: refused.reason for refused in found.refused}
 
 
@@ -80,7 +80,7 @@ def test_patterns(folder: Path, pattern: str, expected: list[str]) -> None:
     make(folder, *FILES)
     found = find_outputs(str(folder), [pattern])
     assert names(found) == expected
-    assert found.missing == ([] if expected else [printable(pattern)])
+    assert found.missing == ([] if expected else [escape_name(pattern)])
     assert found.refused == []
 
 
@@ -135,7 +135,7 @@ def test_links_are_not_followed_out_of_the_folder_or_around_it(folder: Path, tmp
 def test_links_that_are_inputs_are_no_outputs(folder: Path, tmp_path: Path) -> None:
     make(tmp_path, "shared")
     (folder / "in").symlink_to(tmp_path / "shared")
-    assert find_outputs(str(folder), ["**"], inputs={"in"}) == Found([], ["**"], [])
+    assert find_outputs(str(folder), ["**"], inputs={"in"}) == SearchResult([], ["**"], [])
 
 
 def test_what_is_no_regular_file_is_never_opened(folder: Path) -> None:
@@ -168,7 +168,7 @@ def test_odd_names_are_refused_for_that_file_alone(folder: Path) -> None:
     assert refusals(found).keys() == {"bytes\\xff", "new\\nline", "esc\\x1b[31m", "d\\xfe/inner"}
     for name in refusals(found):
         name.encode()
-        assert carried(name)
+        assert is_storable_name(name)
     # An odd name that no pattern asks for is nobody's business.
     assert find_outputs(str(folder), ["good"]).refused == []
 
@@ -184,14 +184,14 @@ def test_a_folder_that_cannot_be_read_is_told(folder: Path, monkeypatch: pytest.
     make(folder, "d/locked/x", "d/y")
     (folder / "d/locked").chmod(0)
     if os.geteuid() == 0:  # modes do not stop root: the kernel's answer is given for it
-        plain = search.open_folder
+        plain = output_search.open_folder
 
         def refuse(root: int, name: str) -> int:
             if name == "d/locked":
                 raise PermissionError(13, "Permission denied")
             return plain(root, name)
 
-        monkeypatch.setattr(search, "open_folder", refuse)
+        monkeypatch.setattr(output_search, "open_folder", refuse)
     found = find_outputs(str(folder), ["d"])
     assert names(found) == ["d/y"]
     assert refusals(found) == {"d/locked": "cannot be read: Permission denied"}
@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_read_is_told(folder: Path, monkeypatch: pytest.
 
 
 def test_the_number_of_entries_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(output_search, "MAX_ENTRIES", 50)
     make(folder, *(f"d/{number}" for number in range(100)), "last")
     found = find_outputs(str(folder), ["d", "nothing"])
     assert 40 < len(found.outputs) <= 50
@@ -213,16 +213,16 @@ def test_the_number_of_files_and_the_bytes_of_their_names_are_bounded(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(folder, *(f"{number:04}" for number in range(30)))
-    monkeypatch.setattr(search, "MOST_FILES", 20)
+    monkeypatch.setattr(output_search, "MAX_FILES", 20)
     found = find_outputs(str(folder), ["*"])
     assert len(found.outputs) == 20
     assert refusals(found) == {"*": "the search ended early: more than 20 files match"}
-    monkeypatch.setattr(search, "MOST_NAMES", 40)
+    monkeypatch.setattr(output_search, "MAX_TOTAL_NAME_BYTES", 40)
     assert len(find_outputs(str(folder), ["*"]).outputs) == 10
 
 
 def test_refusals_are_told_one_by_one_up_to_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MOST_REFUSED", 5)
+    monkeypatch.setattr(output_search, "MAX_REFUSED", 5)
     for number in range(12):
         (folder / f"{number}").symlink_to("/etc/passwd")
     found = find_outputs(str(folder), ["*"])
@@ -231,7 +231,7 @@ def test_refusals_are_told_one_by_one_up_to_a_number(folder: Path, monkeypatch: 
 
 
 def test_the_depth_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "DEEPEST", 4)
+    monkeypatch.setattr(output_search, "MAX_DEPTH", 4)
     make(folder, "1/2/3/4/in", "1/2/3/4/5/out")
     found = find_outputs(str(folder), ["1"])
     assert names(found) == ["1/2/3/4/in"]
@@ -247,12 +247,12 @@ def test_time_is_bounded_and_nobody_who_gave_up_is_kept_waiting(folder: Path) ->
     assert "longer than 60 s" in refusals(found)["*"]
     asked: list[int] = []
 
-    def given_up() -> bool:
+    def is_cancelled() -> bool:
         asked.append(1)
         return len(asked) > 2
 
-    with pytest.raises(GivenUp):
-        find_outputs(str(folder), ["*"], given_up=given_up)
+    with pytest.raises(SearchCancelled):
+        find_outputs(str(folder), ["*"], is_cancelled=is_cancelled)
 
 
 def test_a_file_that_becomes_a_link_after_the_walk_is_not_read(folder: Path, tmp_path: Path) -> None:
@@ -324,5 +324,5 @@ def test_a_sparse_file_beyond_the_limit_is_not_sent(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     line = _Line()
     with place.open("rb") as file, pytest.raises(Unreadable, match="1,099,511,627,776 bytes"):
-        upload(line, (1, 1), "n", file, most=10_000_000_000)  # type: ignore[arg-type]
+        upload(line, (1, 1), "n", file, max_bytes=10_000_000_000)  # type: ignore[arg-type]
     assert line.sent == b""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from pilotage.pilot.events import Answered, Event, PayloadEnded, Send, Start
-from pilotage.pilot.machine import COALESCE, Machine
+from pilotage.pilot.events import Event, ExchangeAnswered, PayloadEnded, Send, Start
+from pilotage.pilot.machine import COALESCE_SECONDS, Machine
 from pilotage.pilot.pilot_config import PilotConfig
 from pilotage.wire.pilot import (
     EnrolResponse,
@@ -28,8 +28,8 @@ class Life:
 
     def __init__(self, jobs: int, length: float, latency: float, ahead: int) -> None:
         self.jobs, self.length, self.latency = jobs, length, latency
-        terms = PilotConfig(1, Node(hostname="n", processors=1), 100.0, 10.0, 50.0, ahead=ahead)
-        self.machine = Machine(terms, 0.0, random.Random(1))
+        config = PilotConfig(1, Node(hostname="n", processors=1), 100.0, 10.0, 50.0, ahead=ahead)
+        self.machine = Machine(config, 0.0, random.Random(1))
         self.given = 0
         self.sent: list[float] = []
         self.started: list[float] = []
@@ -44,7 +44,7 @@ class Life:
             for action in self.machine.handle(now, *due):
                 if isinstance(action, Send):
                     self.sent.append(now)
-                    self.coming.append((now + self.latency, Answered(self.answer(action.request))))
+                    self.coming.append((now + self.latency, ExchangeAnswered(self.answer(action.request))))
                 elif isinstance(action, Start):
                     self.started.append(now)
                     ended = PayloadEnded(Finish(action.offer.job, action.offer.epoch, exit_code=0))
@@ -73,4 +73,4 @@ def test_the_node_is_never_left_without_work_and_exchanges_are_few() -> None:
     life = Life(2_000, 0.0015, 0.01, EnrolResponse(1, "", 1, "s", "c", 100.0, 10.0, 50.0).ahead)
     life.live()
     assert life.longest_pause() < 0.0015 + 2 * STEP
-    assert len(life.sent) < 2_000 * 0.0015 / COALESCE + 20
+    assert len(life.sent) < 2_000 * 0.0015 / COALESCE_SECONDS + 20

@@ -89,7 +89,7 @@ def test_what_holds_more_than_the_streams_is_not_removed_at_once(tmp_path: Path)
 
 
 def test_only_so_many_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilotage.pilot.work_dirs._MOST", 1)
+    monkeypatch.setattr("pilotage.pilot.work_dirs._MAX_KEPT", 1)
     places = WorkDirs(str(tmp_path))
     one, two = (used(places.take(ADA, USUAL)) for _ in range(2))
     assert places.give_back(one, USUAL)

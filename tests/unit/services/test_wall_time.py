@@ -18,9 +18,9 @@ from pilotage.core.pilots import wall_time
 from pilotage.core.policy import parse, warnings
 from pilotage.core.queues.wait_reason import Reason
 from pilotage.pilot.assignments import Assignments
-from pilotage.pilot.enrol import terms_of
+from pilotage.pilot.enrol import make_config
 from pilotage.pilot.job_rate import JobRate
-from pilotage.pilot.node import Found
+from pilotage.pilot.node import NodeResources
 from pilotage.pilot.take_request import next_take
 from pilotage.services.director.local import LocalDirector, Ordered
 from pilotage.services.policy.apply import apply_policy
@@ -52,8 +52,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def offered(answer: EnrolResponse, elapsed: float, environment: dict[str, str] | None = None) -> float:
     """The CPU time that the real pilot offers so many seconds after its start."""
     options = argparse.Namespace(idle=None, patience=60.0)
-    terms = terms_of(answer, Found(NODE, ()), options, environment or {}, start=0.0)
-    take = next_take(1, Assignments(), JobRate(), terms, elapsed)
+    config = make_config(answer, NodeResources(NODE, ()), options, environment or {}, start=0.0)
+    take = next_take(1, Assignments(), JobRate(), config, elapsed)
     assert take is not None
     return take.node.cpu_left
 
@@ -124,8 +124,8 @@ def test_a_batch_system_that_gives_less_time_than_the_policy_says() -> None:
     assert offered(answer, 0.0) == pytest.approx(970)
     options = argparse.Namespace(idle=None, patience=60.0)
     short = replace(answer, wall=10_000.0)
-    terms = terms_of(short, Found(NODE, ()), options, {}, start=0.0)
-    assert (terms.end, terms.margin, terms.least) == (10_000, 30, 60)
+    config = make_config(short, NodeResources(NODE, ()), options, {}, start=0.0)
+    assert (config.end, config.margin, config.min_remaining) == (10_000, 30, 60)
 
 
 def test_the_advised_wall_starts_the_job(make: Make) -> None:

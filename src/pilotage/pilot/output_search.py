@@ -18,24 +18,33 @@ from typing import Callable, Container, Deque, Dict, FrozenSet, Iterable, Iterat
 
 from pilotage.wire.pilot import RefusedOutput
 
-from .beneath import NotAFile, carried, check_regular, kind_of, open_folder, open_root, printable, split
-from .folders import within
+from .folders import stays_inside
+from .safe_open import (
+    NotAFile,
+    check_regular,
+    escape_name,
+    is_storable_name,
+    kind_of,
+    open_folder,
+    open_root,
+    split,
+)
 
-MOST_ENTRIES = 200_000
+MAX_ENTRIES = 200_000
 """Names that are looked at."""
-MOST_FILES = 10_000
-MOST_NAMES = 200_000
+MAX_FILES = 10_000
+MAX_TOTAL_NAME_BYTES = 200_000
 """Bytes of the names of all files that are found: they travel in one message."""
-LONGEST_NAME = 1000
+MAX_NAME_BYTES = 1000
 """Bytes of one name, its folders included."""
-DEEPEST = 100
+MAX_DEPTH = 100
 """Folders within folders."""
-MOST_SECONDS = 60.0
-MOST_REFUSED = 100
+MAX_SECONDS = 60.0
+MAX_REFUSED = 100
 """Files that are told one by one."""
-_MOST_HOPS = 8
+_MAX_LINK_HOPS = 8
 """Links to links."""
-SHOWN = 200
+MAX_SHOWN = 200
 """Characters of a name or a reason that is told."""
 
 _DEEP = "**"
@@ -45,7 +54,7 @@ State = Tuple[int, int]
 """A pattern, and how many of its parts have matched the folders down to here."""
 
 
-class GivenUp(Exception):
+class SearchCancelled(Exception):
     """Nobody wants the outputs any more."""
 
 
@@ -57,7 +66,7 @@ class Output:
 
 
 @dataclass
-class Found:
+class SearchResult:
     outputs: List[Output] = field(default_factory=list)
     """In the order of their names."""
     missing: List[str] = field(default_factory=list)
@@ -65,12 +74,12 @@ class Found:
     refused: List[RefusedOutput] = field(default_factory=list)
 
 
-class _Full(Exception):
+class _LimitReached(Exception):
     """A limit of the whole walk was reached."""
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PatternPart:
     """What stands between two slashes of a pattern."""
 
     text: str
@@ -86,7 +95,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Pattern:
-    parts: Tuple[_Part, ...]
+    parts: Tuple[_PatternPart, ...]
     only_folders: bool
 
 
@@ -95,9 +104,9 @@ def find_outputs(
     patterns: Iterable[str],
     *,
     inputs: Container[str] = (),
-    given_up: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
-) -> Found:
+) -> SearchResult:
     """The regular files below `folder` that the patterns match; a folder counts with all that is below it.
 
     `inputs`: names of links that are inputs of the job; they are no outputs, and nothing is said of them.
@@ -105,7 +114,7 @@ def find_outputs(
     """
     root = open_root(folder)
     try:
-        return _Search(root, folder, list(patterns), inputs, given_up, clock).run()
+        return _Search(root, folder, list(patterns), inputs, is_cancelled, clock).run()
     finally:
         os.close(root)
 
@@ -117,52 +126,56 @@ class _Search:
         folder: str,
         patterns: List[str],
         inputs: Container[str],
-        given_up: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self._root = root
         self._roots = {folder.rstrip("/") + "/", os.path.realpath(folder) + "/"}
-        self._texts = patterns
-        self._patterns = [_parsed(text) for text in patterns]
+        self._pattern_texts = patterns
+        self._patterns = [_parse_pattern(text) for text in patterns]
         self._inputs = inputs
-        self._given_up = given_up
+        self._given_up = is_cancelled
         self._clock = clock
-        self._until = clock() + MOST_SECONDS
-        self._entries = self._bytes = self._unsaid = 0
+        self._until = clock() + MAX_SECONDS
+        self._entries = self._bytes = self._omitted = 0
         self._matched: Set[int] = set()
         self._outputs: Dict[str, Output] = {}
         self._refused: Dict[str, str] = {}
         self._folders: Deque[Tuple[str, int, FrozenSet[State]]] = deque()
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         starts = {(number, 0) for number, pattern in enumerate(self._patterns) if pattern is not None}
-        self._folders.append(("", 0, frozenset(self._closed(starts))))
+        self._folders.append(("", 0, frozenset(self._with_empty_matches(starts))))
         reason = ""
         try:
             while self._folders:
-                self._look_into(*self._folders.popleft())
-        except _Full as full:
+                self._search_folder(*self._folders.popleft())
+        except _LimitReached as full:
             reason = str(full)
-        return self._answer(reason)
+        return self._result(reason)
 
-    def _answer(self, reason: str) -> Found:
-        refused = [RefusedOutput(name[:SHOWN], why) for name, why in sorted(self._refused.items())]
-        if self._unsaid:
-            refused.append(RefusedOutput("...", f"{self._unsaid:,} more files"))
+    def _result(self, reason: str) -> SearchResult:
+        refused = [RefusedOutput(name[:MAX_SHOWN], why) for name, why in sorted(self._refused.items())]
+        if self._omitted:
+            refused.append(RefusedOutput("...", f"{self._omitted:,} more files"))
         if reason:
-            shown = ", ".join(map(printable, self._texts))[:SHOWN]
+            shown = ", ".join(map(escape_name, self._pattern_texts))[:MAX_SHOWN]
             refused.append(RefusedOutput(shown, f"the search ended early: {reason}"))
-        return Found(
+        return SearchResult(
             [self._outputs[name] for name in sorted(self._outputs)],
-            [printable(text) for number, text in enumerate(self._texts) if number not in self._matched],
+            [
+                escape_name(text)
+                for number, text in enumerate(self._pattern_texts)
+                if number not in self._matched
+            ],
             refused,
         )
 
     # --- folders
 
-    def _look_into(self, folder: str, depth: int, states: FrozenSet[State]) -> None:
-        if depth > DEEPEST:
-            self._refuse(folder, f"more than {DEEPEST} folders deep", states)
+    def _search_folder(self, folder: str, depth: int, states: FrozenSet[State]) -> None:
+        if depth > MAX_DEPTH:
+            self._refuse(folder, f"more than {MAX_DEPTH} folders deep", states)
             return
         try:
             number = open_folder(self._root, folder)
@@ -171,17 +184,17 @@ class _Search:
             return
         try:
             for name, mode in self._entries_of(number, folder, states):
-                self._look_at(number, f"{folder}/{name}" if folder else name, name, mode, depth, states)
+                self._check_entry(number, f"{folder}/{name}" if folder else name, name, mode, depth, states)
         finally:
             os.close(number)
 
     def _entries_of(self, number: int, folder: str, states: FrozenSet[State]) -> Iterator[Tuple[str, int]]:
         """(name, mode) of what may match."""
-        names = self._named(states)
+        names = self._literal_names(states)
         try:
             if names is not None:  # a folder with a million files is not read for one of them
                 for name in names:
-                    self._count()
+                    self._count_entry()
                     try:
                         yield name, os.stat(name, dir_fd=number, follow_symlinks=False).st_mode
                     except (FileNotFoundError, NotADirectoryError):
@@ -189,8 +202,8 @@ class _Search:
                 return
             with os.scandir(number) as entries:
                 for entry in entries:
-                    self._count()
-                    if self._wanted(entry.name, states):
+                    self._count_entry()
+                    if self._can_match(entry.name, states):
                         try:
                             yield entry.name, entry.stat(follow_symlinks=False).st_mode
                         except FileNotFoundError:
@@ -199,101 +212,103 @@ class _Search:
             if error.errno != errno.ENAMETOOLONG:
                 self._refuse(folder or ".", _unreadable(error), states)
 
-    def _count(self) -> None:
+    def _count_entry(self) -> None:
         if self._entries % 256 == 0:
             if self._given_up():
-                raise GivenUp
+                raise SearchCancelled
             if self._clock() > self._until:
-                raise _Full(f"it took longer than {MOST_SECONDS:.0f} s")
+                raise _LimitReached(f"it took longer than {MAX_SECONDS:.0f} s")
         self._entries += 1
-        if self._entries > MOST_ENTRIES:
-            raise _Full(f"more than {MOST_ENTRIES:,} names were looked at")
+        if self._entries > MAX_ENTRIES:
+            raise _LimitReached(f"more than {MAX_ENTRIES:,} names were looked at")
 
     # --- patterns
 
-    def _part(self, state: State) -> Optional[_Part]:
+    def _next_part(self, state: State) -> Optional[_PatternPart]:
         """What the next name must fit; None if all was matched."""
         pattern = self._patterns[state[0]]
         assert pattern is not None
         return pattern.parts[state[1]] if 0 <= state[1] < len(pattern.parts) else None
 
-    def _named(self, states: FrozenSet[State]) -> Optional[Set[str]]:
+    def _literal_names(self, states: FrozenSet[State]) -> Optional[Set[str]]:
         """The only names that can match here; None if there are wildcards."""
         names = set()
         for state in states:
-            part = self._part(state)
+            part = self._next_part(state)
             if part is None or part.match is not None:
                 return None
             names.add(part.text)
         return names
 
-    def _wanted(self, name: str, states: FrozenSet[State]) -> bool:
+    def _can_match(self, name: str, states: FrozenSet[State]) -> bool:
         return any(state[1] == _ALL or self._fits(state, name) for state in states)
 
     def _fits(self, state: State, name: str) -> bool:
-        part = self._part(state)
+        part = self._next_part(state)
         if part is None:
             return False
         return not name.startswith(".") if part.text == _DEEP else part.fits(name)
 
-    def _closed(self, states: Set[State]) -> Set[State]:
+    def _with_empty_matches(self, states: Set[State]) -> Set[State]:
         """With those that are reached without a name: ** also stands for no folder."""
         for state in list(states):
-            number, place = state
-            part = self._part(state)
+            number, position = state
+            part = self._next_part(state)
             while part is not None and part.text == _DEEP:
-                place += 1
-                states.add((number, place))
-                part = self._part((number, place))
+                position += 1
+                states.add((number, position))
+                part = self._next_part((number, position))
         return states
 
-    def _after(self, states: FrozenSet[State], name: str) -> Set[State]:
+    def _states_below(self, states: FrozenSet[State], name: str) -> Set[State]:
         """The states in the folder `name`."""
-        following: Set[State] = set()
+        states_below: Set[State] = set()
         for state in states:
-            number, place = state
-            if place == _ALL:
-                following.add(state)
+            number, position = state
+            if position == _ALL:
+                states_below.add(state)
             elif self._fits(state, name):
-                part = self._part(state)
-                following.add(state if part is not None and part.text == _DEEP else (number, place + 1))
-        closed = self._closed(following)
-        return {state if self._part(state) is not None else (state[0], _ALL) for state in closed}
+                part = self._next_part(state)
+                states_below.add(state if part is not None and part.text == _DEEP else (number, position + 1))
+        closed = self._with_empty_matches(states_below)
+        return {state if self._next_part(state) is not None else (state[0], _ALL) for state in closed}
 
-    def _done(self, states: FrozenSet[State], name: str) -> Set[int]:
+    def _matching_patterns(self, states: FrozenSet[State], name: str) -> Set[int]:
         """The patterns that the file `name` matches."""
-        done = set()
+        matching = set()
         for state in states:
-            number, place = state
+            number, position = state
             pattern = self._patterns[number]
             assert pattern is not None
-            last = place == len(pattern.parts) - 1 and not pattern.only_folders and self._fits(state, name)
-            if place == _ALL or last:
-                done.add(number)
-        return done
+            last_part = (
+                position == len(pattern.parts) - 1 and not pattern.only_folders and self._fits(state, name)
+            )
+            if position == _ALL or last_part:
+                matching.add(number)
+        return matching
 
     # --- entries
 
-    def _look_at(
-        self, folder: int, name: str, last: str, mode: int, depth: int, states: FrozenSet[State]
+    def _check_entry(
+        self, folder: int, name: str, last_part: str, mode: int, depth: int, states: FrozenSet[State]
     ) -> None:
         if stat.S_ISDIR(mode):
-            after = self._after(states, last)
-            if after:
-                self._folders.append((name, depth + 1, frozenset(after)))
+            states_below = self._states_below(states, last_part)
+            if states_below:
+                self._folders.append((name, depth + 1, frozenset(states_below)))
             return
-        done = self._done(states, last)
-        if not done or (name in self._inputs and stat.S_ISLNK(mode)):
+        matching = self._matching_patterns(states, last_part)
+        if not matching or (name in self._inputs and stat.S_ISLNK(mode)):
             return
-        self._matched |= done
+        self._matched |= matching
         try:
-            if not carried(name):
+            if not is_storable_name(name):
                 raise NotAFile("its name has characters that are not UTF-8, or control characters")
-            if len(os.fsencode(name)) > LONGEST_NAME:
-                raise NotAFile(f"its name has more than {LONGEST_NAME} bytes")
+            if len(os.fsencode(name)) > MAX_NAME_BYTES:
+                raise NotAFile(f"its name has more than {MAX_NAME_BYTES} bytes")
             source = name
             if stat.S_ISLNK(mode):
-                source = self._target(name)
+                source = self._resolve_link(name)
             else:
                 check_regular(mode)
         except NotAFile as error:
@@ -301,31 +316,31 @@ class _Search:
         except OSError as error:
             self._refuse(name, _unreadable(error))
         else:
-            self._take(Output(name, source))
+            self._add_output(Output(name, source))
 
-    def _take(self, output: Output) -> None:
+    def _add_output(self, output: Output) -> None:
         if output.name in self._outputs:
             return
         self._bytes += len(os.fsencode(output.name))
-        if len(self._outputs) == MOST_FILES:
-            raise _Full(f"more than {MOST_FILES:,} files match")
-        if self._bytes > MOST_NAMES:
-            raise _Full(f"the names of the files have more than {MOST_NAMES:,} bytes")
+        if len(self._outputs) == MAX_FILES:
+            raise _LimitReached(f"more than {MAX_FILES:,} files match")
+        if self._bytes > MAX_TOTAL_NAME_BYTES:
+            raise _LimitReached(f"the names of the files have more than {MAX_TOTAL_NAME_BYTES:,} bytes")
         self._outputs[output.name] = output
 
     def _refuse(self, name: str, reason: str, states: Iterable[State] = ()) -> None:
-        self._matched |= {number for number, place in states if place == _ALL}
-        if len(self._refused) < MOST_REFUSED:
-            self._refused[printable(name)] = reason
+        self._matched |= {number for number, position in states if position == _ALL}
+        if len(self._refused) < MAX_REFUSED:
+            self._refused[escape_name(name)] = reason
         else:
-            self._unsaid += 1
+            self._omitted += 1
 
-    def _target(self, link: str) -> str:
+    def _resolve_link(self, link: str) -> str:
         """The regular file in the folder that a link leads to. Raises OSError, NotAFile if there is none."""
         name = link
-        for _ in range(_MOST_HOPS):
-            name = self._step(name)
-            parent, last = split(name)
+        for _ in range(_MAX_LINK_HOPS):
+            name = self._read_link(name)
+            parent, last_part = split(name)
             try:
                 folder = open_folder(self._root, parent)
             except OSError as error:
@@ -334,7 +349,7 @@ class _Search:
                     raise NotAFile("a link through another link") from None
                 raise
             try:
-                mode = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
+                mode = os.stat(last_part, dir_fd=folder, follow_symlinks=False).st_mode
             finally:
                 os.close(folder)
             if stat.S_ISREG(mode):
@@ -343,12 +358,12 @@ class _Search:
                 raise NotAFile(f"a link to {kind_of(mode)}")
         raise NotAFile("a link to too many other links")
 
-    def _step(self, link: str) -> str:
+    def _read_link(self, link: str) -> str:
         """Where one link points to, as a name in the folder."""
-        parent, last = split(link)
+        parent, last_part = split(link)
         folder = open_folder(self._root, parent)
         try:
-            target = os.readlink(last, dir_fd=folder)
+            target = os.readlink(last_part, dir_fd=folder)
         finally:
             os.close(folder)
         if target.startswith("/"):
@@ -364,9 +379,9 @@ class _Search:
         return name
 
 
-def _parsed(text: str) -> Optional[_Pattern]:
+def _parse_pattern(text: str) -> Optional[_Pattern]:
     """None: nothing can match it."""
-    if not within(text):
+    if not stays_inside(text):
         return None
     try:
         os.fsencode(text)
@@ -377,10 +392,10 @@ def _parsed(text: str) -> Optional[_Pattern]:
         if part in ("", "."):
             continue
         if not any(char in part for char in "*?["):
-            parts.append(_Part(part, None))
+            parts.append(_PatternPart(part, None))
             continue
         try:
-            parts.append(_Part(part, re.compile(fnmatch.translate(part)).match))
+            parts.append(_PatternPart(part, re.compile(fnmatch.translate(part)).match))
         except re.error:  # a range such as [z-a]
             return None
     return _Pattern(tuple(parts), text.endswith("/"))

@@ -51,29 +51,29 @@ def read_process(pid: int) -> Optional[Process]:
         return None
 
 
-def all_processes() -> Dict[int, Process]:
-    found = {}
+def read_processes() -> Dict[int, Process]:
+    processes = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             process = read_process(int(name))
             if process is not None:
-                found[process.pid] = process
-    return found
+                processes[process.pid] = process
+    return processes
 
 
-def below(root: int, processes: Dict[int, Process]) -> List[Process]:
+def descendants(root: int, processes: Dict[int, Process]) -> List[Process]:
     """The living descendants of `root`, parents before children; without `root` itself."""
     children: Dict[int, List[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
-    found: List[Process] = []
+    result: List[Process] = []
     queue = [root]
     while queue:
         for child in children.get(queue.pop(), ()):
             queue.append(child.pid)
             if child.state not in "ZX":
-                found.append(child)
-    return found
+                result.append(child)
+    return result
 
 
 def proportional_memory(pids: Iterable[int]) -> int:
@@ -91,7 +91,7 @@ def proportional_memory(pids: Iterable[int]) -> int:
     return total
 
 
-def variable_of(pid: int, name: str) -> str:
+def read_variable(pid: int, name: str) -> str:
     """What `name` was in a process's environment when it started; "" if that can't be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -103,7 +103,7 @@ def variable_of(pid: int, name: str) -> str:
     return ""
 
 
-def kill_below(root: int, spare: Set[int], patience: float) -> bool:
+def kill_descendants(root: int, spare: Set[int], patience: float) -> bool:
     """Kill all descendants of `root`, those of this moment and those they fork meanwhile; True if none is left.
 
     Only right for a root that reaps its orphans, as a subreaper does: dead ones are passed over, not waited for.
@@ -111,11 +111,11 @@ def kill_below(root: int, spare: Set[int], patience: float) -> bool:
     """
     until = time.monotonic() + patience
     while True:
-        processes = all_processes()
+        processes = read_processes()
         spared = set(spare)
         for pid in spare:
-            spared.update(process.pid for process in below(pid, processes))
-        victims = [process.pid for process in below(root, processes) if process.pid not in spared]
+            spared.update(process.pid for process in descendants(pid, processes))
+        victims = [process.pid for process in descendants(root, processes) if process.pid not in spared]
         if not victims:
             return True
         for pid in victims:

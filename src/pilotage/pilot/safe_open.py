@@ -8,7 +8,7 @@ import os
 import stat
 import unicodedata
 
-OF_THE_NAME = frozenset(
+NAME_ERRORS = frozenset(
     (
         errno.EISDIR,
         errno.ENOTDIR,
@@ -25,7 +25,7 @@ OF_THE_NAME = frozenset(
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not blocking: a FIFO that took the place of a file must not stop the pilot.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_KINDS = (
+_FILE_KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISLNK, "a link"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -46,24 +46,24 @@ def open_root(folder: str) -> int:
 
 def open_folder(root: int, name: str) -> int:
     """A descriptor of the folder `name` below `root`; "" is `root` itself. Raises OSError."""
-    return _walk(root, name, make=False)
+    return _open_path(root, name, make=False)
 
 
 def make_folders(root: int, name: str) -> int:
     """As `open_folder`; folders that are not there are made for this user alone."""
-    return _walk(root, name, make=True)
+    return _open_path(root, name, make=True)
 
 
-def _walk(root: int, name: str, *, make: bool) -> int:
+def _open_path(root: int, name: str, *, make: bool) -> int:
     here = os.dup(root)
     try:
         for part in name.split("/") if name else ():
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, 0o700, dir_fd=here)
-            below = os.open(part, _FOLDER, dir_fd=here)
+            child = os.open(part, _FOLDER, dir_fd=here)
             os.close(here)
-            here = below
+            here = child
     except BaseException:
         os.close(here)
         raise
@@ -104,17 +104,19 @@ def check_regular(mode: int) -> None:
 
 
 def kind_of(mode: int) -> str:
-    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a special file")
+    return next((kind for is_kind, kind in _FILE_KINDS if is_kind(mode)), "a special file")
 
 
-def carried(name: str) -> bool:
+def is_storable_name(name: str) -> bool:
     """Can a file of this name be stored and shown? Bytes that are not UTF-8, and control characters, cannot."""
     return name.isprintable() or all(map(_plain, name))
 
 
-def printable(name: str) -> str:
+def escape_name(name: str) -> str:
     """The name as text for people and messages: what is not `carried` is escaped."""
-    return name if carried(name) else "".join(char if _plain(char) else _escaped(char) for char in name)
+    return (
+        name if is_storable_name(name) else "".join(char if _plain(char) else _escaped(char) for char in name)
+    )
 
 
 def _plain(char: str) -> bool:
