@@ -50,7 +50,9 @@ class Stored:
         connection, ledger = tx.connection, facts.ledger
         instance.create(connection, "bench", self.now)
         rows = [(span, start, b) for span, level in ledger.levels.items() for start, b in level.items()]
-        usage.save(connection, usage.Save(None, self.now, True, 0, ledger.entities, rows, []))
+        usage.save_changes(
+            connection, usage.LedgerChanges(None, self.now, True, 0, ledger.entities, rows, [])
+        )
         begun = [
             attempts.Begun(
                 JobId(job), 1, 1, PilotId(1), start, int(cores), *ledger.entities[place], "here", 1.0
@@ -75,14 +77,14 @@ class Stored:
     def cycle(self) -> float:
         """Milliseconds of one cycle of the duty, a minute after the last."""
         self.now += PERIOD
-        self.writer.call(lambda tx: instance.alive(tx.connection, self.now))
+        self.writer.call(lambda tx: instance.heartbeat(tx.connection, self.now))
         begun = time.perf_counter()
         connection, pool = self.readers.connection(), self.pool
         charged = self.book.charge(connection)
         for part in self.book.saving(charged):
             self.writer.call(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
         who = self.writer.call(lambda _: corrections.waiting(pool))
-        found = corrections.corrections(self.book, who, *usage.memory(connection))
+        found = corrections.corrections(self.book, who, *usage.corrector_memory(connection))
         self.writer.call(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
         self._settle()
         return (time.perf_counter() - begun) * 1000

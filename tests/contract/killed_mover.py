@@ -25,12 +25,12 @@ def main(database: str, seed: int) -> None:
         connection.begin()
         choice = rng.random()
         if choice < 0.6:
-            history.move(connection, 1e9, rng.randint(1, 40))
+            history.archive(connection, 1e9, rng.randint(1, 40))
         elif choice < 0.9:
-            history.recall(connection, rng.sample(range(1, 1001), 20))
+            history.restore(connection, rng.sample(range(1, 1001), 20))
         else:
-            gone = history.forget(connection, rng.uniform(0, 100), 1)
-            retention.to_remove(connection, "jobs", gone)
+            gone = history.delete_expired(connection, rng.uniform(0, 100), 1)
+            retention.schedule_removal(connection, "jobs", gone)
         connection.commit()
         os.write(1, b"committed\n")
 

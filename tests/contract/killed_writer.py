@@ -31,7 +31,7 @@ def main(database: str, first: int) -> None:
                 number = next(following)
 
             def request(tx: Transaction, number: int = number) -> None:
-                submissions.note_upload(tx.connection, "owner", str(number), number, 1.0)
+                submissions.insert_upload(tx.connection, "owner", str(number), number, 1.0)
 
             writer.call(request)
             os.write(1, f"{number}\n".encode())

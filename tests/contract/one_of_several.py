@@ -117,7 +117,7 @@ class One:
                 job, queue, weight = found[number % len(found)]
                 tx.connection.execute("UPDATE jobs SET state = 'Waiting' WHERE id = ?", (job,))
                 self.pool.touch_queue(tx, queue)
-                [[head]] = jobs.heads(tx.connection, [HeadsWanted(queue, weight, job - 1, 1)])
+                [[head]] = jobs.queue_heads(tx.connection, [HeadsWanted(queue, weight, job - 1, 1)])
                 self.pool.index.job_returned(queue, weight, head)
 
         self.writer.call(request)

@@ -115,7 +115,7 @@ def offer(connection: Any, pilot: int, take: int, at: float, *numbers: int) -> N
 
 def note(number: int) -> Callable[[Transaction], int]:
     def request(tx: Transaction) -> int:
-        submissions.note_upload(tx.connection, "owner", str(number), number, 1.0)
+        submissions.insert_upload(tx.connection, "owner", str(number), number, 1.0)
         return number
 
     return request

@@ -17,18 +17,18 @@ def test_a_chunk_is_unfinished_until_all_its_jobs_are_made(connection: Any) -> N
     number = SubmissionId(1)
     chunk = chunks.by_number(connection, number, 0)
     assert chunk is not None
-    assert chunk == chunks.last(connection, number) == chunks.first_unmade(connection, number)
-    assert json.loads(chunks.rows(connection, number, 0)) == [[n] for n in range(10)]
-    assert submissions.unfinished(connection) == [number]
-    assert (chunks.unmade_of_owner(connection, "alice"), chunks.unmade_of_owner(connection, "bob")) == (10, 0)
-    chunks.note_made(connection, chunk, 7)
-    assert chunks.unmade_of_owner(connection, "alice") == 3
-    chunks.note_made(connection, chunk, 10)
-    assert submissions.unfinished(connection) == []
-    assert chunks.first_unmade(connection, number) is None
+    assert chunk == chunks.last(connection, number) == chunks.first_incomplete(connection, number)
+    assert json.loads(chunks.pending_rows(connection, number, 0)) == [[n] for n in range(10)]
+    assert submissions.with_unmade_jobs(connection) == [number]
+    assert (chunks.count_unmade(connection, "alice"), chunks.count_unmade(connection, "bob")) == (10, 0)
+    chunks.save_made(connection, chunk, 7)
+    assert chunks.count_unmade(connection, "alice") == 3
+    chunks.save_made(connection, chunk, 10)
+    assert submissions.with_unmade_jobs(connection) == []
+    assert chunks.first_incomplete(connection, number) is None
     assert connection.execute("SELECT count(*) FROM pending_rows").fetchone()[0] == 0
-    assert [one.number for one in chunks.listed(connection, number, 0, 5)] == [0]
-    assert chunks.listed(connection, number, 1, 5) == []
+    assert [one.number for one in chunks.page(connection, number, 0, 5)] == [0]
+    assert chunks.page(connection, number, 1, 5) == []
 
 
 def test_a_submission_that_was_not_accepted_can_be_forgotten(connection: Any) -> None:
@@ -36,11 +36,11 @@ def test_a_submission_that_was_not_accepted_can_be_forgotten(connection: Any) ->
     row = submissions.by_id(connection, SubmissionId(1))
     assert row is not None
     submissions.save_progress(connection, replace(row, state=submissions.STAGED))
-    assert submissions.unfinished(connection) == []
+    assert submissions.with_unmade_jobs(connection) == []
     assert submissions.staged(connection) == [row.id]
-    assert chunks.forget_last(connection, row.id)
-    assert not chunks.forget_last(connection, row.id)
-    submissions.forget(connection, row.id)
+    assert chunks.delete_last(connection, row.id)
+    assert not chunks.delete_last(connection, row.id)
+    submissions.delete_staged(connection, row.id)
     assert submissions.by_id(connection, row.id) is None
 
 
@@ -63,5 +63,5 @@ def test_submissions_left_open_are_found(connection: Any) -> None:
     for number, touched in ((2, 50.0), (3, 10.0), (4, 99.0)):
         more = {"id": SubmissionId(number), "key": str(number), "state": submissions.OPEN}
         submissions.insert(connection, replace(row, touched=touched, **more))
-    assert [one.id for one in submissions.left_open(connection, 60.0, 9)] == [3, 2]
-    assert [one.id for one in submissions.left_open(connection, 60.0, 1)] == [3]
+    assert [one.id for one in submissions.idle_open(connection, 60.0, 9)] == [3, 2]
+    assert [one.id for one in submissions.idle_open(connection, 60.0, 1)] == [3]

@@ -133,7 +133,7 @@ def test_of_two_that_begin_an_old_job_again_at_once_one_is_refused(pools: tuple[
         until(lambda: a.store.readers.connection().execute(sql).fetchone(), what="the other one's waiting")
 
     assert does(a, "kill") == [job]
-    assert a.writer.call(lambda tx: history.move(tx.connection, 10.0, 100)) == 1
+    assert a.writer.call(lambda tx: history.archive(tx.connection, 10.0, 100)) == 1
     begun = threading.Event()
     with ThreadPoolExecutor(1) as thread:
         first = thread.submit(does, a, "reschedule", waited_for)

@@ -60,5 +60,5 @@ def test_a_write_without_room_is_told_and_undone(store: Store, writer: Writer) -
 def test_a_write_that_changes_nothing_finds_out_whether_there_is_room(store: Store, writer: Writer) -> None:
     writer.call(lambda tx: instance.create(tx.connection, "here", 1.0))
     before = writer.call(lambda tx: instance.load(tx.connection))
-    writer.call(lambda tx: instance.touch(tx.connection))
+    writer.call(lambda tx: instance.write_unchanged(tx.connection))
     assert writer.call(lambda tx: instance.load(tx.connection)) == before

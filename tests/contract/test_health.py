@@ -26,7 +26,7 @@ def filled(connection: Any) -> Any:
     connection.execute("UPDATE jobs SET last_event = ?", (made,))
     chunk = chunks.by_number(connection, SubmissionId(1), 0)
     assert chunk is not None
-    chunks.note_made(connection, chunk, 10)
+    chunks.save_made(connection, chunk, 10)
     instance.save_policy(connection, text="", now=1.0, by="a", reason="")
     with_pilot = (
         "UPDATE jobs SET state = 'Matched', epoch = 1, pilot_id = 1, started = 2 WHERE id IN (1, 2, 3, 4)"
@@ -44,11 +44,11 @@ def filled(connection: Any) -> Any:
 
 
 def test_a_sound_database_gives_nothing(filled: Any, store: Store) -> None:
-    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
 
 
 def test_another_schema_is_all_that_is_said(store: Store) -> None:
-    [line] = integrity_check.findings(store.readers.connection(), "0001")
+    [line] = integrity_check.find_damage(store.readers.connection(), "0001")
     assert "pilotage db upgrade" in line
 
 
@@ -93,7 +93,7 @@ DAMAGE = {
 def test_damage_is_found_by_its_rule_alone(filled: Any, store: Store, what: str) -> None:
     sql, words = DAMAGE[what]
     filled.execute(sql)
-    found = integrity_check.findings(store.readers.connection(), head_revision())
+    found = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert len(found) == 1
     assert what in found[0]
     assert re.match(words, found[0])
@@ -105,14 +105,14 @@ def test_an_id_that_would_be_given_again_is_found(filled: Any, store: Store) -> 
     filled.execute("SELECT setval(pg_get_serial_sequence('queues', 'id'), 1, true)")
     filled.execute("UPDATE queues SET id = 5")
     filled.execute("UPDATE jobs SET queue_id = 5")
-    [line] = integrity_check.findings(store.readers.connection(), head_revision())
+    [line] = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert "queues" in line
 
 
 def test_events_that_the_retention_let_go_are_no_damage(filled: Any, store: Store) -> None:
     events.record(filled, SequentialIds(last_event(filled)), at=9.0, kind="x", actor="server", detail="")
     filled.execute("DELETE FROM events WHERE id = 1")
-    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
 
 
 def test_a_failed_job_that_began_again_for_a_person_is_no_damage(filled: Any, store: Store) -> None:
@@ -121,4 +121,4 @@ def test_a_failed_job_that_began_again_for_a_person_is_no_damage(filled: Any, st
         " VALUES (4, 0, 1, 1, 1, 2, 'applied', 'payload')"
     )
     filled.execute(earlier)
-    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []

@@ -32,7 +32,7 @@ from pilotage.store.tables import (
     retention,
     submissions,
 )
-from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, of_history
+from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, history_where
 
 EVERYBODY = Viewer("", everything=True)
 OWNERS = (("alice", "physics"), ("alice", "prod"), ("bob", "physics"), ("böb", "prod"))
@@ -53,7 +53,7 @@ def submission(
     parameters, names = more.pop("parameters", [None] * count), more.pop("names", None)
     submissions.insert_jobs(connection, row, JobId(first), parameters, 1, number, float(number), names)
     if not more.pop("pending", False):
-        chunks.note_made(connection, chunk, count)
+        chunks.save_made(connection, chunk, count)
     assert not more
     return row
 
@@ -104,7 +104,7 @@ def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: A
         assert listing.job_ids(connection, asked, EVERYBODY, 0, 100) == [1, 2]
         assert listing.counts(connection, asked, EVERYBODY) == {"Done": 2}
         assert listing.counts(connection, JobSelection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
-        history.move(connection, 100.0, 1)
+        history.archive(connection, 100.0, 1)
 
 
 def add_pilots(connection: Any, count: int = 3) -> None:
@@ -204,7 +204,7 @@ def pages(connection: Any, selection: JobSelection, viewer: Viewer, limit: int) 
 
 def moved(connection: Any, before: float, most: int = 10_000) -> int:
     connection.begin()
-    count = history.move(connection, before, most)
+    count = history.archive(connection, before, most)
     connection.commit()
     return count
 
@@ -217,13 +217,13 @@ def test_hot_table_and_history_answer_as_one_table(many: Any) -> None:
         after = asked(many)
         for question, answer in before.items():
             assert after[question] == answer, question
-    assert history.oldest_end_outside(many) is None
+    assert history.oldest_unarchived_end(many) is None
     # And back, every third of them.
     ended = [row[0] for row in many.execute("SELECT id FROM history ORDER BY id")]
     many.begin()
-    assert history.recall(many, ended[::3]) == len(ended[::3])
-    assert history.recall(many, ended[::3]) == 0
-    assert history.recall(many, []) == 0
+    assert history.restore(many, ended[::3]) == len(ended[::3])
+    assert history.restore(many, ended[::3]) == 0
+    assert history.restore(many, []) == 0
     many.commit()
     after = asked(many)
     for question, answer in before.items():
@@ -240,7 +240,7 @@ def test_the_first_to_end_move_first_and_only_final_ones(many: Any) -> None:
     assert {(row[0], row[1]) for row in many.execute("SELECT id, state FROM history")} == {
         tuple(row) for row in due
     }
-    assert history.oldest_end_outside(many) >= 50.0
+    assert history.oldest_unarchived_end(many) >= 50.0
     assert many.execute("SELECT count(*) FROM jobs WHERE ended < 50").fetchone()[0] == 0
     assert sum(history.totals(many).values()) == len(due)
 
@@ -250,7 +250,7 @@ def test_a_move_that_fails_moves_nothing(many: Any) -> None:
     before = many.execute("SELECT count(*) FROM jobs").fetchone()
     many.begin()
     with pytest.raises(RuntimeError, match="came to history"):
-        history.move(many, 1000.0, 10_000)
+        history.archive(many, 1000.0, 10_000)
     many.rollback()
     assert many.execute("SELECT count(*) FROM jobs").fetchone() == before
     assert many.execute("SELECT count(*) FROM history").fetchone()[0] == 0
@@ -260,7 +260,7 @@ def test_a_recalled_job_is_one_of_the_hot_table_again(many: Any) -> None:
     [first, *_] = [row[0] for row in many.execute("SELECT id FROM jobs WHERE state = 'Failed' ORDER BY id")]
     before = jobs.by_ids(many, [first])
     moved(many, 1000.0)
-    history.recall(many, [first])
+    history.restore(many, [first])
     assert many.execute("SELECT id FROM jobs WHERE ended IS NOT NULL").fetchall() == [(first,)]
     assert jobs.by_ids(many, [first]) == before
     freed = jobs.FreedJob(JobState.WAITING, None, 0, 0, "", 99, JobId(first))
@@ -292,7 +292,7 @@ def test_a_job_is_in_one_table_wherever_the_process_is_killed(store: Store, conn
         process.wait(DEADLINE)
         hot = list_of(connection, "SELECT id FROM jobs")
         old = list_of(connection, "SELECT id FROM history")
-        gone = [job for one in retention.removals(connection, 10_000) for job in one.names]
+        gone = [job for one in retention.pending_removals(connection, 10_000) for job in one.names]
         assert sorted([*hot, *old, *gone]) == list(range(1, 1001))
         counted = "SELECT owner, grp, state, sum(jobs) FROM history_counts GROUP BY owner, grp, state"
         real = "SELECT owner, grp, state, count(*) FROM history GROUP BY owner, grp, state"
@@ -317,9 +317,9 @@ def test_what_another_server_has_under_its_hands_is_left_alone(store: Store, man
     other.begin()
     other.execute("SELECT id FROM history WHERE id = ? FOR UPDATE", (two,))
     many.begin()
-    assert len(history.forget(many, 1000.0, 10_000)) == count - 2
+    assert len(history.delete_expired(many, 1000.0, 10_000)) == count - 2
     many.commit()
-    assert history.recall(other, [two]) == 1
+    assert history.restore(other, [two]) == 1
     other.commit()
     assert jobs.by_ids(many, [two]).keys() == {two}
     assert moved(many, 1000.0) == 1
@@ -332,15 +332,15 @@ def test_a_job_that_another_server_puts_back_meanwhile_is_found(
     if store.name == "sqlite":
         pytest.skip("a SQLite file has one writer")
     moved(many, 1000.0)
-    other, read = store.open_writer(), history.rows_of
+    other, read = store.open_writer(), history.select
     other.renew()
     one, two = list_of(many, "SELECT id FROM history ORDER BY id LIMIT 2")
 
     def too_late(connection: Any, columns: str, ids: Any) -> Any:
-        history.recall(other, [one])
+        history.restore(other, [one])
         return read(connection, columns, ids)
 
-    monkeypatch.setattr(history, "rows_of", too_late)
+    monkeypatch.setattr(history, "select", too_late)
     assert jobs.by_ids(many, [one, two]).keys() == {one, two}
     assert jobs.by_ids(many, [10**9]) == {}
     other.close()
@@ -363,11 +363,11 @@ def test_what_is_forgotten_takes_results_and_empty_submissions_along(connection:
         end(connection, job, at)
         connection.execute("INSERT INTO results (job_id, epoch) VALUES (?, 1)", (job,))
     moved(connection, 1000.0)
-    assert history.forget(connection, 10.0, 9) == [7]
-    assert history.forget(connection, 25.0, 1) == [1]
+    assert history.delete_expired(connection, 10.0, 9) == [7]
+    assert history.delete_expired(connection, 25.0, 1) == [1]
     # Job 2 of the first submission is still there; the fourth is the newest; the third is being made.
     assert list_of(connection, "SELECT id FROM submissions ORDER BY id") == [1, 2, 3, 4]
-    assert history.forget(connection, 1000.0, 9) == [2, 3]
+    assert history.delete_expired(connection, 1000.0, 9) == [2, 3]
     assert list_of(connection, "SELECT id FROM submissions ORDER BY id") == [2, 3, 4]
     assert list_of(connection, "SELECT job_id FROM results ORDER BY job_id") == [5, 6]
     assert list_of(connection, "SELECT id FROM history ORDER BY id") == [5, 6]
@@ -377,8 +377,8 @@ def test_what_is_forgotten_takes_results_and_empty_submissions_along(connection:
     assert jobs.by_ids(connection, [1, 4]).keys() == {4}
     third = chunks.by_number(connection, SubmissionId(3), 0)
     assert third is not None
-    chunks.note_made(connection, third, 2)
-    assert history.forget(connection, 1000.0, 9) == [5, 6]
+    chunks.save_made(connection, third, 2)
+    assert history.delete_expired(connection, 1000.0, 9) == [5, 6]
     assert history.totals(connection) == {}
     assert list_of(connection, "SELECT jobs FROM history_counts") == []
 
@@ -388,26 +388,26 @@ def test_ends_are_gone_through_once_also_where_many_are_at_one_instant(connectio
     for job, at in zip(range(1, 10), (1.0, 2.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 6.0), strict=True):
         end(connection, job, at, epoch=job)
     moved(connection, 6.0)
-    first = history.ended_since(connection, 0.0, 100.0, 2)
+    first = history.ended_between(connection, 0.0, 100.0, 2)
     assert sorted((job.job, job.epoch) for job, _ in first) == [(1, 1), (2, 2), (3, 3), (4, 4)]
     assert [at for _, at in first] == [1.0, 2.0, 2.0, 2.0]
-    assert sorted(job.job for job, _ in history.ended_since(connection, 2.5, 4.0, 50)) == [5]
-    assert sorted(job.job for job, _ in history.ended_since(connection, 2.5, 100.0, 50)) == [5, 6, 7, 8]
-    assert history.ended_since(connection, 50.0, 100.0, 2) == []
+    assert sorted(job.job for job, _ in history.ended_between(connection, 2.5, 4.0, 50)) == [5]
+    assert sorted(job.job for job, _ in history.ended_between(connection, 2.5, 100.0, 50)) == [5, 6, 7, 8]
+    assert history.ended_between(connection, 50.0, 100.0, 2) == []
 
 
 def test_old_events_go_but_the_newest(connection: Any) -> None:
-    assert retention.events(connection, 100.0, 9) == 0
+    assert retention.delete_events(connection, 100.0, 9) == 0
     for number in range(1, 8):
         connection.execute(
             "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs) VALUES (?, ?, '', '', '', '', '', '')",
             (number, float(number)),
         )
-    assert retention.events(connection, 3.0, 9) == 2
-    assert retention.events(connection, 6.0, 1) == 1
+    assert retention.delete_events(connection, 3.0, 9) == 2
+    assert retention.delete_events(connection, 6.0, 1) == 1
     assert list_of(connection, "SELECT id FROM events ORDER BY id") == [4, 5, 6, 7]
-    assert retention.events(connection, 100.0, 9) == 3
-    assert retention.events(connection, 100.0, 9) == 0
+    assert retention.delete_events(connection, 100.0, 9) == 3
+    assert retention.delete_events(connection, 100.0, 9) == 0
 
 
 def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any) -> None:
@@ -419,13 +419,13 @@ def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any)
     idle, last = {2 * block + 1: 95.0}, {3 * block + n: 4.0 for n in range(1, 4)}
     for id_, at in {**slow, **busy, **idle, **last}.items():
         connection.execute("INSERT INTO events VALUES (?, ?, 'k', 'a', '', '', '', '[]')", (id_, at))
-    assert retention.events(connection, 50.0, 4) == 4
+    assert retention.delete_events(connection, 50.0, 4) == 4
     # What lies in the next block less far in than the one that stays in its own goes later.
-    assert retention.events(connection, 50.0, 100) == 4
+    assert retention.delete_events(connection, 50.0, 100) == 4
     left = [3, *(block + n for n in (1, 2, 3)), 2 * block + 1, 3 * block + 1, 3 * block + 3]
     assert list_of(connection, "SELECT id FROM events ORDER BY id") == left
-    assert retention.events(connection, 93.0, 100) == 4
-    assert retention.events(connection, 96.0, 100) == 2
+    assert retention.delete_events(connection, 93.0, 100) == 4
+    assert retention.delete_events(connection, 96.0, 100) == 2
 
 
 def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
@@ -433,7 +433,7 @@ def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
     for job, at in ((1, 1.0), (2, 2.0), (3, 3.0)):
         end(connection, job, at)
     connection.execute("UPDATE attempts SET ended = NULL WHERE job_id = 1")
-    assert retention.attempts(connection, 3.0, 9) == 1
+    assert retention.delete_attempts(connection, 3.0, 9) == 1
     assert list_of(connection, "SELECT job_id FROM attempts ORDER BY job_id") == [1, 3]
 
 
@@ -443,7 +443,7 @@ def test_the_last_reason_of_a_queue_stays(connection: Any) -> None:
         connection.execute(
             "INSERT INTO queue_reasons (queue_id, since, reason) VALUES (?, ?, 'r')", (queue, since)
         )
-    old = retention.old_reasons(connection, 5.0)
+    old = retention.expired_reasons(connection, 5.0)
     assert retention.delete_reasons(connection, old[:1]) == 1
     assert retention.delete_reasons(connection, old[1:]) == 1
     sql = "SELECT queue_id, since FROM queue_reasons ORDER BY queue_id, since"
@@ -454,7 +454,7 @@ def test_old_pilots_go_unless_they_have_come_back(connection: Any) -> None:
     add_pilots(connection, 4)
     for number in (1, 2, 4):
         pilots.update(connection, PilotId(number), ended=float(number))
-    old = retention.old_pilots(connection, 10.0)
+    old = retention.expired_pilots(connection, 10.0)
     assert old == [1, 2]
     pilots.update(connection, PilotId(2), ended=None)
     assert retention.delete_pilots(connection, old, 10.0) == ["stamp 1"]
@@ -470,31 +470,31 @@ def test_inputs_go_when_no_submission_names_them(connection: Any) -> None:
         ("bob", "young", 50.0),
         ("alice", "used later", 1.0),
     ):
-        submissions.note_upload(connection, owner, digest, 5, at)
+        submissions.insert_upload(connection, owner, digest, 5, at)
     submission(connection, 1, 1, 1)
     naming(connection, 1, "used", "gone before")
-    old = retention.old_uploads(connection, 10.0)
+    old = retention.expired_uploads(connection, 10.0)
     assert old == {"used", "old", "used later"}
-    named = retention.named_inputs(connection, old)
+    named = retention.referenced_inputs(connection, old)
     assert named == ({"used"}, 1)
     submission(connection, 2, 2, 1)
     naming(connection, 2, "used later")
-    assert retention.uploads(connection, sorted(old - named.digests), 10.0, named.last) == ["old"]
+    assert retention.delete_uploads(connection, sorted(old - named.digests), 10.0, named.last) == ["old"]
     assert not retention.is_uploaded(connection, "old")
     assert all(retention.is_uploaded(connection, digest) for digest in ("used", "young", "used later"))
-    submissions.note_upload(connection, "bob", "used later", 5, 60.0)
-    assert retention.uploads(connection, ["used later"], 10.0, 2) == []
+    submissions.insert_upload(connection, "bob", "used later", 5, 60.0)
+    assert retention.delete_uploads(connection, ["used later"], 10.0, 2) == []
 
 
 def test_an_input_that_a_submission_is_just_naming_stays(connection: Any) -> None:
     """Whatever id the submission has: other servers give some below those that were looked at."""
     for digest in ("wanted", "old"):
-        submissions.note_upload(connection, "alice", digest, 5, 1.0)
-    found = sorted(retention.old_uploads(connection, 10.0))
-    assert submissions.use_upload(connection, "alice", "wanted", 60.0)
-    assert retention.uploads(connection, found, 10.0, 999) == ["old"]
-    assert not submissions.use_upload(connection, "alice", "old", 60.0)
-    assert not submissions.use_upload(connection, "bob", "wanted", 60.0)
+        submissions.insert_upload(connection, "alice", digest, 5, 1.0)
+    found = sorted(retention.expired_uploads(connection, 10.0))
+    assert submissions.renew_upload(connection, "alice", "wanted", 60.0)
+    assert retention.delete_uploads(connection, found, 10.0, 999) == ["old"]
+    assert not submissions.renew_upload(connection, "alice", "old", 60.0)
+    assert not submissions.renew_upload(connection, "bob", "wanted", 60.0)
 
 
 def naming(connection: Any, number: int, *digests: str) -> None:
@@ -503,24 +503,24 @@ def naming(connection: Any, number: int, *digests: str) -> None:
 
 
 def test_files_to_remove_are_remembered_until_they_are_gone(connection: Any) -> None:
-    retention.to_remove(connection, "jobs", [])
-    retention.to_remove(connection, "tries", [history.Tries(JobId(1), 2)])
-    retention.to_remove(connection, "pilots", ["a", "b"])
-    first, second = retention.removals(connection, 9)
+    retention.schedule_removal(connection, "jobs", [])
+    retention.schedule_removal(connection, "tries", [history.JobEpoch(JobId(1), 2)])
+    retention.schedule_removal(connection, "pilots", ["a", "b"])
+    first, second = retention.pending_removals(connection, 9)
     assert (first.kind, first.names, second.names) == ("tries", [[1, 2]], ["a", "b"])
-    retention.removed(connection, [first.id])
-    assert retention.removals(connection, 9) == [second]
+    retention.delete_removals(connection, [first.id])
+    assert retention.pending_removals(connection, 9) == [second]
 
 
 def test_progress_adds_up(connection: Any) -> None:
     assert retention.progress(connection) == {}
     assert retention.until(connection, "outputs") == 0.0
-    retention.reached(connection, "outputs", 5.5)
-    retention.note(connection, "outputs", 7.0, 3)
-    retention.note(connection, "outputs", 8.0, 4)
-    retention.note(connection, "hot", 8.0, 1)
+    retention.save_until(connection, "outputs", 5.5)
+    retention.add_progress(connection, "outputs", 7.0, 3)
+    retention.add_progress(connection, "outputs", 8.0, 4)
+    retention.add_progress(connection, "hot", 8.0, 1)
     assert retention.progress(connection) == {"outputs": (5.5, 8.0, 7), "hot": (None, 8.0, 1)}
-    retention.reached(connection, "outputs", 9.5)
+    retention.save_until(connection, "outputs", 9.5)
     assert retention.until(connection, "outputs") == 9.5
 
 
@@ -551,7 +551,7 @@ def large(store: Store, connection: Any) -> Any:
     if connection.dialect == "postgresql":
         for month in range(197001, 197005):
             connection.begin()
-            assert partitions.make(connection, "history", month)
+            assert partitions.create(connection, "history", month)
             connection.commit()
     connection.begin()
     columns = (
@@ -578,7 +578,7 @@ def large(store: Store, connection: Any) -> Any:
 
 def test_a_search_among_old_jobs_uses_an_index_and_sorts_nothing(large: Any) -> None:
     for question, (selection, viewer) in QUESTIONS.items():
-        for branch in of_history(large, selection, viewer):
+        for branch in history_where(large, selection, viewer):
             plan = " / ".join(planned(large, branch))
             # A search for all jobs needs no index: the table is in order already.
             assert "SEARCH j USING" in plan or "Index" in plan, (question, plan)
@@ -603,7 +603,7 @@ def test_old_jobs_and_events_are_looked_up_by_their_ids(large: Any) -> None:
             return large.execute(sql, values)
 
     wanted = [7, 19_000, 12_000, 20_001]
-    found = history.rows_of(Explained(), "id, NULL, owner", wanted).fetchall()  # type: ignore[arg-type]
+    found = history.select(Explained(), "id, NULL, owner", wanted).fetchall()  # type: ignore[arg-type]
     assert sorted(found) == [(7, None, "user 7"), (12_000, None, "user 0"), (19_000, None, "user 0")]
     assert events.history(Explained(), JobId(7), 5) == []  # type: ignore[arg-type]
     plan = " / ".join(plans)
@@ -672,13 +672,13 @@ def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: An
     connection.begin()
     for job in range(1, 6):
         end(connection, job, 10.0 + job)
-    assert history.move(connection, 100.0, 10) == 5
+    assert history.archive(connection, 100.0, 10) == 5
     connection.commit()
     assert named() == everything
     assert named("sim-ü") == [(3, "sim-ü")]
     assert named("other") == [(5, "other")]
     connection.begin()
-    assert history.recall(connection, [1, 2, 3, 4, 5]) == 5
+    assert history.restore(connection, [1, 2, 3, 4, 5]) == 5
     connection.commit()
     assert named() == everything
     # A name that is the submission's may be kept as such: it is the same name.

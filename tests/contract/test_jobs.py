@@ -29,12 +29,12 @@ def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> No
     queue = fill(connection)
 
     def ids(*wanted: tuple[int, int, int, int]) -> list[list[int]]:
-        found = jobs.heads(connection, [HeadsWanted(QueueId(queue), *rest) for queue, *rest in wanted])
+        found = jobs.queue_heads(connection, [HeadsWanted(QueueId(queue), *rest) for queue, *rest in wanted])
         return [[row[0] for row in rows] for rows in found]
 
     rows = [(job, 1, 0, 0, f"[{job}]") for job in (2, 4, 6)]
-    assert jobs.heads(connection, [HeadsWanted(queue, 1, 0, 3)]) == [rows]
-    assert jobs.heads(connection, [HeadsWanted(queue, 1, 0, 3)] * 2) == [rows, rows]
+    assert jobs.queue_heads(connection, [HeadsWanted(queue, 1, 0, 3)]) == [rows]
+    assert jobs.queue_heads(connection, [HeadsWanted(queue, 1, 0, 3)] * 2) == [rows, rows]
     each = [((queue, 1, 6, 9), [8, 10]), ((99, 2, 0, 9), []), ((queue, 2, 0, 9), [1, 3, 5, 7, 9])]
     for wanted, expected in each:
         assert ids(wanted) == [expected]
@@ -73,9 +73,9 @@ def test_a_take_is_rebuilt_of_what_is_still_offered(connection: Any) -> None:
         (3, 1, JobState.MATCHED, "[3]"),
     ]
     assert [row.id for row in jobs.of_pilot(connection, PilotId(1))] == [1, 2, 3, 4]
-    assert jobs.with_any(connection, pilots.live(connection)) == {1, 2}
+    assert jobs.having_jobs(connection, pilots.live(connection)) == {1, 2}
     jobs.save_freed(connection, [jobs.FreedJob(JobState.WAITING, None, 0, 0, "", 9, JobId(5))])
-    assert jobs.with_any(connection, pilots.live(connection)) == {1}
+    assert jobs.having_jobs(connection, pilots.live(connection)) == {1}
     assert jobs.by_ids(connection, [2, 99]).keys() == {2}
     assert jobs.by_ids(connection, [2])[2].attempt == 1
 
@@ -85,7 +85,7 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     offer(connection, 1, 1, 2.0, 1, 2, 3)
     offer(connection, 2, 1, 2.0, 4)
     jobs.save_held(connection, [jobs.HeldJob(3.0, 8, JobId(2))])
-    assert {row.id for row in jobs.held(connection)} == {1, 2, 3, 4}
+    assert {row.id for row in jobs.of_live_pilots(connection)} == {1, 2, 3, 4}
     assert jobs.stalled_pilots(connection) == []
     ended = jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
     jobs.save_ended(connection, [ended])
@@ -102,19 +102,19 @@ def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
         for job, at in ((1, 10.0), (2, 20.0))
     ]
     jobs.save_freed(connection, later)
-    assert [row.id for row in jobs.due(connection, 9.9, 9)] == []
-    assert [row.id for row in jobs.due(connection, 10.0, 9)] == [1]
-    assert {row.id for row in jobs.due(connection, 50.0, 9)} == {1, 2}
-    assert len(jobs.due(connection, 50.0, 1)) == 1
+    assert [row.id for row in jobs.due_for_retry(connection, 9.9, 9)] == []
+    assert [row.id for row in jobs.due_for_retry(connection, 10.0, 9)] == [1]
+    assert {row.id for row in jobs.due_for_retry(connection, 50.0, 9)} == {1, 2}
+    assert len(jobs.due_for_retry(connection, 50.0, 1)) == 1
     jobs.save_freed(connection, [jobs.FreedJob(JobState.WAITING, None, 1, 0, "", 9, JobId(1))])
-    assert [row.id for row in jobs.due(connection, 50.0, 9)] == [2]
+    assert [row.id for row in jobs.due_for_retry(connection, 50.0, 9)] == [2]
     offer(connection, 1, 1, 100.0, 3)
     offer(connection, 1, 2, 101.0, 4)
-    assert jobs.offered_since(connection, [3, 4]) == {3: 100.0, 4: 101.0}
+    assert jobs.offer_times(connection, [3, 4]) == {3: 100.0, 4: 101.0}
     jobs.save_held(connection, [jobs.HeldJob(102.0, 8, JobId(3))])
     jobs.extend_offers(connection, 5.0)
-    assert jobs.offered_since(connection, [3, 4]) == {3: 102.0, 4: 106.0}
-    assert pilots.last_takes(connection) == [(1, 101.0)]
+    assert jobs.offer_times(connection, [3, 4]) == {3: 102.0, 4: 106.0}
+    assert pilots.last_take_times(connection) == [(1, 101.0)]
 
 
 def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> None:
@@ -187,20 +187,20 @@ def test_a_queues_row_stays_while_jobs_may_come_back_and_its_id_is_never_given_t
     assert (
         submissions.find_queue(connection, IDENTITY)
         == queue
-        == submissions.queue_for(connection, IDENTITY, 2.0)
+        == submissions.get_or_insert_queue(connection, IDENTITY, 2.0)
     )
     assert submissions.all_queues(connection) == [(queue, IDENTITY)]
 
     def a_day_later(at: float) -> list[QueueId]:
         submissions.mark_empty_queues(connection, at)
-        return submissions.forget_queues(connection, at + 1)
+        return submissions.delete_empty_queues(connection, at + 1)
 
     # Jobs of its submission are still to be made.
     connection.execute("UPDATE jobs SET state = 'Done'")
     assert a_day_later(10.0) == []
     chunk = chunks.by_number(connection, SubmissionId(1), 0)
     assert chunk is not None
-    chunks.note_made(connection, chunk, 10)
+    chunks.save_made(connection, chunk, 10)
     for state in ("Waiting", "Matched", "Running", "Stalled", "Completing", "Rescheduled"):
         connection.execute("UPDATE jobs SET state = ? WHERE id = 3", (state,))
         assert a_day_later(10.0) == [], state
@@ -208,9 +208,9 @@ def test_a_queues_row_stays_while_jobs_may_come_back_and_its_id_is_never_given_t
     submissions.mark_empty_queues(connection, 10.0)
     # A job was rescheduled by hand and runs, though the row is marked.
     connection.execute("UPDATE jobs SET state = 'Running' WHERE id = 3")
-    assert submissions.forget_queues(connection, 11.0) == []
+    assert submissions.delete_empty_queues(connection, 11.0) == []
     connection.execute("UPDATE jobs SET state = 'Failed' WHERE id = 3")
-    assert submissions.forget_queues(connection, 11.0) == []
+    assert submissions.delete_empty_queues(connection, 11.0) == []
     assert a_day_later(20.0) == [queue]
     assert submissions.find_queue(connection, IDENTITY) is None
     assert submissions.insert_queue(connection, QueueIdentity("bob", "other"), 30.0) > queue

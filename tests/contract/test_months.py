@@ -34,14 +34,14 @@ from pilotage.store.tables import (
     retention,
     submissions,
 )
-from pilotage.store.tables.partitions import begin_of, following, month_of
+from pilotage.store.tables.partitions import month_of, month_start, next_month
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.writer import Writer
 
 EVERYBODY = Viewer("", everything=True)
 DAY = 86400.0
 FIRST, SECOND, THIRD = 202001, 202002, 202003
-NOW = begin_of(202004) + DAY
+NOW = month_start(202004) + DAY
 [JOBS] = [rule for rule in RULES if rule.name == "jobs"]
 [EVENTS] = [rule for rule in RULES if rule.name == "events"]
 
@@ -59,10 +59,10 @@ def transaction(connection: Any) -> Iterator[Any]:
 def make(connection: Any, *months: int) -> None:
     """Where there are any."""
     if connection.dialect == "postgresql":
-        for table in partitions.DIVIDED_BY:
+        for table in partitions.PARTITION_COLUMN:
             for month in months:
                 with transaction(connection):
-                    assert partitions.make(connection, table, month)
+                    assert partitions.create(connection, table, month)
 
 
 def carry_out(connection: Any, rule: Rule, before: float, most: int = 7) -> None:
@@ -95,7 +95,7 @@ def filled(connection: Any) -> Any:
             chunk = chunks.ChunkRow(row.id, 0, "", row.first_job, 4, 0, 1.0)
             chunks.insert(connection, chunk, "[]")
             submissions.insert_jobs(connection, row, row.first_job, [None] * 4, 1, 0, 1.0)
-            chunks.note_made(connection, chunk, 4)
+            chunks.save_made(connection, chunk, 4)
         for job in range(1, 21):
             at = ended(job)
             last = 0
@@ -114,13 +114,13 @@ def filled(connection: Any) -> Any:
                 (at, last, job),
             )
             connection.execute("INSERT INTO results (job_id, epoch) VALUES (?, 1)", (job,))
-        assert history.move(connection, NOW, 100) == 20
+        assert history.archive(connection, NOW, 100) == 20
     return connection
 
 
 def ended(job: int) -> float:
     """Seven in each month, the last ones in the third."""
-    return begin_of((FIRST, SECOND, THIRD)[(job - 1) // 7]) + job * DAY
+    return month_start((FIRST, SECOND, THIRD)[(job - 1) // 7]) + job * DAY
 
 
 def facts(connection: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def facts(connection: Any) -> dict[str, Any]:
         "results": listed(connection, "SELECT job_id FROM results ORDER BY 1"),
         "submissions": listed(connection, "SELECT id FROM submissions ORDER BY 1"),
         "events": listed(connection, "SELECT id FROM events ORDER BY 1"),
-        "to remove": sorted(job for one in retention.removals(connection, 99) for job in one.names),
+        "to remove": sorted(job for one in retention.pending_removals(connection, 99) for job in one.names),
     }
 
 
@@ -159,10 +159,10 @@ def left(first: int, *, submission: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("before", "first", "submission"),
     [
-        (begin_of(SECOND) - 1.0, 8, 2),
-        (begin_of(SECOND), 8, 2),
+        (month_start(SECOND) - 1.0, 8, 2),
+        (month_start(SECOND), 8, 2),
         (ended(10), 10, 3),
-        (begin_of(THIRD), 15, 4),
+        (month_start(THIRD), 15, 4),
         (NOW, 21, 5),
     ],
 )
@@ -173,16 +173,16 @@ def test_months_and_parts_of_them_go_alike(
     carry_out(filled, JOBS, before)
     assert facts(filled) == left(first, submission=submission)
     if store.name == "postgresql":
-        gone = [month for month in (FIRST, SECOND, THIRD) if begin_of(following(month)) <= before]
+        gone = [month for month in (FIRST, SECOND, THIRD) if month_start(next_month(month)) <= before]
         assert not {*gone} & {*partitions.months(filled, "history")}
-        assert partitions.taken_out(filled, "history") == []
+        assert partitions.detached_months(filled, "history") == []
         assert listed(filled, "SELECT name FROM counters") == []
-    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
+    assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
 
 
 def test_events_go_but_the_newest_and_its_month_is_not_dropped(filled: Any) -> None:
     before = listing.jobs(filled, JobSelection(), EVERYBODY, 0, 99)
-    carry_out(filled, EVENTS, begin_of(SECOND))
+    carry_out(filled, EVENTS, month_start(SECOND))
     assert facts(filled)["events"] == list(range(15, 41))
     assert events.history(filled, JobId(3), 6) == []
     assert [event.kind for event in events.history(filled, JobId(8), 16)] == ["offered", "finished"]
@@ -198,10 +198,10 @@ def test_jobs_of_any_month_are_found_by_their_ids_and_come_back(filled: Any) -> 
     wanted = [JobId(20), JobId(1), JobId(9)]
     assert jobs.by_ids(filled, wanted).keys() == {1, 9, 20}
     with transaction(filled):
-        assert history.recall(filled, wanted) == 3
+        assert history.restore(filled, wanted) == 3
     assert listed(filled, "SELECT id FROM jobs ORDER BY id") == [1, 9, 20]
     with transaction(filled):
-        assert history.move(filled, NOW, 100) == 3
+        assert history.archive(filled, NOW, 100) == 3
     assert facts(filled) == left(1, submission=1)
     since = JobSelection(ended_since=ended(9), ended_before=ended(15))
     assert listing.job_ids(filled, since, EVERYBODY, 0, 99) == [9, 10, 11, 12, 13, 14]
@@ -209,10 +209,10 @@ def test_jobs_of_any_month_are_found_by_their_ids_and_come_back(filled: Any) -> 
 
 def test_of_an_open_submission_nothing_goes_though_its_month_is_over(filled: Any) -> None:
     filled.execute("UPDATE submissions SET state = 'open' WHERE id = 2")
-    carry_out(filled, JOBS, begin_of(THIRD))
+    carry_out(filled, JOBS, month_start(THIRD))
     assert facts(filled)["jobs"] == [5, 6, 7, 8, *range(15, 21)]
     filled.execute("UPDATE submissions SET state = 'closed' WHERE id = 2")
-    carry_out(filled, JOBS, begin_of(THIRD))
+    carry_out(filled, JOBS, month_start(THIRD))
     assert facts(filled)["jobs"] == [*range(15, 21)]
 
 
@@ -222,8 +222,8 @@ def test_of_an_open_submission_nothing_goes_though_its_month_is_over(filled: Any
 @pytest.fixture
 def divided(filled: Any, store: Store) -> Any:
     if store.name == "sqlite":
-        assert partitions.missing(filled, "history", NOW) == []
-        assert partitions.older(filled, "events", NOW) == []
+        assert partitions.missing_months(filled, "history", NOW) == []
+        assert partitions.expired_months(filled, "events", NOW) == []
         pytest.skip("SQLite has no partitions")
     return filled
 
@@ -246,13 +246,13 @@ def test_each_row_is_in_its_month_and_searches_ask_no_other(divided: Any) -> Non
 
 
 def test_months_are_made_ahead_once(divided: Any) -> None:
-    now = begin_of(203011) + 5 * DAY
-    assert partitions.missing(divided, "events", now) == [203011, 203012, 203101, 203102]
+    now = month_start(203011) + 5 * DAY
+    assert partitions.missing_months(divided, "events", now) == [203011, 203012, 203101, 203102]
     make(divided, 203011, 203012, 203101, 203102)
-    assert partitions.missing(divided, "events", now) == []
-    assert partitions.missing(divided, "events", now + 60 * DAY) == [203103, 203104]
+    assert partitions.missing_months(divided, "events", now) == []
+    assert partitions.missing_months(divided, "events", now + 60 * DAY) == [203103, 203104]
     with transaction(divided):
-        assert not partitions.make(divided, "events", 203012)
+        assert not partitions.create(divided, "events", 203012)
 
 
 def test_what_has_no_month_is_not_refused_and_moves_when_it_is_made(
@@ -260,13 +260,20 @@ def test_what_has_no_month_is_not_refused_and_moves_when_it_is_made(
 ) -> None:
     """The clock stepped, or nobody made months for long."""
     numbers = SequentialIds(100)
-    for at in (-1e9, begin_of(190001), begin_of(205005), begin_of(205005) + 1, begin_of(205006), 1e14):
+    for at in (
+        -1e9,
+        month_start(190001),
+        month_start(205005),
+        month_start(205005) + 1,
+        month_start(205006),
+        1e14,
+    ):
         events.record(divided, numbers, at=at, kind="x", actor="server", detail="")
     assert {part_of(divided, "events", number) for number in range(101, 107)} == {"events_default"}
-    monkeypatch.setattr(partitions, "MOST", 1)
+    monkeypatch.setattr(partitions, "MAX_MOVED_ROWS", 1)
     with transaction(divided):
-        assert not partitions.make(divided, "events", 205005)
-    monkeypatch.setattr(partitions, "MOST", 2)
+        assert not partitions.create(divided, "events", 205005)
+    monkeypatch.setattr(partitions, "MAX_MOVED_ROWS", 2)
     make(divided, 205005)
     assert {part_of(divided, "events", number) for number in (103, 104)} == {"events_205005"}
     assert {part_of(divided, "events", number) for number in (101, 102, 105, 106)} == {"events_default"}
@@ -280,8 +287,8 @@ def test_who_cannot_have_the_locks_changes_nothing_and_comes_again(divided: Any,
     assert reader.execute("SELECT count(*) FROM history").fetchone() == (20,)
     before = facts(divided)
     whole: list[Callable[[], object]] = [
-        lambda: see_to_month(divided, JOBS, begin_of(SECOND), NOW),
-        lambda: partitions.make(divided, "history", 203001),
+        lambda: see_to_month(divided, JOBS, month_start(SECOND), NOW),
+        lambda: partitions.create(divided, "history", 203001),
     ]
     for what in whole:
         divided.begin()
@@ -290,40 +297,40 @@ def test_who_cannot_have_the_locks_changes_nothing_and_comes_again(divided: Any,
         divided.rollback()
     # Until then it goes in slices.
     with transaction(divided):
-        assert history.forget(divided, begin_of(SECOND), 2) == [1, 2]
+        assert history.delete_expired(divided, month_start(SECOND), 2) == [1, 2]
     assert reader.execute("SELECT count(*) FROM history").fetchone() == (20,)
     reader.rollback()
     assert len(facts(divided)["jobs"]) == len(before["jobs"]) - 2
     for what in whole:
         with transaction(divided):
             assert what()
-    carry_out(divided, JOBS, begin_of(SECOND))
+    carry_out(divided, JOBS, month_start(SECOND))
     assert facts(divided)["jobs"] == left(8, submission=2)["jobs"]
 
 
 def test_a_month_that_is_on_its_way_out_is_gone_for_all_and_no_damage(divided: Any, store: Store) -> None:
     """The server may end between any two of these transactions."""
     with transaction(divided):
-        assert see_to_month(divided, JOBS, begin_of(SECOND), NOW)
-    sound = integrity_check.findings(store.readers.connection(), head_revision())
+        assert see_to_month(divided, JOBS, month_start(SECOND), NOW)
+    sound = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert sound == []
-    assert partitions.taken_out(divided, "history") == [FIRST]
+    assert partitions.detached_months(divided, "history") == [FIRST]
     assert facts(divided)["jobs"] == list(range(8, 21))
     assert facts(divided)["counted"] == 13
     assert facts(divided)["results"] == list(range(1, 21))
     assert jobs.by_ids(divided, [1]) == {}
     # Its month is not made again, whatever the clock says.
-    assert FIRST not in partitions.missing(divided, "history", begin_of(FIRST))
+    assert FIRST not in partitions.missing_months(divided, "history", month_start(FIRST))
     for expected in ([1, 2, 3], [4, 5, 6], [7], []):
         with transaction(divided):
-            assert history.forget_taken_out(divided, 3) == expected
-        assert integrity_check.findings(store.readers.connection(), head_revision()) == []
+            assert history.delete_dependents(divided, 3) == expected
+        assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
     with transaction(divided):
-        assert history.drop_taken_out(divided)
-        assert not history.drop_taken_out(divided)
-    assert integrity_check.findings(store.readers.connection(), head_revision()) == []
+        assert history.drop_detached_month(divided)
+        assert not history.drop_detached_month(divided)
+    assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
     divided.execute("UPDATE submissions SET forgotten = forgotten - 1 WHERE id = 2")
-    [line] = integrity_check.findings(store.readers.connection(), head_revision())
+    [line] = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert "of which jobs are missing" in line
 
 
@@ -336,14 +343,14 @@ def test_an_id_that_is_there_twice_is_damage(divided: Any, store: Store) -> None
     divided.execute(
         "INSERT INTO events SELECT id, at + 1, kind, actor, old, new, detail, jobs FROM events WHERE id = 5"
     )
-    found = integrity_check.findings(store.readers.connection(), head_revision())
+    found = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert found == ["1 jobs that are in history twice: 3", "1 events that are in events twice: 5"]
 
 
 def test_a_backup_has_all_months_also_one_on_its_way_out(divided: Any, store: Store, tmp_path: Path) -> None:
     with transaction(divided):
-        assert see_to_month(divided, JOBS, begin_of(SECOND), NOW)
-        assert history.forget_taken_out(divided, 2) == [1, 2]
+        assert see_to_month(divided, JOBS, month_start(SECOND), NOW)
+        assert history.delete_dependents(divided, 2) == [1, 2]
     before = facts(divided)
     database = PostgresqlDatabase.parse(store.place, server().binaries)
     database.backup(tmp_path / "copy")
@@ -353,13 +360,13 @@ def test_a_backup_has_all_months_also_one_on_its_way_out(divided: Any, store: St
     assert database.check() == []
     again = store.open_writer()
     assert facts(again) == before
-    assert {FIRST} == {*partitions.taken_out(again, "history")}
+    assert {FIRST} == {*partitions.detached_months(again, "history")}
     assert {FIRST, SECOND, THIRD} <= {*partitions.months(again, "events")}
     # What was put aside is out of the way, months included.
     assert listed(again, f"SELECT count(*) FROM {aside}.history") == [0]
     assert listed(again, f"SELECT count(*) FROM {aside}.events_202001") == [14]
-    carry_out(again, JOBS, begin_of(SECOND))
-    carry_out(again, JOBS, begin_of(SECOND))
+    carry_out(again, JOBS, month_start(SECOND))
+    carry_out(again, JOBS, month_start(SECOND))
     assert facts(again) == left(8, submission=2) | {"to remove": list(range(3, 8))}
     again.close()
 
@@ -399,11 +406,11 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
     assert sorted(removed) == [job for job in range(1, 21) if job not in found]
     if store.name == "postgresql":
         reader = store.readers.connection()
-        for table in partitions.DIVIDED_BY:
-            assert partitions.missing(reader, table, NOW) == []
+        for table in partitions.PARTITION_COLUMN:
+            assert partitions.missing_months(reader, table, NOW) == []
             assert not {FIRST, SECOND} & {
                 *partitions.months(reader, table),
-                *partitions.taken_out(reader, table),
+                *partitions.detached_months(reader, table),
             }
         assert all(one.lost for one in opened)
 
@@ -433,6 +440,6 @@ def test_a_month_is_that_of_the_counts() -> None:
     assert month_of(0.0) == now.tm_year * 100 + now.tm_mon
     month = 197001
     while month < 210001:
-        begin, end = begin_of(month), begin_of(following(month))
+        begin, end = month_start(month), month_start(next_month(month))
         assert month_of(begin) == month_of(end - 0.001) == month
-        month = following(month)
+        month = next_month(month)

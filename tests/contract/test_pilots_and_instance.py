@@ -19,24 +19,24 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     found = pilots.by_token(connection, "t")
     assert found == pilots.by_secret(connection, "s", 0) == pilots.by_id(connection, PilotId(1))
     assert pilots.by_secret(connection, "s", 5) is None
-    assert pilots.with_lease_before(connection, 100.0, "", 10) == []
-    assert pilots.with_lease_before(connection, 100.1, "", 10) == [1]
+    assert pilots.with_expired_lease(connection, 100.0, "", 10) == []
+    assert pilots.with_expired_lease(connection, 100.1, "", 10) == [1]
     offer(connection, 1, 1, 50.0, 1)
     pilots.extend_leases(connection, 10.0)
-    assert pilots.with_lease_before(connection, 110.0, "", 10) == []
-    assert pilots.last_takes(connection) == [(1, 60.0)]
+    assert pilots.with_expired_lease(connection, 110.0, "", 10) == []
+    assert pilots.last_take_times(connection) == [(1, 60.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
-    assert pilots.heard(connection) == [
+    assert pilots.live_pilots(connection) == [
         (1, "ce here", "Running", ""),
         (2, "ce there", "Submitted", ""),
     ]
-    [watched] = pilots.watched(connection, "ce there")
+    [watched] = pilots.with_batch_jobs(connection, "ce there")
     assert (watched.id, watched.batch_id) == (2, "")
     pilots.update(connection, PilotId(1), ended=5.0, batch_id="5:6")
     assert [pilot.id for pilot in pilots.live(connection)] == [2]
-    assert [pilot.id for pilot in pilots.heard(connection)] == [2]
-    assert pilots.watched(connection, "ce") == []
-    assert pilots.with_lease_before(connection, 1000.0, "", 10) == []
+    assert [pilot.id for pilot in pilots.live_pilots(connection)] == [2]
+    assert pilots.with_batch_jobs(connection, "ce") == []
+    assert pilots.with_expired_lease(connection, 1000.0, "", 10) == []
 
 
 def test_live_pilots_are_counted_by_site_and_ce(connection: Any) -> None:
@@ -55,7 +55,7 @@ def test_the_instance_and_its_policies(connection: Any) -> None:
     assert instance.current_policy(connection) is None
     made = instance.create(connection, "uuid", 5.0)
     assert instance.load(connection) == made
-    instance.alive(connection, 9.0)
+    instance.heartbeat(connection, 9.0)
     assert instance.load(connection).alive_at == 9.0
     versions = [instance.save_policy(connection, text=t, now=1.0, by="a", reason="r") for t in ("one", "two")]
     assert versions == [1, 2]
@@ -83,6 +83,6 @@ def test_versions_of_the_policy_are_paged_from_the_newest(connection: Any) -> No
 
 def test_uploads_are_each_owners_own(connection: Any) -> None:
     for owner in ("alice", "alice", "bob"):
-        submissions.note_upload(connection, owner, "digest", 5, 1.0)
+        submissions.insert_upload(connection, owner, "digest", 5, 1.0)
     assert submissions.upload_size(connection, "alice", "digest") == 5
     assert submissions.upload_size(connection, "carol", "digest") is None

@@ -43,7 +43,7 @@ def test_a_backup_of_sqlite_is_whole_while_the_writer_writes(tmp_path: Path) -> 
     for number in range(50):
         writer.call(note(number))
     copy = tmp_path / "copy.db"
-    sqlite_backup.take(Path(store.place), copy)
+    sqlite_backup.create_backup(Path(store.place), copy)
     writer.call(note(50))
     writer.stop()
     kept = sqlite3.connect(copy)

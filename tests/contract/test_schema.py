@@ -18,12 +18,12 @@ from pilotage.store.admin.upgrade import _config, current_revision, head_revisio
 from pilotage.store.engine.connection import database_time
 from pilotage.store.schema import metadata
 from pilotage.store.tables import chunks, events, jobs, partitions, pilots, submissions
-from pilotage.store.tables.partitions import belongs_to_the_schema, is_partition
+from pilotage.store.tables.partitions import is_partition, is_schema_object
 
 
 def test_migrations_lead_to_the_schema(store: Store) -> None:
     with store.engine.connect() as connection:
-        options = {"compare_type": True, "include_object": belongs_to_the_schema}
+        options = {"compare_type": True, "include_object": is_schema_object}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, metadata) == []
     assert current_revision(store.engine) == head_revision()
@@ -111,7 +111,7 @@ def test_pilots_of_before_know_what_they_have(unmade: Store) -> None:
     upgrade(unmade.engine)
     opened = unmade.open_writer()
     assert [job.id for job in jobs.of_pilot(opened, PilotId(7))] == [1, 2]
-    assert pilots.last_takes(opened) == [(7, 42.0)]
+    assert pilots.last_take_times(opened) == [(7, 42.0)]
     opened.close()
 
 
@@ -208,14 +208,17 @@ def test_what_was_accepted_before_chunks_is_still_made(unmade: Store) -> None:
     connection.close()
     upgrade(unmade.engine)
     connection = unmade.open_writer()
-    assert submissions.unfinished(connection) == [2, 3]
+    assert submissions.with_unmade_jobs(connection) == [2, 3]
     made = [chunks.by_number(connection, SubmissionId(number), 0) for number in (1, 2, 3)]
     assert made == [
         chunks.ChunkRow(SubmissionId(1), 0, "", JobId(1), 3, 3, 5.0),
         chunks.ChunkRow(SubmissionId(2), 0, "", JobId(4), 3, 2, 5.0),
         chunks.ChunkRow(SubmissionId(3), 0, "", JobId(7), 1, 0, 5.0),
     ]
-    assert [chunks.rows(connection, SubmissionId(number), 0) for number in (2, 3)] == ["[[1],[2],[3]]", "[]"]
+    assert [chunks.pending_rows(connection, SubmissionId(number), 0) for number in (2, 3)] == [
+        "[[1],[2],[3]]",
+        "[]",
+    ]
     row = submissions.by_id(connection, SubmissionId(2))
     assert row is not None
     assert (row.state, row.touched, row.expected) == (submissions.CLOSED, 5.0, None)
@@ -254,7 +257,7 @@ def test_old_jobs_and_events_of_before_are_divided_into_their_months(unmade: Sto
                 "197001", "197001", "197002", "202001", "202001", "202002", "default", "default",
             ]  # fmt: skip
             # That of now and the next ones are there; the server goes on from here.
-            assert partitions.missing(connection, table, database_time(connection, 0.0)) == []
+            assert partitions.missing_months(connection, table, database_time(connection, 0.0)) == []
     assert jobs.by_ids(connection, [JobId(4)])[4].state == "Done"
     assert events.last_event(connection) == len(ends)
     connection.close()

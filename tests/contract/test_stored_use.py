@@ -16,10 +16,11 @@ def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
     fill(connection)
     bucket = Bucket(np.array([0, 2]), np.array([60.0, 0.1]), np.array([240.0, 0.2]))
     entities = [("alice", "physics"), ("böb", "physics"), ("", "prod")]
-    part = usage.Save(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
-    usage.save(connection, part)
-    usage.save(
-        connection, usage.Save(99.5, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)])
+    part = usage.LedgerChanges(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
+    usage.save_changes(connection, part)
+    usage.save_changes(
+        connection,
+        usage.LedgerChanges(99.5, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)]),
     )
     ledger = Ledger(0.0, 1e6)
     usage.load(connection, ledger)
@@ -36,7 +37,7 @@ def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
         [240, 0.2],
     ]
     assert usage.as_of(connection) == 120.0
-    usage.save(connection, usage.Save(None, None, True, 0, [], [], []))
+    usage.save_changes(connection, usage.LedgerChanges(None, None, True, 0, [], [], []))
     empty = Ledger(0.0, 1e6)
     usage.load(connection, empty)
     assert not empty.entities
@@ -52,15 +53,15 @@ def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
     )
     rows = [tuple(row) for portion in usage.attempts_since(connection, 15.0) for row in portion]
     assert sorted(rows, key=str) == [("alice", "physics", 20.0, 40.0, 2), ("alice", "physics", 30.0, None, 3)]
-    assert usage.starts(connection, 15.0, 25.0) == {("alice", "physics"): 1}
+    assert usage.attempt_counts(connection, 15.0, 25.0) == {("alice", "physics"): 1}
 
 
 def test_what_correctors_carry_on_comes_back(connection: Any) -> None:
-    assert usage.memory(connection) == (None, {})
+    assert usage.corrector_memory(connection) == (None, {})
     remembered = {("Groups", "Week", "physics"): 1.25, ("a", "b", "ü"): 0.5}
-    usage.save_memory(connection, 7.0, remembered)
-    usage.save_memory(connection, 8.0, remembered)
-    assert usage.memory(connection) == (8.0, remembered)
+    usage.save_correction(connection, 7.0, remembered)
+    usage.save_correction(connection, 8.0, remembered)
+    assert usage.corrector_memory(connection) == (8.0, remembered)
 
 
 def test_times_of_waiting_by_owner(connection: Any) -> None:

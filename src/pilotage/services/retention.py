@@ -54,46 +54,46 @@ class Rule:
 
 
 def _move(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    return history.move(connection, before, most)
+    return history.archive(connection, before, most)
 
 
 def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
     """Only of jobs in history, in the order of their end: how far it has come is one instant."""
     begin = retention.until(connection, "outputs")
-    outside = history.oldest_end_outside(connection)
+    outside = history.oldest_unarchived_end(connection)
     before = before if outside is None else min(before, outside)
-    found = history.ended_since(connection, begin, before, most)
+    found = history.ended_between(connection, begin, before, most)
     if found:
         jobs = [job for job, _ in found]
         history.delete_results(connection, [job.job for job in jobs])
-        retention.to_remove(connection, "tries", jobs)
-        retention.reached(connection, "outputs", math.nextafter(found[-1][1], math.inf))
+        retention.schedule_removal(connection, "tries", jobs)
+        retention.save_until(connection, "outputs", math.nextafter(found[-1][1], math.inf))
     return len(found)
 
 
 def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    gone = history.forget_taken_out(connection, most) or history.forget(connection, before, most)
-    retention.to_remove(connection, "jobs", gone)
+    gone = history.delete_dependents(connection, most) or history.delete_expired(connection, before, most)
+    retention.schedule_removal(connection, "jobs", gone)
     return len(gone)
 
 
 def _month_of_jobs(connection: Connection, before: float) -> int | None:
     """Out of history at once; what hangs on its jobs goes in slices (`_jobs`), itself after that."""
-    if history.drop_taken_out(connection):
+    if history.drop_detached_month(connection):
         return 0
-    month = history.month_to_go(connection, before)
+    month = history.expired_month(connection, before)
     if month is None:
         return None
-    history.take_out(connection, month)
+    history.detach_month(connection, month)
     return 0
 
 
 def _attempts(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    return retention.attempts(connection, before, most)
+    return retention.delete_attempts(connection, before, most)
 
 
 def _events(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    return retention.events(connection, before, most)
+    return retention.delete_events(connection, before, most)
 
 
 def _reasons(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
@@ -102,22 +102,26 @@ def _reasons(connection: Connection, found: Sequence[Any], before: float, most: 
 
 def _pilots(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
     stamps = retention.delete_pilots(connection, found[:most], before)
-    retention.to_remove(connection, "pilots", stamps)
+    retention.schedule_removal(connection, "pilots", stamps)
     return len(found[:most])
 
 
 def _find_uploads(connection: Connection, before: float) -> Sequence[Any]:
-    old = retention.old_uploads(connection, before)
+    old = retention.expired_uploads(connection, before)
     if not old:
         return []
-    named = retention.named_inputs(connection, old)
+    named = retention.referenced_inputs(connection, old)
     return [(digest, named.last) for digest in sorted(old - named.digests)]
 
 
 def _uploads(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
     part = found[:most]
-    gone = retention.uploads(connection, [digest for digest, _ in part], before, part[0][1]) if part else []
-    retention.to_remove(connection, "inputs", gone)
+    gone = (
+        retention.delete_uploads(connection, [digest for digest, _ in part], before, part[0][1])
+        if part
+        else []
+    )
+    retention.schedule_removal(connection, "inputs", gone)
     return len(part)
 
 
@@ -126,9 +130,9 @@ RULES = (
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
     Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
     Rule("attempts", Policy.attempts_kept, _attempts),
-    Rule("events", lambda policy: policy.retention.events, _events, month=retention.month_of_events),
-    Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.old_reasons),
-    Rule("pilots", Policy.pilots_kept, _pilots, retention.old_pilots),
+    Rule("events", lambda policy: policy.retention.events, _events, month=retention.drop_month_of_events),
+    Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.expired_reasons),
+    Rule("pilots", Policy.pilots_kept, _pilots, retention.expired_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
 )
 """In this order in a cycle."""
@@ -141,7 +145,7 @@ def see_to_month(connection: Connection, rule: Rule, before: float, now: float) 
     """
     rows = rule.month(connection, before) if rule.month is not None else None
     if rows:
-        retention.note(connection, rule.name, now, rows)
+        retention.add_progress(connection, rule.name, now, rows)
     return rows is not None
 
 
@@ -174,7 +178,7 @@ class Slicer:
         size, begin = self.size(rule), self.timer()
         rows = rule.step(connection, found, before, size)
         if rows:
-            retention.note(connection, rule.name, now, rows)
+            retention.add_progress(connection, rule.name, now, rows)
         seconds = self.timer() - begin
         self._learn(rule, size, rows, seconds)
         return SliceResult(rows, seconds, rows < size)

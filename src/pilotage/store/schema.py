@@ -17,7 +17,7 @@ metadata = sa.MetaData()
 def _with_what_it_is_divided_by(key: sa.PrimaryKeyConstraint, compiler: Any, **options: Any) -> str:
     """PostgreSQL wants the column in it that a table is divided by."""
     text: str = compiler.visit_primary_key_constraint(key, **options)
-    column = None if key.table is None else key.table.info.get("divided_by")
+    column = None if key.table is None else key.table.info.get("partition_column")
     return text if column is None else f"{text.removesuffix(')')}, {column})"
 
 
@@ -328,7 +328,7 @@ history = sa.Table(
         postgresql_where=sa.text("job_name <> ''"),
     ),
     sa.Index("ix_history_ended", "ended"),
-    info={"divided_by": "ended"},
+    info={"partition_column": "ended"},
     postgresql_partition_by="RANGE (ended)",
 )
 
@@ -468,7 +468,7 @@ events = sa.Table(
     # What it is about: JSON [[job, epoch, the job's previous event, pilot?] ...]. A new submission is [first, count];
     # an event of a pilot or of the policy has none.
     sa.Column("jobs", sa.Text, nullable=False),
-    info={"divided_by": "at"},
+    info={"partition_column": "at"},
     postgresql_partition_by="RANGE (at)",
 )
 

@@ -215,7 +215,7 @@ class Bench:
     def accept(self, prepared: PreparedSubmission) -> submissions.SubmissionRow:
         for item in prepared.inputs:
             self.do(
-                lambda tx, item=item: submissions.note_upload(
+                lambda tx, item=item: submissions.insert_upload(
                     tx.connection, prepared.owner, item.source, item.size, self.now
                 )
             )
@@ -254,7 +254,7 @@ class Bench:
 
     def tidy(self, hot: float = 0.0, most: int = 1000) -> int:
         """Move what ended longer ago out of the hot table."""
-        return self.do(lambda tx: history.move(tx.connection, self.now - hot, most))
+        return self.do(lambda tx: history.archive(tx.connection, self.now - hot, most))
 
     # --- pilots
 

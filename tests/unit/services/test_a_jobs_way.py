@@ -547,7 +547,7 @@ def forget_queues(bench: Bench) -> None:
     """Two cycles of the duty, a day apart."""
     for _ in range(2):
         bench.do(lambda tx: submissions.mark_empty_queues(tx.connection, bench.now))
-        gone = bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now - 86400))
+        gone = bench.do(lambda tx: submissions.delete_empty_queues(tx.connection, bench.now - 86400))
         for queue in gone:
             bench.pool.identities.pop(queue, None)
             bench.pool.index.remove(queue)
@@ -562,7 +562,7 @@ def test_a_queue_with_a_job_that_runs_for_days_is_not_forgotten(bench: Bench) ->
     bench.act("reschedule", job)
     pilot.hold()
     bench.now += 2 * 86400
-    assert bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now - 86400)) == []
+    assert bench.do(lambda tx: submissions.delete_empty_queues(tx.connection, bench.now - 86400)) == []
 
 
 def test_what_is_deleted_is_gone_but_its_history(bench: Bench) -> None:

@@ -178,7 +178,7 @@ def _pilots_are_the_rows(bench: Bench, pool: Pool) -> None:
         held = job_rows.of_pilot(bench.connection, pilot.id)
         offered = [job.id for job in held if str(job.state) == "Matched"]
         if offered:
-            since = job_rows.offered_since(bench.connection, offered)
+            since = job_rows.offer_times(bench.connection, offered)
             assert pool.unconfirmed[pilot.id] <= min(since.values())
         cached = pool.pilots.get(pilot.token_hash or "")
         assert cached is None or {job.id for job in held} <= set(cached.jobs)
@@ -385,7 +385,7 @@ class Failing(RuleBasedStateMachine):
         elif what == "aborted":
             self.carry_out(fate, lambda tx: director.aborted(self.pool, tx, one.pilot, "no fork", bench.now))
         else:
-            for row in pilot_rows.watched(bench.connection, "local"):
+            for row in pilot_rows.with_batch_jobs(bench.connection, "local"):
                 if row.id in (one.pilot, self.papers[number % PILOTS].id):
                     self.carry_out(fate, lambda tx, row=row: director.gone(self.pool, tx, row, "", bench.now))
         self.replace_ended_pilots()
@@ -412,7 +412,7 @@ class Failing(RuleBasedStateMachine):
     def forget_empty_queues(self, fate: str) -> None:
         def request(tx: Transaction) -> None:
             submissions.mark_empty_queues(tx.connection, self.bench.now - 1.0)
-            gone = submissions.forget_queues(tx.connection, self.bench.now)
+            gone = submissions.delete_empty_queues(tx.connection, self.bench.now)
             self.pool.forget_queues(tx, gone)
 
         self.carry_out(fate, request)

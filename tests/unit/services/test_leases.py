@@ -17,7 +17,7 @@ from pilotage.services.director.local import LocalDirector
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.store.tables import pilots
-from pilotage.store.tables.pilots import Watched
+from pilotage.store.tables.pilots import SubmittedPilot
 from pilotage.wire.pilot import EnrolRequest
 
 SHORT = POLICY.replace(f"lease = {LEASE}", "lease = 10.0").replace("heartbeat = 10.0", "heartbeat = 1.0")
@@ -140,19 +140,19 @@ def test_a_lease_of_another_servers_pilot_is_over_when_that_server_was_there_aft
     bench.do(lambda tx: pilots.update(tx.connection, pilot.id, server=other))
     bench.now = until + 3.0
     asked = [
-        (server, pilots.with_lease_before(bench.connection, bench.now, server, 9)) for server in ("", other)
+        (server, pilots.with_expired_lease(bench.connection, bench.now, server, 9)) for server in ("", other)
     ]
     assert asked == [("", []), (other, [pilot.id])]
     alive = "UPDATE servers SET alive_at = ?"
     bench.do(lambda tx: tx.connection.execute(alive, (until + 1.0,)))
-    assert pilots.with_lease_before(bench.connection, bench.now, "", 9) == [pilot.id]
+    assert pilots.with_expired_lease(bench.connection, bench.now, "", 9) == [pilot.id]
 
 
 # --- the director and its pilots
 
 
-def watched(bench: Bench, pilot: int) -> Watched:
-    [row] = [one for one in pilots.watched(bench.connection, "local") if one.id == pilot]
+def watched(bench: Bench, pilot: int) -> SubmittedPilot:
+    [row] = [one for one in pilots.with_batch_jobs(bench.connection, "local") if one.id == pilot]
     return row
 
 

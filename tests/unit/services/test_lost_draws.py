@@ -224,12 +224,12 @@ def test_a_job_on_the_lists_of_two_pilots_is_held_once(bench: Bench, monkeypatch
     first, second = bench.pilot(), bench.pilot()
     first.release(first.hold())
     offer = second.hold()
-    monkeypatch.setattr(job_rows, "AT_ONCE", 1)
+    monkeypatch.setattr(job_rows, "BATCH_SIZE", 1)
     bench.do(bench.pool.recount_limits)
     [count] = [meter.running for meter in bench.pool.limiter._meters.values()]
     assert count == 1
     assert second.finish(offer) == "accepted"
-    assert [one.id for one in job_rows.held(bench.connection)] == []
+    assert [one.id for one in job_rows.of_live_pilots(bench.connection)] == []
 
 
 def test_a_queue_taken_back_with_its_group_is_forgotten(bench: Bench) -> None:

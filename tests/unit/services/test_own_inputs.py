@@ -24,7 +24,7 @@ SANDBOX = (InputFile("all.txt", "copy", "all.txt"), InputFile("in.json", "copy",
 def uploaded(bench: Bench, *digests: str) -> None:
     def note(tx: Transaction) -> None:
         for digest in digests:
-            rows.note_upload(tx.connection, "alice", digest, 10, bench.now)
+            rows.insert_upload(tx.connection, "alice", digest, 10, bench.now)
 
     bench.do(note)
 
@@ -77,12 +77,12 @@ def test_uploads_stay_while_a_chunk_names_them(bench: Bench) -> None:
     jobs = submitted(bench)
     uploaded(bench, "d" * 64)
     later = bench.now + 1000
-    old = retention.old_uploads(bench.connection, later)
+    old = retention.expired_uploads(bench.connection, later)
     assert {"d" * 64, *(file.digest for file in FILES)} <= old
-    named = retention.named_inputs(bench.connection, old)
+    named = retention.referenced_inputs(bench.connection, old)
     assert old - named.digests == {"d" * 64}
     digests = [FILES[0].digest, "d" * 64]
-    assert bench.do(lambda tx: retention.uploads(tx.connection, digests, later, 0)) == ["d" * 64]
+    assert bench.do(lambda tx: retention.delete_uploads(tx.connection, digests, later, 0)) == ["d" * 64]
     for offer in bench.pilot(processors=3).take(3, processors=3):
         assert offer.job in jobs
 

@@ -216,7 +216,7 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
             # Where it ran is still known.
             assert summary(bench, offer.job)["site"] == "here"
             assert listing.attempts(bench.connection, offer.job)[0]["site"] == "here"
-    left = [(one.kind, sorted(one.names)) for one in retention_rows.removals(bench.connection, 99)]
+    left = [(one.kind, sorted(one.names)) for one in retention_rows.pending_removals(bench.connection, 99)]
     assert ("tries", [[1, 1], [2, 1], [3, 0]]) in left
     assert ("jobs", [1, 2, 3]) in left
     assert ("pilots", ["secret 0"]) in left
@@ -258,7 +258,7 @@ def test_jobs_of_a_submission_in_the_making_may_be_old_already(
     bench.act("kill", 1)
     bench.now += 1.0
     assert bench.tidy() == 1
-    assert bench.do(lambda tx: history.forget(tx.connection, math.inf, 9)) == []
+    assert bench.do(lambda tx: history.delete_expired(tx.connection, math.inf, 9)) == []
     while not bench.do(lambda tx: making.step(bench.pool, tx)):
         pass
     assert listing.state_totals(bench.connection) == {"Killed": 1, "Waiting": 2}

@@ -53,7 +53,7 @@ class Shares:
 
     def cycle(self) -> None:
         bench, charged = self.bench, self.charge()
-        last, memory = usage.memory(bench.connection)
+        last, memory = usage.corrector_memory(bench.connection)
         found = corrections.corrections(self.book, corrections.waiting(bench.pool), last, memory)
         bench.do(lambda tx: corrections.apply_use(bench.pool, tx, found, charged.as_of))
         self.settle()
@@ -315,7 +315,7 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
     with pytest.raises(RuntimeError):
         bench.do(fails)
     assert bench.pool.corrections is before
-    assert usage.memory(bench.connection)[0] != 1.0
+    assert usage.corrector_memory(bench.connection)[0] != 1.0
 
 
 def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) -> None:

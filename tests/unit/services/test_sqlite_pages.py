@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.store.admin.sqlite_backup import restore, take
+from pilotage.store.admin.sqlite_backup import create_backup, restore
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.sqlite import CHECKPOINT_SIZE, PAGE_SIZE, open_writer
 from pilotage.store.tables import instance
@@ -46,6 +46,6 @@ def test_a_restored_database_has_the_pages_of_its_backup(tmp_path: Path) -> None
     old, new = made(tmp_path / "old.db", 4096), made(tmp_path / "new.db")
     with closing(open_writer(old)) as writer:
         instance.create(writer, "old", 0.0)
-    take(old, tmp_path / "copy.db")
+    create_backup(old, tmp_path / "copy.db")
     restore(tmp_path / "copy.db", new, tmp_path / "aside.db")
     assert pages(new) == (4096, CHECKPOINT_SIZE)

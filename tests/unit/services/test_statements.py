@@ -151,11 +151,11 @@ def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
     hot.watched.asked.clear()
     queue = next(iter(hot.pool.index.entries))
     for wanted in ([HeadsWanted(queue, 1, 0, 16)], [HeadsWanted(queue, 1, after, 16) for after in (0, 7)]):
-        jobs.heads(hot.watched, wanted)
-    jobs.due(hot.watched, bench.now, 100)
+        jobs.queue_heads(hot.watched, wanted)
+    jobs.due_for_retry(hot.watched, bench.now, 100)
     count_rows.waiting_between(hot.watched, 100, 200)
     pilots.by_token(hot.watched, token_hash("unknown"))
-    pilots.with_lease_before(hot.watched, 0.0, "", 10)
+    pilots.with_expired_lease(hot.watched, 0.0, "", 10)
     asked += hot.watched.asked
     checked = 0
     for statement, values in asked:

@@ -179,7 +179,7 @@ def test_an_accepted_chunk_is_whole_after_a_crash(
     bench.crash(lambda tx: making.step(bench.pool, tx))
     # As the server does it at its start; others may come before.
     later = bench.submit(2)
-    for one in submissions.unfinished(bench.connection):
+    for one in submissions.with_unmade_jobs(bench.connection):
         stream.make(JobCreator(one))
     assert [value for _, value in stream.parameters()] == list(range(7))
     assert not set(later) & {job for job, _ in stream.parameters()}
@@ -195,7 +195,7 @@ def test_a_chunk_that_is_small_enough_is_made_in_the_transaction_that_accepts_it
     chunk = stream.accept(0, "a", "b", at_once=at_most(2))
     assert (chunk.made, chunk.count) == (2, 2)
     assert bench.connection.execute("SELECT count(*) FROM pending_rows").fetchone()[0] == 0
-    assert submissions.unfinished(bench.connection) == []
+    assert submissions.with_unmade_jobs(bench.connection) == []
     assert stream.accept(1, "c", "d", "e", at_once=at_most(2)).made == 0
     assert [value for _, value in stream.parameters()] == ["a", "b"]
     stream.make(JobCreator(stream.id))
@@ -318,7 +318,7 @@ def test_a_submission_that_is_left_open_is_closed_after_a_day(bench: Bench) -> N
 def test_a_queue_stays_while_a_submission_of_it_is_open(bench: Bench) -> None:
     stream = Stream(bench)
     submissions.mark_empty_queues(bench.connection, 1.0)
-    assert submissions.forget_queues(bench.connection, 2.0) == []
+    assert submissions.delete_empty_queues(bench.connection, 2.0) == []
     stream.send(0, "a")
 
 
@@ -337,7 +337,7 @@ def test_a_large_submission_is_accepted_with_its_last_chunk(bench: Bench) -> Non
     accepting = large(bench, key="k")
     assert step(bench, accepting) is None
     assert step(bench, accepting) is None
-    assert submissions.unfinished(bench.connection) == []
+    assert submissions.with_unmade_jobs(bench.connection) == []
     with pytest.raises(Overloaded, match="just being accepted"):
         step(bench, large(bench, key="k"))
     between = bench.submit()
@@ -387,7 +387,7 @@ def test_a_step_of_accepting_whose_group_failed_is_carried_out_once(bench: Bench
         answers.append(answer)
     assert [one is None for one in answers] == [True, False]
     assert answers[-1].count == MAX_CHUNK_ROWS + 1
-    assert [chunk.number for chunk in chunks.listed(bench.connection, answers[-1].id, 0, 9)] == [0, 1]
+    assert [chunk.number for chunk in chunks.page(bench.connection, answers[-1].id, 0, 9)] == [0, 1]
 
 
 VALUES = st.lists(

@@ -256,7 +256,7 @@ class AnyOrder(RuleBasedStateMachine):
         """In the middle of a transaction that is never committed."""
         under_way = [self.request_of(*self.pick(self.mail, number))] if self.mail else []
         self.bench.crash(*[quietly(request) for request in under_way])
-        self.makings = [JobCreator(one) for one in submissions.unfinished(self.bench.connection)]
+        self.makings = [JobCreator(one) for one in submissions.with_unmade_jobs(self.bench.connection)]
 
     @rule(seconds=st.sampled_from([1000.0, -200.0]))
     def outage(self, seconds: float) -> None:

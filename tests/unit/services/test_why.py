@@ -353,11 +353,11 @@ def test_of_a_job_that_does_not_wait_it_says_what_it_does(bench: Bench) -> None:
 
 def test_a_job_that_is_being_created(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(3))
-    promised = wait_reasons.job_to_be_made(bench.connection, submission.first_job + 2)
+    promised = wait_reasons.find_unmade_job(bench.connection, submission.first_job + 2)
     assert promised == (submission.id, "alice", "physics")
-    assert wait_reasons.job_to_be_made(bench.connection, submission.first_job + 3) is None
+    assert wait_reasons.find_unmade_job(bench.connection, submission.first_job + 3) is None
     bench.make(submission)
-    assert wait_reasons.job_to_be_made(bench.connection, submission.first_job) is None
+    assert wait_reasons.find_unmade_job(bench.connection, submission.first_job) is None
     assert why_answer.being_created(2, 1).state == "Submitting"
 
 
@@ -754,7 +754,7 @@ def test_the_history_goes_with_its_queue(bench: Bench) -> None:
     look(bench)
     bench.do(lambda tx: submissions.mark_empty_queues(tx.connection, bench.now))
     bench.now += 100_000
-    gone = bench.do(lambda tx: submissions.forget_queues(tx.connection, bench.now))
+    gone = bench.do(lambda tx: submissions.delete_empty_queues(tx.connection, bench.now))
     assert gone == [queue]
     bench.do(lambda tx: bench.pool.forget_queues(tx, gone))
     assert kept(bench, queue) == []
@@ -780,7 +780,7 @@ def test_a_look_that_takes_long_goes_on_where_it_stopped(
 
 
 def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_reasons, "KEPT", 3)
+    monkeypatch.setattr(wait_reasons, "KEPT_ROWS", 3)
     [job] = bench.submit()
     for round_ in range(8):
         bench.pool.draining = bool(round_ % 2)

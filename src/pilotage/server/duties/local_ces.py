@@ -17,7 +17,7 @@ from pilotage.server.duties.row_by_row import each
 from pilotage.services.director.local import LocalDirector, Ordered
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilots
-from pilotage.store.tables.pilots import Watched
+from pilotage.store.tables.pilots import SubmittedPilot
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class LocalCeDuty:
         live = self._live_pilots(self._context.readers.connection())
         return any(sighting.seen is Seen.SEEN for sighting in self._sightings(live).values())
 
-    def _sightings(self, pilots_: Sequence[Watched]) -> dict[str, Sighting]:
+    def _sightings(self, pilots_: Sequence[SubmittedPilot]) -> dict[str, Sighting]:
         return self._batch.status({pilot.stamp: pilot.batch_id for pilot in pilots_})
 
     async def _watch(self) -> None:
@@ -92,8 +92,8 @@ class LocalCeDuty:
                 log.info("pilot %d is batch job %s, found by its stamp", pilot.id, sighting.batch_id)
                 await self._record(pilot.id, sighting.batch_id)
 
-    def _live_pilots(self, connection: Connection) -> list[Watched]:
-        return pilots.watched(connection, self._director.ce)
+    def _live_pilots(self, connection: Connection) -> list[SubmittedPilot]:
+        return pilots.with_batch_jobs(connection, self._director.ce)
 
     async def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
         """Start one pilot and record its batch id; "" if it could not be started."""
@@ -131,7 +131,7 @@ class LocalCeDuty:
     def _log_of(self, stamp: str) -> Path:
         return self._logs / f"{stamp}.log"
 
-    def _last_words(self, pilot: Watched) -> str:
+    def _last_words(self, pilot: SubmittedPilot) -> str:
         try:
             text = self._log_of(pilot.stamp).read_text(errors="replace").strip()
         except FileNotFoundError:

@@ -50,7 +50,7 @@ def join(tx: Transaction, url: str, policy_version: int, now: float, *, in_commo
     now = database_time(tx.connection, now)
     name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
     server = ServerRow(name, host, url, __version__, now, now, policy_version)
-    instance.lock(tx.connection)
+    instance.lock_row(tx.connection)
     for predecessor in servers.predecessors(tx.connection, server):
         evict_server(tx, predecessor)
     there = servers.live(tx.connection)
@@ -58,10 +58,10 @@ def join(tx: Transaction, url: str, policy_version: int, now: float, *, in_commo
     if not others:
         for gone in there:
             evict_server(tx, gone.name)
-    theirs = instance.in_common(tx.connection)
+    theirs = instance.shared_fingerprints(tx.connection)
     if others and theirs != in_common:
         _refuse(others[0], key=theirs[0] != in_common[0])
-    instance.have_in_common(tx.connection, *in_common)
+    instance.save_shared_fingerprints(tx.connection, *in_common)
     servers.register(tx.connection, server)
     return Peers(name, position=changes.oldest_open_transaction(tx.connection), clock=time.monotonic)
 
@@ -186,7 +186,7 @@ class PeersDuty:
             evict_server(tx, name)
         if silent:
             # Offers of theirs that nobody confirms are taken back here.
-            for pilot, at in pilots.last_takes(tx.connection):
+            for pilot, at in pilots.last_take_times(tx.connection):
                 if pilot not in self._context.pool.unconfirmed:
                     tx.put(self._context.pool.unconfirmed, pilot, at)
         return silent
@@ -221,5 +221,5 @@ def evict_server(tx: Transaction, name: str) -> None:
     away = [one.alive_at for one in servers.live(tx.connection) if one.name == name]
     now = database_time(tx.connection, time.time())
     for alive_at in away:
-        pilots.extend_leases_of(tx.connection, name, max(0.0, now - alive_at))
+        pilots.extend_leases_of_server(tx.connection, name, max(0.0, now - alive_at))
     servers.evict(tx.connection, name)

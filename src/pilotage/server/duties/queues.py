@@ -33,7 +33,7 @@ class QueueDuty:
                 log.warning("submission %d was left open: closed with %d jobs", one.id, one.count)
 
     def _forget(self, tx: Transaction, before: float) -> None:
-        gone = submissions.forget_queues(tx.connection, before)
+        gone = submissions.delete_empty_queues(tx.connection, before)
         if gone:
             self._context.pool.forget_queues(tx, gone)
             self._context.pool.tell(tx, queues=gone)

@@ -95,13 +95,13 @@ class RetentionDuty:
         if not self._is_due("months", retention.LONGEST_PERIOD):
             return
         now = context.clock()
-        for table in partitions.DIVIDED_BY:
+        for table in partitions.PARTITION_COLUMN:
             missing = await asyncio.to_thread(
-                lambda table=table: partitions.missing(context.readers.connection(), table, now)  # type: ignore[misc]
+                lambda table=table: partitions.missing_months(context.readers.connection(), table, now)  # type: ignore[misc]
             )
             for month in missing:
                 made = await self._apart(
-                    lambda apart, table=table, month=month: partitions.make(apart, table, month)  # type: ignore[misc]
+                    lambda apart, table=table, month=month: partitions.create(apart, table, month)  # type: ignore[misc]
                 )
                 log.info("%s: %s the month %d", table, "made" if made else "did not make", month)
 
@@ -133,14 +133,14 @@ class RetentionDuty:
         context = self._context
         while not context.stop.is_set():
             lists = await asyncio.to_thread(
-                lambda: retention_rows.removals(context.readers.connection(), REMOVED_AT_ONCE)
+                lambda: retention_rows.pending_removals(context.readers.connection(), REMOVED_AT_ONCE)
             )
             if not lists:
                 return
             for one in lists:
                 await self._remove(one)
             ids = [one.id for one in lists]
-            await context.writer.acall(lambda tx, ids=ids: retention_rows.removed(tx.connection, ids))  # type: ignore[misc]
+            await context.writer.acall(lambda tx, ids=ids: retention_rows.delete_removals(tx.connection, ids))  # type: ignore[misc]
 
     async def _remove(self, one: Removal) -> None:
         if one.kind == "inputs":

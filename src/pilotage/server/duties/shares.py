@@ -56,7 +56,7 @@ class ShareDuty:
         await writer.acall(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
 
     def _corrections(self, who: corrections.WaitingEntities) -> Corrections:
-        last, memory = usage.memory(self._context.readers.connection())
+        last, memory = usage.corrector_memory(self._context.readers.connection())
         return corrections.corrections(self._context.book, who, last, memory)
 
 

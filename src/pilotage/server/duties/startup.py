@@ -73,7 +73,7 @@ async def forget_unaccepted(context: Context, untouched_since: float = inf) -> N
 async def finish_submissions(context: Context, untouched_since: float = inf) -> None:
     """Make the jobs that were accepted before the last server ended. `untouched_since` as of `forget_unaccepted`."""
     for submission in await context.writer.acall(
-        lambda tx: submissions.unfinished(tx.connection, untouched_since)
+        lambda tx: submissions.with_unmade_jobs(tx.connection, untouched_since)
     ):
         await context.bulk.make(context.pool, JobCreator(submission))
         log.info("made the remaining jobs of submission %d", submission)

@@ -155,7 +155,7 @@ class _Server:
         self._listener = listener
         self._readers = settings.home.database.readers()
         self._counters = settings.home.database.counters()
-        self._hints = settings.home.database.hints()
+        self._hints = settings.home.database.notifications()
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         self._local: LocalCesDuty | None = None
@@ -235,7 +235,7 @@ class _Server:
             found = instance.create(connection, str(uuid.uuid4()), now)
         if self._counters is not None:
             # A policy that is just being applied is waited for: this server would hear of it neither here nor later.
-            instance.lock(connection)
+            instance.lock_row(connection)
         current = instance.current_policy(connection)
         if current is None:
             text = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
@@ -295,7 +295,9 @@ class _Server:
         self._settings.home.write_facts(context.url)
         self._settings.announce(context.url)
         # Pilots report and are leased from now on; what is decided by the waiting jobs waits until they are counted.
-        space = DiskDuty(context.space, lambda: self._writer.acall(lambda tx: instance.touch(tx.connection)))
+        space = DiskDuty(
+            context.space, lambda: self._writer.acall(lambda tx: instance.write_unchanged(tx.connection))
+        )
         living = [
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: disk_space.PERIOD, space.cycle),

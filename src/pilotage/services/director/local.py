@@ -27,7 +27,7 @@ from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, pilots
-from pilotage.store.tables.pilots import PilotRow, Watched
+from pilotage.store.tables.pilots import PilotRow, SubmittedPilot
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
 
@@ -150,7 +150,7 @@ class LocalDirector:
     ) -> list[Wanted]:
         staying = [pilot for pilot in live if not pilot.leave]
         free = capacity(ce, self.node)[0] - sum(pilot.processors for pilot in live)
-        holding = jobs.with_any(tx.connection, staying)
+        holding = jobs.having_jobs(tx.connection, staying)
         idle = Counter((p.processors, p.only_owner) for p in staying if p.id not in holding)
         gone = self._gave_way(pool, tx, live)
         hungry: set[QueueId] = set()
@@ -270,7 +270,7 @@ class LocalDirector:
 
     # --- what the batch system says
 
-    def action(self, pilot: Watched, seen: Seen) -> Action:
+    def action(self, pilot: SubmittedPilot, seen: Seen) -> Action:
         """What the hand-over says about a pilot that was looked up by its stamp."""
         # The processes of this machine cannot be held, and one listing of them is proof.
         sight = sight_of(seen, None, now=0.0, settle=0.0)
@@ -304,7 +304,7 @@ class LocalDirector:
         self,
         pool: Pool,
         tx: Transaction,
-        pilot: PilotRow | Watched,
+        pilot: PilotRow | SubmittedPilot,
         last_words: str,
         now: float,
         listed: float = inf,
@@ -328,7 +328,7 @@ class LocalDirector:
         return self.not_before - LONGEST_WAIT <= now < self.not_before
 
 
-def phase_of(pilot: Watched) -> SubmissionPhase:
+def phase_of(pilot: SubmittedPilot) -> SubmissionPhase:
     """How far the hand-over of a local pilot has come. A batch id that is only a place is no start."""
     known = pilot.started is not None or pilot.batch_id.partition("@")[0]
     return SubmissionPhase.RELEASED if known else SubmissionPhase.INTENT

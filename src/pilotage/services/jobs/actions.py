@@ -75,7 +75,7 @@ def _rows(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[
     ended = [job.id for job in rows.values() if job.state in FINAL and not REFUSALS[verb](job)]
     if dry_run or not ended:
         return rows
-    history.recall(tx.connection, ended)
+    history.restore(tx.connection, ended)
     return rows | jobs.by_ids(tx.connection, ended)
 
 
@@ -108,11 +108,11 @@ def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
     """The row of a queue goes a day after its last unfinished job; a job that comes back needs one."""
     pool, tx = moves.pool, moves.tx
     if submissions.queue_identity(tx.connection, job.queue) is not None:
-        submissions.use_queue(tx.connection, job.queue)
+        submissions.keep_queue(tx.connection, job.queue)
         return job.queue
     facts = pool.submission(tx, job.submission)
     identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
-    queue = submissions.queue_for(tx.connection, identity, moves.now)
+    queue = submissions.get_or_insert_queue(tx.connection, identity, moves.now)
     jobs.save_queue(tx.connection, job.id, queue)
     return queue
 

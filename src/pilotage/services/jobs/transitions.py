@@ -48,7 +48,7 @@ class JobTransitions:
     now: float
     events: EventBatch
     pilot: PilotId | None = None
-    """Who makes the next moves, if the actor of the events is `events.PILOTS`."""
+    """Who makes the next moves, if the actor of the events is `events.SEVERAL_PILOTS`."""
     rows: dict[int, JobRow] = field(default_factory=dict)
     """Jobs that were looked at, as they are now."""
     lost: set[tuple[PilotId, JobId]] = field(default_factory=set)

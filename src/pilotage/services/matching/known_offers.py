@@ -90,7 +90,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
         closed={place: pool.limiter.used_up(*place, now) for place in places},
         rule=index.rule,
         draining=pool.draining,
-        coming=frozenset(wait_reasons.ces_with_coming(tx.connection)),
+        coming=frozenset(wait_reasons.ces_with_pending_pilots(tx.connection)),
         remembered=lambda offer: turn(lambda: index.fitting(offer)),
     )
 

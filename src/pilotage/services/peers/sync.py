@@ -98,7 +98,7 @@ def _apply_policy(pool: Pool, tx: Transaction) -> None:
 def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
     """Count the jobs of these queues in the store; how many of them memory had wrong, which are set right."""
     company = _company(pool)
-    seen, counts = count_rows.waiting_counts_seen(tx.connection, queues)
+    seen, counts = count_rows.waiting_counts_with_snapshot(tx.connection, queues)
     pending = _pending(pool, tx, seen)
     wrong = 0
     for queue in queues:

@@ -24,7 +24,7 @@ from pilotage.services.matching.match import Match
 from pilotage.services.pilots.lifecycle import PilotEnd, end_pilot
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
-from pilotage.store.tables.events import PILOTS, record
+from pilotage.store.tables.events import SEVERAL_PILOTS, record
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -82,7 +82,7 @@ def exchange_many(
     """
     if pool.company is not None:
         pool.read_pilots(tx, [hashed for hashed, _ in messages])
-    moves = JobTransitions(pool, tx, now, pool.batch(now, PILOTS))
+    moves = JobTransitions(pool, tx, now, pool.batch(now, SEVERAL_PILOTS))
     asking: list[PilotRequest | PilotageError] = []
     for hashed, request in messages:
         try:
@@ -289,7 +289,7 @@ class PilotRequest:
         finished, pilot = self.pool.finished, self.pilot.id
         if self.gone:
             # Memory holds nothing of a pilot that has ended: nobody would write it down.
-            pilots.count_finished(self.tx.connection, pilot, 1)
+            pilots.add_finished(self.tx.connection, pilot, 1)
             return
         self.tx.put(finished, pilot, finished.get(pilot, 0) + 1)
 

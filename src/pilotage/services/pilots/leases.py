@@ -16,7 +16,7 @@ from pilotage.store.cluster import servers
 from pilotage.store.engine.connection import ServerEvicted, database_time
 from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
-from pilotage.store.tables.pilots import Heard
+from pilotage.store.tables.pilots import LivePilot
 from pilotage.store.writer.transaction import Transaction
 
 ALIVE_PERIOD = 5.0
@@ -52,7 +52,7 @@ def heartbeat(
     `paused_since`: a running server has heard nobody since that instant.
     """
     if pool.company is not None:
-        instance.lock(tx.connection)
+        instance.lock_row(tx.connection)
         now = database_time(tx.connection, now)
         if not servers.heartbeat(tx.connection, pool.company.server, now, pool.policy_version):
             raise ServerEvicted(
@@ -72,10 +72,10 @@ def heartbeat(
         record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
         if abs(now - known.alive_at) > LONGEST_GAP:
             kept_since = now - pool.policy.accounting.history
-            usage.note_outage(tx.connection, known.alive_at, now, kept_since)
+            usage.insert_outage(tx.connection, known.alive_at, now, kept_since)
     if credit < 0:
-        clock_steps.move_back(tx.connection, credit, now)
-    instance.alive(tx.connection, now)
+        clock_steps.shift_deadlines(tx.connection, credit, now)
+    instance.heartbeat(tx.connection, now)
     return credit
 
 
@@ -90,14 +90,14 @@ def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
 
 def over(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
     """Pilots whose lease is over, at most `MOST`."""
-    return pilots.with_lease_before(tx.connection, now, _server(pool), MOST)
+    return pilots.with_expired_lease(tx.connection, now, _server(pool), MOST)
 
 
 def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | None = None) -> int:
     """End pilots whose lease is over and take their jobs; how many. `gone`: of these alone, else of all."""
     ended = 0
     for pilot in over(pool, tx, now) if gone is None else gone:
-        row = pilots.if_lease_before(tx.connection, pilot, now, _server(pool))
+        row = pilots.lock_expired(tx.connection, pilot, now, _server(pool))
         if row is not None:
             end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, "its lease ran out", now)
             ended += 1
@@ -119,7 +119,7 @@ def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
     moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for pilot in lapsing(pool, now) if of is None else of:
         offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
-        since = jobs.offered_since(tx.connection, [job.id for job in offered])
+        since = jobs.offer_times(tx.connection, [job.id for job in offered])
         place = pilots.by_id(tx.connection, pilot) if offered else None
         for job in offered:
             if since[job.id] < before:
@@ -133,12 +133,12 @@ def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
 
 def due(tx: Transaction, now: float) -> list[JobId]:
     """Rescheduled jobs whose delay is over, at most `MOST`."""
-    return [job.id for job in jobs.due(tx.connection, now, MOST)]
+    return [job.id for job in jobs.due_for_retry(tx.connection, now, MOST)]
 
 
 def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] | None = None) -> int:
     """Rescheduled jobs whose delay is over wait again; how many. `only`: these alone, else all."""
-    ready = [job for job in jobs.due(tx.connection, now, MOST) if only is None or job.id in only]
+    ready = [job for job in jobs.due_for_retry(tx.connection, now, MOST) if only is None or job.id in only]
     moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for job in ready:
         moves.requeue(job)
@@ -146,9 +146,9 @@ def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] |
     return len(ready)
 
 
-def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[Heard]:
+def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[LivePilot]:
     """The pilots that speak to this server; with `orphans` also those whose server is not there any more."""
-    live, company = pilots.heard(tx.connection), pool.company
+    live, company = pilots.live_pilots(tx.connection), pool.company
     if company is None:
         return live
     others = {one.name for one in servers.live(tx.connection)} - {company.server}

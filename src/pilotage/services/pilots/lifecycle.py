@@ -166,7 +166,7 @@ def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
     For a pilot that has ended, or speaks to another server now. The offers that this server made to the latter lapse
     here, so they stay.
     """
-    pilots.count_finished(tx.connection, pilot, pool.finished.get(pilot, 0))
+    pilots.add_finished(tx.connection, pilot, pool.finished.get(pilot, 0))
     tx.delete(pool.finished, pilot)
     tx.on_rollback(pool.turns.end(pilot, pool.seen.get(pilot)))
     tx.delete(pool.seen, pilot)

@@ -31,7 +31,7 @@ def apply_policy(
     The index is made anew: buckets, shares and limits may all have changed. `Conflict` if another version than
     `expect` is in force: someone else was faster.
     """
-    instance.lock(tx.connection)
+    instance.lock_row(tx.connection)
     old = in_force(tx)
     need_version(old, expect)
     before = (pool.policy, pool.policy_version, pool.index, pool.ces_since)

@@ -104,7 +104,7 @@ def begin_loading(pool: Pool, tx: Transaction) -> None:
     The waiting jobs follow: `load_some`, or `count_waiting` and `apply_counts`.
     """
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
-    pool.unconfirmed = dict(pilot_rows.last_takes(tx.connection))
+    pool.unconfirmed = dict(pilot_rows.last_take_times(tx.connection))
     _begin_counting(pool, tx)
 
 
@@ -142,7 +142,7 @@ def load_some(pool: Pool, tx: Transaction) -> bool:
 
 def count_waiting(connection: Connection) -> tuple[TransactionSnapshot, Counts]:
     """The waiting jobs of all queues, and which transactions that has seen. Any thread; where servers share a store."""
-    return count_rows.waiting_counts_seen(connection)
+    return count_rows.waiting_counts_with_snapshot(connection)
 
 
 def apply_counts(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts: Counts) -> None:

@@ -48,7 +48,7 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
             return [()] * len(wanted)
         if pool.unwritten is not None:
             pool.unwritten()
-        found = job_rows.heads(tx.connection, wanted)
+        found = job_rows.queue_heads(tx.connection, wanted)
         if company is not None:
             company.uncertain.update(
                 one.queue for one, rows in zip(wanted, found, strict=True) if len(rows) < one.most

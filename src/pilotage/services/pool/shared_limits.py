@@ -162,7 +162,7 @@ def _count(
 ) -> list[Limit]:
     now = database_time(tx.connection, now)
     # One statement: a job that ends meanwhile has its place either still or in a block.
-    held, everybody = count_rows.held_counts_and_blocks(tx.connection)
+    held, everybody = count_rows.held_counts_and_allocations(tx.connection)
     saved: dict[Key, UnleasedRoom] = {}
     wrong = []
     for limit in limits:

@@ -230,7 +230,7 @@ class Pool:
         if self.company is None:
             self.index.reset(queue, count_rows.waiting_counts_of(tx.connection, queue))
         else:
-            seen, counts = count_rows.waiting_counts_seen(tx.connection, [queue])
+            seen, counts = count_rows.waiting_counts_with_snapshot(tx.connection, [queue])
             self.company.seen[queue] = seen
             self.index.reset(queue, counts.get(queue, {}))
 

@@ -41,4 +41,7 @@ def accounts(
     since = first if begin is None else max(begin, first)
     until = last + 1 if end is None else min(end, last + 1)
     for month, start, stop in months(since, until):
-        yield [AccountRow(month, *account) for account in use_rows.accounts(connect(), start, stop, owner)]
+        yield [
+            AccountRow(month, *account)
+            for account in use_rows.usage_by_account(connect(), start, stop, owner)
+        ]

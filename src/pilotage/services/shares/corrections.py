@@ -101,7 +101,7 @@ class UseBook:
         changed = ledger.charge((columns_of(ledger, rows) for rows in portions), found.alive_at)
         return Charged(stored, ledger.as_of, known, changed, ledger.forget_old())
 
-    def saving(self, charged: Charged) -> Iterator[use_rows.Save]:
+    def saving(self, charged: Charged) -> Iterator[use_rows.LedgerChanges]:
         """What is to be stored, a transaction each: one as a rule, so that a crash leaves all of it or nothing."""
         ledger = self._ledger
         assert ledger is not None
@@ -109,7 +109,7 @@ class UseBook:
         keys = [key for key in charged.buckets if key not in gone]
         portions = [keys[at : at + SAVED_AT_ONCE] for at in range(0, len(keys), SAVED_AT_ONCE)] or [[]]
         for place, portion in enumerate(portions):
-            yield use_rows.Save(
+            yield use_rows.LedgerChanges(
                 expected=charged.before if place == 0 else None,
                 as_of=charged.as_of if place == len(portions) - 1 else None,
                 anew=charged.before is None and place == 0,
@@ -140,11 +140,11 @@ class UseBook:
             return 0.0 if self._ledger is None else self._ledger.up_time(begin, end)
 
 
-def save_use(tx: Transaction, save: use_rows.Save) -> None:
+def save_use(tx: Transaction, save: use_rows.LedgerChanges) -> None:
     """Store a part of what was charged. Raises `Reload` if the store has gone another way meanwhile."""
     if save.expected is not None and use_rows.as_of(tx.connection) != save.expected:
         raise Reload
-    use_rows.save(tx.connection, save)
+    use_rows.save_changes(tx.connection, save)
 
 
 # --- corrections
@@ -210,7 +210,7 @@ def apply_use(pool: Pool, tx: Transaction, found: Corrections, at: float) -> Non
     before = (pool.corrections, pool.corrected_at)
     tx.on_rollback(lambda: _put(pool, *before))
     text = _encode(found) if pool.company is not None else ""
-    use_rows.save_memory(tx.connection, at, found.memory, text)
+    use_rows.save_correction(tx.connection, at, found.memory, text)
     _put(pool, found, at)
     pool.tell(tx, corrected=True)
 
@@ -230,7 +230,7 @@ def _encode(found: Corrections) -> str:
 
 def read_corrections(pool: Pool, tx: Transaction) -> None:
     """Have the priorities follow the corrections that another server has drawn up."""
-    at, text = use_rows.found(tx.connection)
+    at, text = use_rows.last_correction(tx.connection)
     if text:
         found = msgspec.json.decode(text, type=_ReadCorrections)
         owners = {(owner, group): factor for owner, group, factor in found.owners}

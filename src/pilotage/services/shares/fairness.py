@@ -38,7 +38,9 @@ def period(connection: Connection, book: UseBook, policy: Policy, begin: float, 
         for entity in {(owner, group), policy.entity(owner, group)}:
             intervals.setdefault(entity, []).append(interval)
     demand = {entity: covered(theirs) / max(end - begin, 1.0) for entity, theirs in intervals.items()}
-    return Period(begin, end, book.between(begin, end), use_rows.starts(connection, begin, end), demand)
+    return Period(
+        begin, end, book.between(begin, end), use_rows.attempt_counts(connection, begin, end), demand
+    )
 
 
 ALWAYS = 0.95

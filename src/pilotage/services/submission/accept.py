@@ -218,7 +218,7 @@ class ChunkedInsert:
             return None
         check_not_staged(known)
         of_chunks = [(part.count, part.digest) for part in self.chunks]
-        listed = chunk_rows.listed(tx.connection, known.id, 0, len(of_chunks) + 1)
+        listed = chunk_rows.page(tx.connection, known.id, 0, len(of_chunks) + 1)
         stored = [(chunk.count, chunk.digest) for chunk in listed]
         if known.count != prepared.count or (all(digest for _, digest in stored) and stored != of_chunks):
             raise key_conflict(known, prepared)
@@ -257,7 +257,7 @@ def begin(
         check_room(pool, tx, prepared.owner, prepared.count)
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
     _use_uploads(tx, prepared, now)
-    queue = rows.queue_for(tx.connection, prepared.identity, now)
+    queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
     pool.take_back_ids(tx)
     first = JobId(pool.job_ids.run(reserved))
     submission = rows.SubmissionRow(
@@ -290,7 +290,7 @@ def _use_uploads(tx: Transaction, prepared: PreparedSubmission, now: float) -> N
     Their rows change, so that a server that is just deleting old ones and this one cannot both be right.
     """
     for item in prepared.inputs:
-        if not rows.use_upload(tx.connection, prepared.owner, item.source, now):
+        if not rows.renew_upload(tx.connection, prepared.owner, item.source, now):
             raise InvalidInput(
                 f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
             )
@@ -300,12 +300,12 @@ def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[st
     """The same of the files that the rows of a chunk name."""
     if not digests:
         return
-    if rows.use_uploads(tx.connection, owner, digests, chunk.accepted) != len(digests):
+    if rows.renew_uploads(tx.connection, owner, digests, chunk.accepted) != len(digests):
         raise InvalidInput(
             "an input file of these rows is no longer there: it was too old",
             hint="submit again with the files",
         )
-    chunk_rows.note_files(tx.connection, chunk.submission, chunk.number, digests)
+    chunk_rows.insert_files(tx.connection, chunk.submission, chunk.number, digests)
 
 
 def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
@@ -313,15 +313,15 @@ def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
     most = pool.policy.jobs.max_waiting_per_owner
     entries = pool.index.entries.values()
     waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
-    if waiting + count > most or waiting + count + chunk_rows.unmade_of_owner(tx.connection, owner) > most:
+    if waiting + count > most or waiting + count + chunk_rows.count_unmade(tx.connection, owner) > most:
         raise Overloaded(f"{owner} would have more than {most:,} waiting jobs", retry_after=10.0)
 
 
 def forget_staged(tx: Transaction, submission: SubmissionId) -> bool:
     """Take back a part of a submission that was not accepted; whether it is all gone."""
-    if chunk_rows.forget_last(tx.connection, submission):
+    if chunk_rows.delete_last(tx.connection, submission):
         return False
-    rows.forget(tx.connection, submission)
+    rows.delete_staged(tx.connection, submission)
     return True
 
 

@@ -153,7 +153,7 @@ def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tupl
 
 def close_left_open(pool: Pool, tx: Transaction, now: float) -> list[rows.SubmissionRow]:
     """Close some of the submissions that nobody goes on with. Their jobs stay as they are."""
-    left = rows.left_open(tx.connection, now - KEPT_OPEN, CLOSED_AT_ONCE)
+    left = rows.idle_open(tx.connection, now - KEPT_OPEN, CLOSED_AT_ONCE)
     for submission in left:
         rows.save_progress(tx.connection, replace(submission, state=rows.CLOSED))
         record(

@@ -139,14 +139,14 @@ class JobCreator:
         made = chunk.made + count
         texts = self._texts(tx, chunk)[chunk.made : made]
         _insert(pool, tx, pool.submission(tx, self.submission), chunk, texts or [None] * count)
-        chunk_rows.note_made(tx.connection, chunk, made)
+        chunk_rows.save_made(tx.connection, chunk, made)
         pace.took(count, pace.now() - begun)
         return made == chunk.count and self._next(tx) is None
 
     def _next(self, tx: Transaction) -> ChunkRow | None:
         """The chunk to make jobs of."""
         if self.number is None:
-            return chunk_rows.first_unmade(tx.connection, self.submission)
+            return chunk_rows.first_incomplete(tx.connection, self.submission)
         chunk = chunk_rows.by_number(tx.connection, self.submission, self.number)
         return chunk if chunk is not None and chunk.made < chunk.count else None
 
@@ -154,7 +154,7 @@ class JobCreator:
         if self.rows is not None:
             return self.rows.texts
         if self._held is None or self._held[0] != chunk.number:
-            stored = chunk_rows.rows(tx.connection, self.submission, chunk.number)
+            stored = chunk_rows.pending_rows(tx.connection, self.submission, chunk.number)
             raw = msgspec.json.decode(stored.encode(), type=list[msgspec.Raw])
             self._held = (chunk.number, tuple(bytes(text).decode() for text in raw))
         return self._held[1]

@@ -74,7 +74,7 @@ def why_job(snapshot: WaitSnapshot | None, connection: Connection, job: JobSumma
     )
     answer.job, answer.state = job.id, job.state
     if answer.reason:
-        higher, older = wait_reasons.before_in_queue(
+        higher, older = wait_reasons.count_ahead(
             connection, QueueId(job.queue), job.user_priority, JobId(job.id), MAX_COUNTED_JOBS
         )
         answer.in_queue = wire.PlaceInQueue(higher, older)
@@ -244,8 +244,8 @@ def _standing(analysis: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.S
 def _pilots(
     connection: Connection, ce: str, site: str, note: DirectorNote | None, queue: QueueId
 ) -> wire.CePilots:
-    live = wait_reasons.live_pilots(connection, ce)
-    giving_way = wait_reasons.giving_way(connection, ce)
+    live = wait_reasons.pilot_states(connection, ce)
+    giving_way = wait_reasons.count_yielding_pilots(connection, ce)
     if note is None:
         return wire.CePilots(ce, site, live, 0, 0, 0, 0.0, giving_way=giving_way)
     pause = note.pauses.get(queue, Pause())

@@ -96,7 +96,7 @@ def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
     assert pool.waited is not None
     # A queue that was deleted since the snapshot has no history any more.
     rows = [row for row in rows if row.queue in pool.identities]
-    wait_reasons.note_reasons(tx.connection, rows)
+    wait_reasons.insert_reasons(tx.connection, rows)
     for row in rows:
         recorded = pool.waited.get(row.queue)
         began = recorded.began if recorded is not None and recorded.reason else row.since

@@ -46,7 +46,7 @@ class Database(Protocol):
         """Where servers that share the database get their ids; None: it has one server at a time."""
         ...
 
-    def hints(self) -> Notifications | None:
+    def notifications(self) -> Notifications | None:
         """How a server hears of the others; None: there are none."""
         ...
 
@@ -93,7 +93,7 @@ class SqliteDatabase:
     def counters(self) -> None:
         return None
 
-    def hints(self) -> None:
+    def notifications(self) -> None:
         return None
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
@@ -108,7 +108,7 @@ class SqliteDatabase:
             raise NotFound(f"there is no database {self.path}")
         readers = self.readers()
         try:
-            with upgrade.unusable(self.path):
+            with upgrade.refuse_unusable(self.path):
                 connection = readers.connection()
                 damage = quick_check(connection)
                 if damage != "ok":
@@ -116,12 +116,12 @@ class SqliteDatabase:
                 engine = upgrade.sqlite_engine(self.path)
                 revision = upgrade.current_revision(engine)
                 engine.dispose()
-                return integrity_check.findings(connection, revision)
+                return integrity_check.find_damage(connection, revision)
         finally:
             readers.close()
 
     def backup(self, target: Path) -> int:
-        return sqlite_backup.take(self.path, target)
+        return sqlite_backup.create_backup(self.path, target)
 
     def restore(self, backup: Path, stamp: str) -> tuple[Instance, str]:
         aside = self.path.with_name(f"{self.path.name}.before-restore-{stamp}")

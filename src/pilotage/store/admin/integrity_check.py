@@ -7,17 +7,17 @@ from pilotage.store.admin.upgrade import head_revision
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, partitions
 
-SHOWN = 5
+EXAMPLES = 5
 """So many examples of each kind of damage are named."""
 
 
-def _listed(states: frozenset[JobState]) -> str:
+def _quote_states(states: frozenset[JobState]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
 _WITH_PILOT = HELD | {JobState.MATCHED}
-_UNFINISHED = f"state NOT IN ({_listed(FINAL)})"
-_OLD = "history h"
+_UNFINISHED = f"state NOT IN ({_quote_states(FINAL)})"
+_HISTORY = "history h"
 """In a rule that asks also for jobs that have just left history with their month."""
 _RULES: tuple[tuple[str, str], ...] = (
     (
@@ -36,7 +36,7 @@ _RULES: tuple[tuple[str, str], ...] = (
         "submissions of which jobs are missing that have been made",
         "SELECT s.id FROM submissions s WHERE s.forgotten < coalesce((SELECT sum(c.made"
         " - (SELECT count(*) FROM jobs j WHERE j.id >= c.first_job AND j.id < c.first_job + c.made)"
-        f" - (SELECT count(*) FROM {_OLD} WHERE h.id >= c.first_job AND h.id < c.first_job + c.made))"
+        f" - (SELECT count(*) FROM {_HISTORY} WHERE h.id >= c.first_job AND h.id < c.first_job + c.made))"
         " FROM submission_chunks c WHERE c.submission_id = s.id), 0)",
     ),
     (
@@ -61,11 +61,11 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "jobs that are offered or held, but by no pilot",
-        f"SELECT id FROM jobs WHERE state IN ({_listed(_WITH_PILOT)}) AND pilot_id IS NULL",
+        f"SELECT id FROM jobs WHERE state IN ({_quote_states(_WITH_PILOT)}) AND pilot_id IS NULL",
     ),
     (
         "jobs that have a pilot in a state without one",
-        f"SELECT id FROM jobs WHERE state NOT IN ({_listed(_WITH_PILOT)}) AND pilot_id IS NOT NULL",
+        f"SELECT id FROM jobs WHERE state NOT IN ({_quote_states(_WITH_PILOT)}) AND pilot_id IS NOT NULL",
     ),
     (
         "jobs held by pilots that have ended or are not known",
@@ -74,13 +74,13 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "held jobs without an open attempt of this epoch",
-        f"SELECT id FROM jobs WHERE state IN ({_listed(HELD)}) AND NOT EXISTS (SELECT 1 FROM attempts a"
+        f"SELECT id FROM jobs WHERE state IN ({_quote_states(HELD)}) AND NOT EXISTS (SELECT 1 FROM attempts a"
         " WHERE a.job_id = jobs.id AND a.epoch = jobs.epoch AND a.ended IS NULL)",
     ),
     (
         "jobs with an attempt that is open, though nobody holds them in its epoch",
         "SELECT a.job_id FROM attempts a LEFT JOIN jobs j ON j.id = a.job_id AND j.epoch = a.epoch"
-        f" AND j.state IN ({_listed(HELD)}) WHERE a.ended IS NULL AND j.id IS NULL",
+        f" AND j.state IN ({_quote_states(HELD)}) WHERE a.ended IS NULL AND j.id IS NULL",
     ),
     (
         "jobs of which two results were applied",
@@ -103,38 +103,40 @@ _RULES_OF_MONTHS = tuple(
 )
 
 
-def findings(connection: Connection, revision: str | None) -> list[str]:
+def find_damage(connection: Connection, revision: str | None) -> list[str]:
     """A line for each rule that is broken, with how often and examples; empty: all is well. A reader's connection."""
     head = head_revision()
     if revision != head:
         return [f"its schema is {revision or 'none'}, this version's is {head}: pilotage db upgrade"]
     connection.begin()
     try:
-        found = _of_instance(connection)
+        found = _check_instance(connection)
         of_months = _RULES_OF_MONTHS if connection.dialect == "postgresql" else ()
         for what, rule in (*_RULES, *of_months):
-            sql = rule.replace(f"FROM {_OLD} ", f"FROM {_old(connection)} ")
+            sql = rule.replace(f"FROM {_HISTORY} ", f"FROM {_history_with_detached(connection)} ")
             [count] = connection.execute(f"SELECT count(*) FROM ({sql}) AS broken").fetchone()
             if count:
                 rows = connection.execute(
-                    f"SELECT * FROM ({sql}) AS broken ORDER BY 1 LIMIT {SHOWN}"
+                    f"SELECT * FROM ({sql}) AS broken ORDER BY 1 LIMIT {EXAMPLES}"
                 ).fetchall()
-                more = " ..." if count > SHOWN else ""
+                more = " ..." if count > EXAMPLES else ""
                 found.append(f"{count:,} {what}: {', '.join(str(row[0]) for row in rows)}{more}")
         if connection.dialect == "postgresql":
-            found += _sequences(connection)
+            found += _check_sequences(connection)
     finally:
         connection.rollback()
     return found
 
 
-def _old(connection: Connection) -> str:
-    months = partitions.taken_out(connection, "history")
-    left = [f" UNION ALL SELECT id FROM ({history.left_of(month)}) AS left_{month}" for month in months]
-    return f"(SELECT id FROM history{''.join(left)}) AS h" if left else _OLD
+def _history_with_detached(connection: Connection) -> str:
+    months = partitions.detached_months(connection, "history")
+    left = [
+        f" UNION ALL SELECT id FROM ({history.undeleted_jobs(month)}) AS left_{month}" for month in months
+    ]
+    return f"(SELECT id FROM history{''.join(left)}) AS h" if left else _HISTORY
 
 
-def _of_instance(connection: Connection) -> list[str]:
+def _check_instance(connection: Connection) -> list[str]:
     [instances] = connection.execute("SELECT count(*) FROM instance").fetchone()
     [policies] = connection.execute("SELECT count(*) FROM policies").fetchone()
     [jobs] = connection.execute("SELECT count(*) FROM submissions").fetchone()
@@ -145,7 +147,7 @@ def _of_instance(connection: Connection) -> list[str]:
     return ["the row of the instance or its policy is missing: a part of the database is lost"]
 
 
-def _sequences(connection: Connection) -> list[str]:
+def _check_sequences(connection: Connection) -> list[str]:
     """Sequences that would give an id again: a table was filled from elsewhere."""
     found: list[str] = []
     for table, column in (

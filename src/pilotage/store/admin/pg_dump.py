@@ -12,25 +12,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
-from pilotage.store.admin.sqlite_backup import BLIND_MARGIN, MARGIN
+from pilotage.store.admin.sqlite_backup import ID_MARGIN, UNKNOWN_ID_MARGIN
 from pilotage.store.engine.connection import array_literal
 from pilotage.store.postgresql.connection import PostgresqlConnection, one_line
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.schema import metadata
 from pilotage.store.tables import instance
-from pilotage.store.tables.partitions import DIVIDED_BY, NAMES
+from pilotage.store.tables.partitions import PARTITION_COLUMN, PARTITION_NAMES
 
 _TABLES = (*metadata.tables, "alembic_version")
 
 
-def take(address: DatabaseAddress, target: Path, programs: Path | None) -> int:
+def create_backup(address: DatabaseAddress, target: Path, programs: Path | None) -> int:
     """Write a dump of one instant; the bytes written."""
     if target.exists():
         raise InvalidInput(f"{target} exists already", hint="choose another name for the backup")
     partial = target.with_name(target.name + ".partial")
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.close(handle)
-    parts = [f"{table}_{part}" for table in DIVIDED_BY for part in ("[0-9]*", "default")]
+    parts = [f"{table}_{part}" for table in PARTITION_COLUMN for part in ("[0-9]*", "default")]
     tables = [f"--table=public.{table}" for table in (*_TABLES, *parts)]
     try:
         _run(
@@ -67,28 +67,28 @@ def restore(
     As on SQLite the incarnation is raised above that of both, and ids go on above all that were ever given.
     `connection` holds the database for us.
     """
-    _look_at(address, backup, programs)
-    lost, lost_highest = _facts(connection)
+    _check_dump(address, backup, programs)
+    lost, lost_highest = _read_instance(connection)
     aside = f"before_restore_{stamp.lower()}"
-    moved = _move(connection, "public", aside)
+    moved = _move_tables(connection, "public", aside)
     try:
         # Not --clean: nothing is left that could be in the way.
         _run(
             address, programs, "pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction",
             f"--dbname={address.shown}", str(backup),
         )  # fmt: skip
-        known, highest = _facts(connection)
+        known, highest = _read_instance(connection)
         if known is None:
             raise InvalidInput(f"{backup} is no backup of a Pilotage instance")
         same = lost is not None and lost.uuid == known.uuid
-        floor = max(highest + (MARGIN if same else BLIND_MARGIN), lost_highest + MARGIN)
+        floor = max(highest + (ID_MARGIN if same else UNKNOWN_ID_MARGIN), lost_highest + ID_MARGIN)
         incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1
         instance.begin_incarnation(connection, incarnation, floor)
     except BaseException:
-        for table in _ours(connection, "public"):
+        for table in _pilotage_tables(connection, "public"):
             # One after the other: a partition goes with its table.
             connection.execute(f"DROP TABLE IF EXISTS public.{table}")
-        _move(connection, aside, "public")
+        _move_tables(connection, aside, "public")
         connection.execute(f"DROP SCHEMA IF EXISTS {aside}")
         raise
     if not moved:
@@ -97,12 +97,12 @@ def restore(
     return instance.Instance(known.uuid, incarnation, known.alive_at, floor), aside
 
 
-def _move(connection: PostgresqlConnection, source: str, target: str) -> bool:
+def _move_tables(connection: PostgresqlConnection, source: str, target: str) -> bool:
     """Move our tables, with their indexes and sequences, to another schema; whether there were any."""
     connection.begin()
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {target}")
-        found = _ours(connection, source)
+        found = _pilotage_tables(connection, source)
         for table in found:
             connection.execute(f"ALTER TABLE {source}.{table} SET SCHEMA {target}")
         connection.commit()
@@ -111,16 +111,18 @@ def _move(connection: PostgresqlConnection, source: str, target: str) -> bool:
     return bool(found)
 
 
-def _ours(connection: PostgresqlConnection, schema: str) -> list[str]:
+def _pilotage_tables(connection: PostgresqlConnection, schema: str) -> list[str]:
     """Our tables there, their months included."""
     sql = (
         "SELECT tablename FROM pg_tables WHERE schemaname = ? AND (tablename = ANY (?::text[]) OR tablename ~ ?)"
         " ORDER BY tablename DESC"
     )
-    return [row[0] for row in connection.execute(sql, (schema, array_literal(_TABLES, "text"), NAMES))]
+    return [
+        row[0] for row in connection.execute(sql, (schema, array_literal(_TABLES, "text"), PARTITION_NAMES))
+    ]
 
 
-def _facts(connection: PostgresqlConnection) -> tuple[instance.Instance | None, int]:
+def _read_instance(connection: PostgresqlConnection) -> tuple[instance.Instance | None, int]:
     """(instance, highest id) of the tables in public; (None, 0) where they are not."""
     [there] = connection.execute("SELECT to_regclass('public.instance') IS NOT NULL").fetchone() or (False,)
     if not there:
@@ -128,7 +130,7 @@ def _facts(connection: PostgresqlConnection) -> tuple[instance.Instance | None, 
     return instance.load(connection), instance.highest_id(connection)
 
 
-def _look_at(address: DatabaseAddress, backup: Path, programs: Path | None) -> None:
+def _check_dump(address: DatabaseAddress, backup: Path, programs: Path | None) -> None:
     """Refuse what is no dump of ours before anything is touched."""
     if not backup.exists():
         raise NotFound(f"there is no file {backup}")

@@ -61,7 +61,7 @@ class PostgresqlDatabase:
     def readers(self) -> PostgresqlReaders:
         return self.address.readers()
 
-    def hints(self) -> PostgresqlNotifications:
+    def notifications(self) -> PostgresqlNotifications:
         return PostgresqlNotifications(self.address.listening)
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
@@ -89,13 +89,13 @@ class PostgresqlDatabase:
         engine.dispose()
         readers = self.readers()
         try:
-            return integrity_check.findings(readers.connection(), revision)
+            return integrity_check.find_damage(readers.connection(), revision)
         finally:
             readers.close()
 
     def backup(self, target: Path) -> int:
         self.address.check()
-        return pg_dump.take(self.address, target, self.programs)
+        return pg_dump.create_backup(self.address, target, self.programs)
 
     def restore(self, backup: Path, stamp: str) -> tuple[Instance, str]:
         self.address.check()

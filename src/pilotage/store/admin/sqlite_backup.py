@@ -12,13 +12,13 @@ from pilotage.core.errors import InvalidInput
 from pilotage.store.engine.sqlite import SqliteConnection
 from pilotage.store.tables import instance
 
-MARGIN = 1_000
+ID_MARGIN = 1_000
 """Ids left out after a restore when the database that is replaced can still be read."""
-BLIND_MARGIN = 1_000_000
+UNKNOWN_ID_MARGIN = 1_000_000
 """Ids left out when it cannot: more than are given between two backups of a large instance."""
 
 
-def take(database: Path, target: Path) -> int:
+def create_backup(database: Path, target: Path) -> int:
     """Copy a database whole, as of one instant, also while a server writes it; the bytes copied.
 
     The reader is read-only and never checkpoints.
@@ -31,9 +31,9 @@ def take(database: Path, target: Path) -> int:
     # The database says of a file that it cannot make only that it cannot open it: the system says why.
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        with closing(_reading(database)) as source, closing(sqlite3.connect(partial)) as copy:
+        with closing(_connect_read_only(database)) as source, closing(sqlite3.connect(partial)) as copy:
             source.backup(copy)
-        _flush(partial)
+        _fsync(partial)
         partial.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -55,17 +55,17 @@ def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
         raise InvalidInput(f"there is no file {backup}")
     partial = database.with_name(database.name + ".restored")
     _copy(backup, partial)
-    known, highest = _facts(partial)
+    known, highest = _read_instance(partial)
     if known is None:
         partial.unlink()
         raise InvalidInput(f"{backup} is no Pilotage database")
-    lost, lost_highest = _facts(database)
+    lost, lost_highest = _read_instance(database)
     same = lost is not None and lost.uuid == known.uuid
-    floor = max(highest + (MARGIN if same else BLIND_MARGIN), lost_highest + MARGIN)
+    floor = max(highest + (ID_MARGIN if same else UNKNOWN_ID_MARGIN), lost_highest + ID_MARGIN)
     incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1
     with closing(sqlite3.connect(partial, factory=SqliteConnection)) as connection, connection:
         instance.begin_incarnation(connection, incarnation, floor)
-    _flush(partial)
+    _fsync(partial)
     for suffix in ("", "-wal", "-shm"):
         old = database.with_name(database.name + suffix)
         if old.exists():
@@ -77,7 +77,7 @@ def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
 def _copy(backup: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     try:
-        with closing(_reading(backup)) as source, closing(sqlite3.connect(target)) as copy:
+        with closing(_connect_read_only(backup)) as source, closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
             ok = copy.execute("PRAGMA quick_check").fetchone()[0] == "ok"
     except sqlite3.DatabaseError as error:
@@ -89,11 +89,11 @@ def _copy(backup: Path, target: Path) -> None:
         raise InvalidInput(f"{backup} is damaged")
 
 
-def _reading(path: Path) -> sqlite3.Connection:
+def _connect_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def _facts(database: Path) -> tuple[instance.Instance | None, int]:
+def _read_instance(database: Path) -> tuple[instance.Instance | None, int]:
     """(instance, highest id) of a database; (None, 0) where it cannot be read."""
     if not database.exists():
         return None, 0
@@ -104,7 +104,7 @@ def _facts(database: Path) -> tuple[instance.Instance | None, int]:
         return None, 0
 
 
-def _flush(path: Path) -> None:
+def _fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

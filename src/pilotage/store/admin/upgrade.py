@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.store.admin.sqlite_backup import take
+from pilotage.store.admin.sqlite_backup import create_backup
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer, set_page_size
 
 
@@ -67,7 +67,7 @@ def upgrade(engine: sa.Engine, to: str = "head") -> None:
 
 
 @contextmanager
-def unusable(path: Path) -> Generator[None, None, None]:
+def refuse_unusable(path: Path) -> Generator[None, None, None]:
     """Say of a file that cannot be read as a database that it is none."""
     try:
         yield
@@ -82,9 +82,9 @@ def open_database(path: Path, backups: Path, stamp: str) -> SqliteConnection:
     """
     engine = sqlite_engine(path)
     try:
-        with unusable(path):
+        with refuse_unusable(path):
             if path.exists() and current_revision(engine) not in (None, head_revision()):
-                take(path, backups / f"before-{head_revision()}-{stamp}.db")
+                create_backup(path, backups / f"before-{head_revision()}-{stamp}.db")
             upgrade(engine)
     finally:
         engine.dispose()

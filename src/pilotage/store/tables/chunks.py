@@ -40,22 +40,22 @@ def insert(connection: Connection, chunk: ChunkRow, rows: str) -> None:
     connection.execute(sql, (chunk.submission, chunk.number, rows))
 
 
-def _chunk(row: Sequence[Any] | None) -> ChunkRow | None:
+def _to_chunk(row: Sequence[Any] | None) -> ChunkRow | None:
     return None if row is None else ChunkRow(*row)
 
 
 def by_number(connection: Connection, submission: SubmissionId, number: int) -> ChunkRow | None:
     sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number = ?"
-    return _chunk(connection.execute(sql, (submission, number)).fetchone())
+    return _to_chunk(connection.execute(sql, (submission, number)).fetchone())
 
 
 def last(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
     """The one of the highest number."""
     sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? ORDER BY number DESC LIMIT 1"
-    return _chunk(connection.execute(sql, (submission,)).fetchone())
+    return _to_chunk(connection.execute(sql, (submission,)).fetchone())
 
 
-def listed(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[ChunkRow]:
+def page(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[ChunkRow]:
     """Those from number `begin` on, ascending."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number >= ?"
@@ -64,23 +64,23 @@ def listed(connection: Connection, submission: SubmissionId, begin: int, limit: 
     return [ChunkRow(*row) for row in connection.execute(sql, (submission, begin, limit))]
 
 
-def first_unmade(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
+def first_incomplete(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
     """The first one of which jobs are still to be made."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND made < count"
         " ORDER BY number LIMIT 1"
     )
-    return _chunk(connection.execute(sql, (submission,)).fetchone())
+    return _to_chunk(connection.execute(sql, (submission,)).fetchone())
 
 
-def rows(connection: Connection, submission: SubmissionId, number: int) -> str:
+def pending_rows(connection: Connection, submission: SubmissionId, number: int) -> str:
     """The JSON list of the parameter rows of a chunk that is not all made."""
     sql = "SELECT rows FROM pending_rows WHERE submission_id = ? AND number = ?"
     row = connection.execute(sql, (submission, number)).fetchone()
     return "[]" if row is None else str(row[0])
 
 
-def note_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
+def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
     """So many jobs of the chunk are there now; its rows go when that is all."""
     sql = "UPDATE submission_chunks SET made = ? WHERE submission_id = ? AND number = ?"
     connection.execute(sql, (made, chunk.submission, chunk.number))
@@ -89,7 +89,7 @@ def note_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
         connection.execute(sql, (chunk.submission, chunk.number))
 
 
-def unmade_of_owner(connection: Connection, owner: str) -> int:
+def count_unmade(connection: Connection, owner: str) -> int:
     """How many accepted jobs of an owner are still to be made."""
     sql = (
         "SELECT coalesce(sum(c.count - c.made), 0) FROM submission_chunks c"
@@ -101,12 +101,14 @@ def unmade_of_owner(connection: Connection, owner: str) -> int:
 _FILES = bulk_statements.insert("chunk_files", ("submission_id", "number", "digest"))
 
 
-def note_files(connection: Connection, submission: SubmissionId, number: int, digests: Sequence[str]) -> None:
+def insert_files(
+    connection: Connection, submission: SubmissionId, number: int, digests: Sequence[str]
+) -> None:
     """The rows of a chunk name these uploads, each told once."""
     connection.execute_bulk(_FILES, [(submission, number, digest) for digest in digests])
 
 
-def forget_last(connection: Connection, submission: SubmissionId) -> bool:
+def delete_last(connection: Connection, submission: SubmissionId) -> bool:
     """Take back the last chunk of a submission that was never accepted; whether there was one."""
     chunk = last(connection, submission)
     if chunk is None:
@@ -117,7 +119,7 @@ def forget_last(connection: Connection, submission: SubmissionId) -> bool:
     return True
 
 
-def forget(connection: Connection, submissions: Sequence[int]) -> None:
+def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:
     """Delete the chunks of submissions that have gone; the ids of their jobs are not given again."""
     them, value = in_list(connection, "submission_id", submissions)
     sql = f"DELETE FROM submission_chunks WHERE {them} RETURNING first_job + count - 1"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pilotage.core.ids import QueueId
 from pilotage.store.cluster.changes import SNAPSHOT_SQL, TransactionSnapshot
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
-from pilotage.store.tables.jobs import held
+from pilotage.store.tables.jobs import of_live_pilots
 
 
 def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
@@ -35,7 +35,7 @@ def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
     return dict(connection.execute(sql, (queue,)).fetchall())
 
 
-def waiting_counts_seen(
+def waiting_counts_with_snapshot(
     connection: Connection, queues: Sequence[QueueId] | None = None
 ) -> tuple[TransactionSnapshot, dict[QueueId, dict[int, int]]]:
     """As `waiting_counts`, of all queues or of some, and which transactions that has seen. PostgreSQL only."""
@@ -63,13 +63,13 @@ def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
         for pilot, site, ce in connection.execute("SELECT id, site, ce FROM pilots WHERE ended IS NULL")
     }
     counts: Counter[tuple[QueueId, str, str]] = Counter()
-    for job in held(connection):
+    for job in of_live_pilots(connection):
         if job.pilot in places:
             counts[(job.queue, *places[job.pilot])] += 1
     return [(*place, count) for place, count in counts.items()]
 
 
-def held_counts_and_blocks(
+def held_counts_and_allocations(
     connection: Connection,
 ) -> tuple[list[tuple[QueueId, str, str, int]], dict[str, list[int]]]:
     """`held_counts`, and the free places that servers have by key of the limit, as of one instant."""

@@ -25,7 +25,7 @@ def last_event(connection: Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
 
 
-PILOTS = "pilots"
+SEVERAL_PILOTS = "pilots"
 """The actor of an event that several pilots have made: each job of it stands there with its pilot."""
 
 
@@ -49,7 +49,10 @@ class EventBatch:
         detail: str = "",
         pilot: PilotId | None = None,
     ) -> int:
-        """Note a move of `job`, made by `pilot` if the actor is `PILOTS`; the id goes into the job's `last_event`."""
+        """Add a transition of `job`; returns the event's id, to be stored as the job's `last_event`.
+
+        `pilot` is given when the actor is `SEVERAL_PILOTS`.
+        """
         key = (kind, old, new, detail)
         row = self._rows.get(key)
         if row is None:
@@ -120,14 +123,14 @@ def history(connection: Connection, job: JobId, last_event: int) -> list[Event]:
         if row is None:
             break
         at, kind, actor, old, new, detail, jobs = row
-        epoch, following, pilot = _entry_of(json.loads(jobs), job)
-        if actor == PILOTS:
+        epoch, following, pilot = _job_entry(json.loads(jobs), job)
+        if actor == SEVERAL_PILOTS:
             actor = f"pilot:{pilot}"
         found.append(Event(at, kind, actor, old, new, epoch, detail))
     return found[::-1]
 
 
-def _entry_of(jobs: list[list[int] | int], job: JobId) -> tuple[int, int, int]:
+def _job_entry(jobs: list[list[int] | int], job: JobId) -> tuple[int, int, int]:
     """(epoch, previous event, pilot) of `job` in the list of one event; a submission's list is [first, count]."""
     for entry in jobs:
         if isinstance(entry, list) and entry[0] == job:

@@ -29,7 +29,7 @@ _FROM_JOBS = (
 )
 
 
-def move(connection: Connection, before: float, most: int) -> int:
+def archive(connection: Connection, before: float, most: int) -> int:
     """Move jobs that ended before that instant out of the hot table, the first to end first; how many."""
     sql = "SELECT id FROM jobs WHERE ended IS NOT NULL AND ended < ? ORDER BY ended LIMIT ?"
     sql += lock_clause(connection, "UPDATE SKIP LOCKED")
@@ -43,28 +43,28 @@ def move(connection: Connection, before: float, most: int) -> int:
     went = connection.execute(f"DELETE FROM jobs WHERE {them}", (value,)).rowcount
     if not len(came) == went == len(ids):
         raise RuntimeError(f"of {len(ids)} jobs {went} left the hot table and {len(came)} came to history")
-    _count(connection, came, 1)
+    _adjust_counts(connection, came, 1)
     return len(ids)
 
 
-def recall(connection: Connection, ids: Sequence[int]) -> int:
+def restore(connection: Connection, ids: Sequence[int]) -> int:
     """Before jobs change: put those of them that are in history back into the hot table, as they were; how many."""
     if not ids:
         return 0
     them, value = in_list(connection, "id", ids)
     sql = f"SELECT id, ended FROM history WHERE {them}" + lock_clause(connection, "UPDATE")
-    there = _Ended.of(connection.execute(sql, (value,)).fetchall())
+    there = _EndedJobs.of(connection.execute(sql, (value,)).fetchall())
     if there.ids:
         them, values = there.condition(connection)
         # A name that is not that of the submission is the job's own.
         own = "nullif(job_name, (SELECT s.job_name FROM submissions s WHERE s.id = submission_id))"
         sql = f"INSERT INTO jobs ({_SHARED}, name) SELECT {_SHARED}, {own} FROM history WHERE {them}"
         connection.execute(sql, values)
-        _delete(connection, there)
+        _delete_jobs(connection, there)
     return len(there.ids)
 
 
-class _Ended(NamedTuple):
+class _EndedJobs(NamedTuple):
     """Jobs of history, and between which instants they ended: months besides are not looked through for them."""
 
     ids: list[int]
@@ -72,7 +72,7 @@ class _Ended(NamedTuple):
     last: float
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[Any]]) -> _Ended:
+    def of(cls, rows: Sequence[Sequence[Any]]) -> _EndedJobs:
         """Of rows that begin with the id and end with the instant."""
         ends = [row[-1] for row in rows]
         return cls([row[0] for row in rows], min(ends, default=0.0), max(ends, default=0.0))
@@ -84,7 +84,7 @@ class _Ended(NamedTuple):
         return f"{them} AND ended >= ? AND ended <= ?", (value, self.first, self.last)
 
 
-def rows_of(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
+def select(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
     """Those jobs of `ids` that are in history."""
     if connection.dialect == "sqlite":
         them, value = in_list(connection, "id", ids)
@@ -97,7 +97,7 @@ def rows_of(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
     return connection.execute(sql, (array_literal(ids, "bigint"),))
 
 
-class Tries(NamedTuple):
+class JobEpoch(NamedTuple):
     """Those at a job of history."""
 
     job: JobId
@@ -105,7 +105,7 @@ class Tries(NamedTuple):
     """The highest ever given."""
 
 
-def forget(connection: Connection, before: float, most: int) -> list[JobId]:
+def delete_expired(connection: Connection, before: float, most: int) -> list[JobId]:
     """Delete jobs of history that ended before that instant, with their results, and submissions left without jobs.
 
     Of a submission that is open or still being made nothing goes. The newest submission stays, for no id is given
@@ -120,19 +120,19 @@ def forget(connection: Connection, before: float, most: int) -> list[JobId]:
     rows = connection.execute(sql, (before, most)).fetchall()
     if not rows:
         return []
-    them = _Ended.of(rows)
+    them = _EndedJobs.of(rows)
     delete_results(connection, them.ids)
-    _delete(connection, them)
-    _forget_submissions(connection, Counter(row[1] for row in rows))
+    _delete_jobs(connection, them)
+    _count_deleted(connection, Counter(row[1] for row in rows))
     return [JobId(id_) for id_ in them.ids]
 
 
 # --- a month as a whole: out of history first, where nobody finds it any more, then what hangs on its jobs, then itself
 
 
-def month_to_go(connection: Connection, before: float) -> int | None:
+def expired_month(connection: Connection, before: float) -> int | None:
     """The first month of which all jobs ended before that instant, and no submission is open or still being made."""
-    for month in partitions.older(connection, "history", before):
+    for month in partitions.expired_months(connection, "history", before):
         needed = connection.execute(
             f"SELECT 1 FROM history_{month} h WHERE h.submission_id = ANY (ARRAY("
             "SELECT id FROM submissions WHERE state <> 'closed' UNION"
@@ -143,50 +143,50 @@ def month_to_go(connection: Connection, before: float) -> int | None:
     return None
 
 
-def take_out(connection: Connection, month: int) -> None:
-    """In a transaction of its own: nobody finds the jobs of that month any more. Raises as `partitions.take_out`."""
-    partitions.take_out(connection, "history", month)
+def detach_month(connection: Connection, month: int) -> None:
+    """In a transaction of its own: nobody finds the jobs of that month any more. Raises as `partitions.detach`."""
+    partitions.detach(connection, "history", month)
     connection.execute("DELETE FROM history_counts WHERE month = ?", (month,))
     # Up to which id nothing hangs on its jobs any more.
     connection.execute("INSERT INTO counters (name, last) VALUES (?, 0)", (f"history_{month}",))
 
 
-def forget_taken_out(connection: Connection, most: int) -> list[JobId]:
+def delete_dependents(connection: Connection, most: int) -> list[JobId]:
     """Delete what hangs on at most so many jobs of months that were taken out, in the order of their ids; which."""
     gone: list[JobId] = []
-    for month in partitions.taken_out(connection, "history"):
-        rows = _left_of(connection, month, most - len(gone))
+    for month in partitions.detached_months(connection, "history"):
+        rows = _undeleted_jobs(connection, month, most - len(gone))
         if rows:
             delete_results(connection, [row[0] for row in rows])
-            _forget_submissions(connection, Counter(row[1] for row in rows))
+            _count_deleted(connection, Counter(row[1] for row in rows))
             sql = "UPDATE counters SET last = ? WHERE name = ?"
             connection.execute(sql, (rows[-1][0], f"history_{month}"))
             gone += [JobId(row[0]) for row in rows]
     return gone
 
 
-def drop_taken_out(connection: Connection) -> bool:
+def drop_detached_month(connection: Connection) -> bool:
     """In a transaction: drop a month on whose jobs nothing hangs any more; whether there was one."""
-    for month in partitions.taken_out(connection, "history"):
-        if not _left_of(connection, month, 1):
+    for month in partitions.detached_months(connection, "history"):
+        if not _undeleted_jobs(connection, month, 1):
             partitions.drop(connection, "history", month)
             connection.execute("DELETE FROM counters WHERE name = ?", (f"history_{month}",))
             return True
     return False
 
 
-def _left_of(connection: Connection, month: int, most: int) -> list[tuple[int, int]]:
+def _undeleted_jobs(connection: Connection, month: int, most: int) -> list[tuple[int, int]]:
     """(job, submission) of jobs on which something may still hang, in the order of their ids."""
-    return connection.execute(f"{left_of(month)} ORDER BY id LIMIT ?", (most,)).fetchall()
+    return connection.execute(f"{undeleted_jobs(month)} ORDER BY id LIMIT ?", (most,)).fetchall()
 
 
-def left_of(month: int) -> str:
+def undeleted_jobs(month: int) -> str:
     """The query for (id, submission_id) of those jobs of a month that was taken out on which something may hang."""
     seen_to = f"SELECT last FROM counters WHERE name = 'history_{month}'"
     return f"SELECT id, submission_id FROM history_{month} WHERE id > coalesce(({seen_to}), 0)"
 
 
-def _forget_submissions(connection: Connection, forgotten: Counter[int]) -> None:
+def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
     """So many jobs of each have gone: delete those that have none left."""
     connection.executemany(
         "UPDATE submissions SET forgotten = forgotten + ? WHERE id = ?",
@@ -200,10 +200,12 @@ def _forget_submissions(connection: Connection, forgotten: Counter[int]) -> None
         (value,),
     ).fetchall()
     if gone:
-        chunks.forget(connection, [row[0] for row in gone])
+        chunks.delete_of_submissions(connection, [row[0] for row in gone])
 
 
-def ended_since(connection: Connection, begin: float, before: float, most: int) -> list[tuple[Tries, float]]:
+def ended_between(
+    connection: Connection, begin: float, before: float, most: int
+) -> list[tuple[JobEpoch, float]]:
     """Jobs of history that ended in [begin, before), in the order of their end, with it.
 
     At least `most` where there are so many, and more where several ended at the last instant: all of that instant.
@@ -212,7 +214,7 @@ def ended_since(connection: Connection, begin: float, before: float, most: int) 
     row = connection.execute(sql, (begin, before, most - 1)).fetchone()
     sql = "SELECT id, epoch, ended FROM history WHERE ended >= ? AND ended < ? AND ended <= ? ORDER BY ended"
     found = connection.execute(sql, (begin, before, before if row is None else row[0]))
-    return [(Tries(JobId(job), epoch), ended) for job, epoch, ended in found]
+    return [(JobEpoch(JobId(job), epoch), ended) for job, epoch, ended in found]
 
 
 def delete_results(connection: Connection, jobs: Sequence[int]) -> None:
@@ -221,7 +223,7 @@ def delete_results(connection: Connection, jobs: Sequence[int]) -> None:
     connection.execute(f"DELETE FROM results WHERE {them}", (value,))
 
 
-def oldest_end_outside(connection: Connection) -> float | None:
+def oldest_unarchived_end(connection: Connection) -> float | None:
     """When the first of the final jobs ended that are still in the hot table; None: there are none."""
     row = connection.execute("SELECT min(ended) FROM jobs WHERE ended IS NOT NULL").fetchone()
     return None if row[0] is None else float(row[0])
@@ -233,13 +235,13 @@ def totals(connection: Connection) -> dict[str, int]:
     return {state: int(count) for state, count in connection.execute(sql) if count}
 
 
-def _delete(connection: Connection, jobs: _Ended) -> None:
+def _delete_jobs(connection: Connection, jobs: _EndedJobs) -> None:
     them, values = jobs.condition(connection)
     sql = f"DELETE FROM history WHERE {them} RETURNING {_COUNTED}"
-    _count(connection, connection.execute(sql, values).fetchall(), -1)
+    _adjust_counts(connection, connection.execute(sql, values).fetchall(), -1)
 
 
-def _count(connection: Connection, rows: Iterable[Sequence[Any]], sign: int) -> None:
+def _adjust_counts(connection: Connection, rows: Iterable[Sequence[Any]], sign: int) -> None:
     """Have the counts know of rows of history that have come (1) or gone (-1), each as `_COUNTED`."""
     counted = Counter((partitions.month_of(row[0]), row[1], row[2], row[3]) for row in rows)
     connection.executemany(

@@ -29,28 +29,28 @@ def create(connection: Connection, uuid: str, now: float) -> Instance:
     return Instance(uuid, 1, now)
 
 
-def lock(connection: Connection) -> None:
+def lock_row(connection: Connection) -> None:
     """Let no other server go on from here before this transaction ends."""
     connection.execute("SELECT 1 FROM instance WHERE id = 1" + lock_clause(connection, "UPDATE"))
 
 
-def in_common(connection: Connection) -> tuple[str, str]:
+def shared_fingerprints(connection: Connection) -> tuple[str, str]:
     """Fingerprints of the key that signs tokens and of the folder of sandboxes, which servers have in common."""
     row = connection.execute("SELECT signing_key, sandboxes FROM instance WHERE id = 1").fetchone()
     return row[0], row[1]
 
 
-def have_in_common(connection: Connection, signing_key: str, sandboxes: str) -> None:
+def save_shared_fingerprints(connection: Connection, signing_key: str, sandboxes: str) -> None:
     connection.execute(
         "UPDATE instance SET signing_key = ?, sandboxes = ? WHERE id = 1", (signing_key, sandboxes)
     )
 
 
-def alive(connection: Connection, now: float) -> None:
+def heartbeat(connection: Connection, now: float) -> None:
     connection.execute("UPDATE instance SET alive_at = ? WHERE id = 1", (now,))
 
 
-def touch(connection: Connection) -> None:
+def write_unchanged(connection: Connection) -> None:
     """Write, and change nothing: to find out whether the database can be written."""
     connection.execute("UPDATE instance SET incarnation = incarnation WHERE id = 1")
 

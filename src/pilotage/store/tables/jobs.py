@@ -41,35 +41,35 @@ _COLUMNS = (
 )
 _OLD_COLUMNS = _COLUMNS.replace("pilot_id", "NULL")
 """Of history: whoever had the last try, the job is with nobody."""
-AT_ONCE = 1000
+BATCH_SIZE = 1000
 """So many jobs are read with one statement."""
 
 _STATES = {str(state): state for state in JobState}
 
 
-def _row(values: tuple[Any, ...]) -> JobRow:
+def _to_job(values: tuple[Any, ...]) -> JobRow:
     return JobRow._make((*values[:3], _STATES[values[3]], *values[4:]))
 
 
-def by_ids(connection: Connection, ids: Sequence[int], *, to_move: bool = True) -> dict[int, JobRow]:
-    """The jobs of these ids that exist; `to_move`: no other transaction moves them before this one ends.
+def by_ids(connection: Connection, ids: Sequence[int], *, for_update: bool = True) -> dict[int, JobRow]:
+    """The jobs of these ids that exist; `for_update`: no other transaction moves them before this one ends.
 
     One that is in history is as it was when it ended.
     """
-    rows = _hot(connection, ids, to_move)
+    rows = _select_hot(connection, ids, for_update)
     missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
     if missing:
-        found = history.rows_of(connection, _OLD_COLUMNS, missing)
-        rows |= {values[0]: _row(values) for values in found}
+        found = history.select(connection, _OLD_COLUMNS, missing)
+        rows |= {values[0]: _to_job(values) for values in found}
         missing = [id_ for id_ in missing if id_ not in rows]
     if missing and connection.dialect != "sqlite":
         # Between the two questions another server may have put some of them back.
-        rows |= _hot(connection, missing, to_move)
+        rows |= _select_hot(connection, missing, for_update)
     return rows
 
 
-def _hot(connection: Connection, ids: Sequence[int], to_move: bool) -> dict[int, JobRow]:
-    lock = lock_clause(connection, "UPDATE") if to_move else ""
+def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) -> dict[int, JobRow]:
+    lock = lock_clause(connection, "UPDATE") if for_update else ""
     if len(ids) == 1:
         found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?{lock}", (ids[0],))
     else:
@@ -77,30 +77,30 @@ def _hot(connection: Connection, ids: Sequence[int], to_move: bool) -> dict[int,
         found = connection.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE {condition} ORDER BY id{lock}", (value,)
         )
-    return {values[0]: _row(values) for values in found}
+    return {values[0]: _to_job(values) for values in found}
 
 
-def of_pilot(connection: Connection, pilot: PilotId, *, to_move: bool = True) -> list[JobRow]:
-    """What a pilot has: offered to it or held by it; by id. `to_move` as in `by_ids`."""
+def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True) -> list[JobRow]:
+    """What a pilot has: offered to it or held by it; by id. `for_update` as in `by_ids`."""
     row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
     offered = json.loads(row[0]) if row else []
-    found = by_ids(connection, offered, to_move=to_move) if offered else {}
+    found = by_ids(connection, offered, for_update=for_update) if offered else {}
     return [found[job] for job in sorted(found) if found[job].pilot == pilot]
 
 
-def with_any(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
+def having_jobs(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
     """Which of these pilots have any job."""
     with_list = [pilot for pilot in live if pilot.jobs]
     # As a rule it has the one that it was offered last.
-    found = _with_one_of(connection, [pilot.jobs[-1] for pilot in with_list])
+    found = _pilots_of_jobs(connection, [pilot.jobs[-1] for pilot in with_list])
     others = [job for pilot in with_list if pilot.id not in found for job in pilot.jobs[:-1]]
-    return found | _with_one_of(connection, others)
+    return found | _pilots_of_jobs(connection, others)
 
 
-def _with_one_of(connection: Connection, offered: Sequence[int]) -> set[PilotId]:
+def _pilots_of_jobs(connection: Connection, offered: Sequence[int]) -> set[PilotId]:
     found: set[PilotId] = set()
-    for begin in range(0, len(offered), AT_ONCE):
-        condition, value = in_list(connection, "id", offered[begin : begin + AT_ONCE])
+    for begin in range(0, len(offered), BATCH_SIZE):
+        condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
         sql = f"SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND {condition}"
         found.update(PilotId(row[0]) for row in connection.execute(sql, (value,)))
     return found
@@ -109,11 +109,11 @@ def _with_one_of(connection: Connection, offered: Sequence[int]) -> set[PilotId]
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
     """The jobs of one take that are still offered; by id."""
     offered = [job for job in of_pilot(connection, pilot) if job.state is JobState.MATCHED]
-    numbers = _numbers(connection, "take_number", [job.id for job in offered])
+    numbers = _column_by_id(connection, "take_number", [job.id for job in offered])
     return [job for job in offered if numbers[job.id] == number]
 
 
-def _numbers(connection: Connection, column: str, ids: Sequence[int]) -> dict[int, Any]:
+def _column_by_id(connection: Connection, column: str, ids: Sequence[int]) -> dict[int, Any]:
     if not ids:
         return {}
     condition, value = in_list(connection, "id", ids)
@@ -130,26 +130,26 @@ class WaitingJob(NamedTuple):
     parameters: str | None
 
 
-_HEADS = (
+_QUEUE_HEADS = (
     "SELECT id, submission_id, epoch, last_event, parameters FROM jobs"
     " WHERE state = 'Waiting' AND queue_id = {} AND user_priority = {} AND id > {} ORDER BY id LIMIT {}"
 )
-_ONE_HEADS = _HEADS.format(*"????")
-_MANY_HEADS = (
+_HEADS_OF_ONE_QUEUE = _QUEUE_HEADS.format(*"????")
+_HEADS_OF_SEVERAL_QUEUES = (
     "SELECT place, found.* FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])"
     " WITH ORDINALITY AS wanted(queue, weight, after, most, place),"
-    f" LATERAL ({_HEADS.format('wanted.queue', 'wanted.weight', 'wanted.after', 'wanted.most')}) AS found"
+    f" LATERAL ({_QUEUE_HEADS.format('wanted.queue', 'wanted.weight', 'wanted.after', 'wanted.most')}) AS found"
     " ORDER BY place, found.id"
 )
 
 
-def heads(connection: Connection, wanted: Sequence[HeadsWanted]) -> list[list[tuple[Any, ...]]]:
+def queue_heads(connection: Connection, wanted: Sequence[HeadsWanted]) -> list[list[tuple[Any, ...]]]:
     """For each that is wanted the first jobs, by rising id: values of `WaitingJob`; PostgreSQL is asked once."""
     if connection.dialect == "sqlite" or len(wanted) < 2:
-        return [connection.execute(_ONE_HEADS, one).fetchall() for one in wanted]
+        return [connection.execute(_HEADS_OF_ONE_QUEUE, one).fetchall() for one in wanted]
     found: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
     arrays = [array_literal(values, "bigint") for values in zip(*wanted, strict=True)]
-    for place, *head in connection.execute(_MANY_HEADS, arrays):
+    for place, *head in connection.execute(_HEADS_OF_SEVERAL_QUEUES, arrays):
         found[place - 1].append(tuple(head))
     return found
 
@@ -159,13 +159,13 @@ def last_id(connection: Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0])
 
 
-def held(connection: Connection) -> Iterator[JobRow]:
+def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
     """All jobs that live pilots have."""
     lists = connection.execute("SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'").fetchall()
     # A job that one pilot gave back is on the list of the next one too.
     ids = list(dict.fromkeys(job for row in lists for job in json.loads(row[0])))
-    for begin in range(0, len(ids), AT_ONCE):
-        for job in by_ids(connection, ids[begin : begin + AT_ONCE], to_move=False).values():
+    for begin in range(0, len(ids), BATCH_SIZE):
+        for job in by_ids(connection, ids[begin : begin + BATCH_SIZE], for_update=False).values():
             if job.pilot is not None:
                 yield job
 
@@ -339,27 +339,27 @@ def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
     connection.execute("UPDATE jobs SET queue_id = ? WHERE id = ?", (queue, job))
 
 
-def due(connection: Connection, now: float, most: int) -> list[JobRow]:
+def due_for_retry(connection: Connection, now: float, most: int) -> list[JobRow]:
     """Rescheduled jobs whose delay is over."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
     sql += lock_clause(connection, "UPDATE SKIP LOCKED")
-    return [_row(values) for values in connection.execute(sql, (now, most))]
+    return [_to_job(values) for values in connection.execute(sql, (now, most))]
 
 
 def extend_offers(connection: Connection, seconds: float) -> None:
     """After an outage or a step of the clock: offers stand for as much longer."""
-    offered = [job.id for job in held(connection) if job.state is JobState.MATCHED]
-    for begin in range(0, len(offered), AT_ONCE):
-        condition, value = in_list(connection, "id", offered[begin : begin + AT_ONCE])
+    offered = [job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED]
+    for begin in range(0, len(offered), BATCH_SIZE):
+        condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
         connection.execute(f"UPDATE jobs SET started = started + ? WHERE {condition}", (seconds, value))
 
 
-def offered_since(connection: Connection, ids: Sequence[int]) -> dict[int, float]:
+def offer_times(connection: Connection, ids: Sequence[int]) -> dict[int, float]:
     """Since when these jobs are offered."""
-    return _numbers(connection, "started", ids)
+    return _column_by_id(connection, "started", ids)
 
 
 def stalled_pilots(connection: Connection) -> list[PilotId]:
     """Pilots whose jobs are shown as Stalled."""
-    found = {job.pilot for job in held(connection) if job.state is JobState.STALLED}
+    found = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}
     return [pilot for pilot in found if pilot is not None]

@@ -13,9 +13,9 @@ from pilotage.store.tables.selections import (
     OUTPUTS_INCOMPLETE,
     JobSelection,
     Viewer,
-    of_counts,
-    of_history,
-    of_hot,
+    counts_where,
+    history_where,
+    jobs_where,
 )
 from pilotage.wire.limits import LARGEST
 
@@ -107,10 +107,10 @@ def _page(
     beyond, order = (">", "") if not newest else ("<", " DESC")
     if newest and not after:
         after = LARGEST
-    hot = of_hot(connection, selection, viewer)
+    hot = jobs_where(connection, selection, viewer)
     parts = [f"SELECT {columns[0]} {_FROM} WHERE {hot.sql}"]
     values: list[Any] = [*hot.values, after, limit]
-    for old in of_history(connection, selection, viewer):
+    for old in history_where(connection, selection, viewer):
         parts.append(f"SELECT {columns[1]} FROM history j WHERE {old.sql}")
         values += [*old.values, after, limit]
     pages = [
@@ -122,18 +122,18 @@ def _page(
 
 def counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> dict[str, int]:
     """How many jobs in each state, those of an accepted submission that are still being made as Submitting."""
-    hot = of_hot(connection, selection, viewer)
+    hot = jobs_where(connection, selection, viewer)
     source = (
         _FROM if selection.site is not None else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     )
     parts = [f"SELECT j.state, count(*) AS jobs {source} WHERE {hot.sql} GROUP BY j.state"]
     values = list(hot.values)
-    if selection.by_people_and_states:
-        counted = of_counts(connection, selection, viewer)
+    if selection.uses_counted_columns:
+        counted = counts_where(connection, selection, viewer)
         parts.append(f"SELECT state, jobs FROM history_counts WHERE {counted.sql}")
         values += counted.values
     else:
-        for old in of_history(connection, selection, viewer):
+        for old in history_where(connection, selection, viewer):
             parts.append(f"SELECT j.state, count(*) FROM history j WHERE {old.sql} GROUP BY j.state")
             values += old.values
     sql = f"SELECT state, sum(jobs) FROM ({' UNION ALL '.join(parts)}) AS each_part GROUP BY state"
@@ -169,7 +169,7 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict
     return {job: rows[job] for job in jobs if job in rows}
 
 
-def of_submission(selection: JobSelection, submission: int) -> JobSelection:
+def restrict_to_submission(selection: JobSelection, submission: int) -> JobSelection:
     """The jobs of a selection that are of one submission; none if it names another one."""
     if selection.submission not in (None, submission):
         return replace(selection, ids=[])

@@ -1,14 +1,14 @@
-"""Months as partitions of what only grows: history by the end of its jobs, events by their instant. PostgreSQL only.
+"""Monthly partitions of `history` (by the end of the job) and `events` (by their time). PostgreSQL only.
 
-A month is one of UTC, as in `history_counts`. Months are made ahead; what belongs to none that was made goes into the
-default partition, so that nothing is ever refused. A month that is too old as a whole goes as a whole.
+Months are in UTC, as in `history_counts`, and are created ahead. Rows of a month without a partition go into the
+default partition, so no insert is ever refused. An expired month is dropped as a whole.
 
-The key of a partitioned table has the instant in it, so that the database alone does not see to it that an id is there
-once. Of an event `store.numbers` does, which gives no id twice. A job changes over between `jobs`, where its id is the
-key, and history in one transaction that holds its row: who comes second finds no row to take.
+PostgreSQL requires the partition column in the primary key, so the database does not enforce unique ids. Event ids are
+unique because `cluster.id_allocator` gives none twice. A job moves between `jobs` and `history` in one transaction that
+locks its row in `jobs`, where the id is the key; a second mover finds no row.
 
-Locks that hold up others are waited for no longer than `PATIENCE`; who cannot have them tries again later. On SQLite
-there is nothing to do here.
+Waiting for a lock that blocks others ends after `LOCK_TIMEOUT`; the caller tries again later. On SQLite these
+functions do nothing.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Literal
 
 from pilotage.store.engine.connection import Connection, has_table
 
-Divided = Literal["history", "events"]
+PartitionedTable = Literal["history", "events"]
 
-DIVIDED_BY: dict[Divided, str] = {"history": "ended", "events": "at"}
+PARTITION_COLUMN: dict[PartitionedTable, str] = {"history": "ended", "events": "at"}
 """The column that says which month a row belongs to."""
 
-AHEAD = 3
+MONTHS_AHEAD = 3
 """So many months after this one are there before they begin."""
 
-PATIENCE = "50ms"
+LOCK_TIMEOUT = "50ms"
 """While a lock is waited for, others wait behind."""
 
-MOST = 2000
+MAX_MOVED_ROWS = 2000
 """So many rows are taken out of the default partition for a month; where it has more of them, they stay there."""
 
-NAMES = r"^(history|events)_([0-9]{6}|default)$"
+PARTITION_NAMES = r"^(history|events)_([0-9]{6}|default)$"
 """Of partitions, and of months that were taken out of their table."""
 
 
@@ -49,32 +49,32 @@ def month_of(at: float) -> int:
     return day.year * 100 + day.month
 
 
-def following(month: int) -> int:
+def next_month(month: int) -> int:
     """The month after.
 
-    >>> following(202611), following(202612)
+    >>> next_month(202611), next_month(202612)
     (202612, 202701)
     """
     return month + 1 if month % 100 < 12 else month + 89
 
 
-def begin_of(month: int) -> float:
+def month_start(month: int) -> float:
     """Its first instant.
 
-    >>> begin_of(197002)
+    >>> month_start(197002)
     2678400.0
     """
     return datetime(month // 100, month % 100, 1, tzinfo=UTC).timestamp()
 
 
-def end_of_month(at: float) -> float:
+def month_end(at: float) -> float:
     """Of the month of an instant; of one that no calendar has there is none.
 
-    >>> end_of_month(0.0), end_of_month(1e15)
+    >>> month_end(0.0), month_end(1e15)
     (2678400.0, inf)
     """
     try:
-        return begin_of(following(month_of(at)))
+        return month_start(next_month(month_of(at)))
     except (ValueError, OverflowError):
         return math.inf
 
@@ -85,25 +85,25 @@ def is_partition(name: str) -> bool:
     >>> is_partition("events_202611"), is_partition("history_default"), is_partition("history_counts")
     (True, True, False)
     """
-    return re.search(NAMES, name) is not None
+    return re.search(PARTITION_NAMES, name) is not None
 
 
-def belongs_to_the_schema(_: object, name: str | None, kind: str, reflected: bool, meant: object) -> bool:
+def is_schema_object(_: object, name: str | None, kind: str, reflected: bool, meant: object) -> bool:
     """For Alembic's comparisons of a database with the schema: partitions are none of its tables."""
     return not (kind == "table" and reflected and meant is None and name is not None and is_partition(name))
 
 
-def months(connection: Connection, table: Divided) -> list[int]:
+def months(connection: Connection, table: PartitionedTable) -> list[int]:
     """That are partitions of it, the oldest first."""
-    return _named(connection, table, "c.relispartition")
+    return _month_tables(connection, table, "c.relispartition")
 
 
-def taken_out(connection: Connection, table: Divided) -> list[int]:
+def detached_months(connection: Connection, table: PartitionedTable) -> list[int]:
     """Months that are no partitions any more, and not dropped yet."""
-    return _named(connection, table, "NOT c.relispartition")
+    return _month_tables(connection, table, "NOT c.relispartition")
 
 
-def _named(connection: Connection, table: Divided, what: str) -> list[int]:
+def _month_tables(connection: Connection, table: PartitionedTable, what: str) -> list[int]:
     if connection.dialect == "sqlite":
         return []
     sql = (
@@ -113,33 +113,35 @@ def _named(connection: Connection, table: Divided, what: str) -> list[int]:
     return [row[0] for row in connection.execute(sql, (f"^{table}_[0-9]{{6}}$",))]
 
 
-def missing(connection: Connection, table: Divided, now: float) -> list[int]:
+def missing_months(connection: Connection, table: PartitionedTable, now: float) -> list[int]:
     """Months to be made, from the one of `now` on."""
     if connection.dialect == "sqlite":
         return []
-    there = {*months(connection, table), *taken_out(connection, table)}
-    return [month for month in _from(month_of(now), AHEAD + 1) if month not in there]
+    there = {*months(connection, table), *detached_months(connection, table)}
+    return [month for month in _months_from(month_of(now), MONTHS_AHEAD + 1) if month not in there]
 
 
-def _from(month: int, count: int) -> Iterator[int]:
+def _months_from(month: int, count: int) -> Iterator[int]:
     for _ in range(count):
         yield month
-        month = following(month)
+        month = next_month(month)
 
 
-def make(connection: Connection, table: Divided, month: int) -> bool:
+def create(connection: Connection, table: PartitionedTable, month: int) -> bool:
     """In a transaction of its own: make a month, and take its rows out of the default partition.
 
     The table may be read and written meanwhile, but for the default partition. False: that has too many of its rows,
     or the month is there. Raises `Overloaded` where locks cannot be had now.
     """
     default, name = f"{table}_default", f"{table}_{month}"
-    _lock(connection, f"{table} IN SHARE UPDATE EXCLUSIVE", f"{default} IN ACCESS EXCLUSIVE")
-    begin, end = begin_of(month), begin_of(following(month))
-    belongs = f"{DIVIDED_BY[table]} >= {begin} AND {DIVIDED_BY[table]} < {end}"
-    sql = f"SELECT count(*) FROM (SELECT 1 FROM {default} WHERE {belongs} LIMIT {MOST + 1}) AS strays"
+    _lock_tables(connection, f"{table} IN SHARE UPDATE EXCLUSIVE", f"{default} IN ACCESS EXCLUSIVE")
+    begin, end = month_start(month), month_start(next_month(month))
+    belongs = f"{PARTITION_COLUMN[table]} >= {begin} AND {PARTITION_COLUMN[table]} < {end}"
+    sql = (
+        f"SELECT count(*) FROM (SELECT 1 FROM {default} WHERE {belongs} LIMIT {MAX_MOVED_ROWS + 1}) AS strays"
+    )
     [strays] = connection.execute(sql).fetchone()
-    if strays > MOST or has_table(connection, name):
+    if strays > MAX_MOVED_ROWS or has_table(connection, name):
         return False
     connection.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING INDEXES)")
     if strays:
@@ -151,35 +153,35 @@ def make(connection: Connection, table: Divided, month: int) -> bool:
     return True
 
 
-def older(connection: Connection, table: Divided, before: float) -> list[int]:
+def expired_months(connection: Connection, table: PartitionedTable, before: float) -> list[int]:
     """Months of which everything was before that instant, the oldest first."""
-    return [month for month in months(connection, table) if begin_of(following(month)) <= before]
+    return [month for month in months(connection, table) if month_start(next_month(month)) <= before]
 
 
-def take_out(connection: Connection, table: Divided, month: int) -> None:
+def detach(connection: Connection, table: PartitionedTable, month: int) -> None:
     """In a transaction of its own: make a table by itself of a month. Nobody else writes into `table` until its end.
 
     From the commit on nobody finds the rows any more who does not name that table. Raises `Overloaded` where locks
     cannot be had now.
     """
     name = f"{table}_{month}"
-    _lock(connection, *(f"{part} IN ACCESS EXCLUSIVE" for part in (table, name, f"{table}_default")))
+    _lock_tables(connection, *(f"{part} IN ACCESS EXCLUSIVE" for part in (table, name, f"{table}_default")))
     connection.execute(f"ALTER TABLE {table} DETACH PARTITION {name}")
 
 
-def estimate(connection: Connection, table: Divided, month: int) -> int:
+def estimated_rows(connection: Connection, table: PartitionedTable, month: int) -> int:
     """About how many rows a month has, as of when the database last looked."""
     sql = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = ?::regclass"
     return int(connection.execute(sql, (f"{table}_{month}",)).fetchone()[0])
 
 
-def drop(connection: Connection, table: Divided, month: int) -> None:
+def drop(connection: Connection, table: PartitionedTable, month: int) -> None:
     """One that was taken out."""
     connection.execute(f"DROP TABLE {table}_{month}")
 
 
-def _lock(connection: Connection, *locks: str) -> None:
-    """Until the transaction ends; each is waited for no longer than `PATIENCE`."""
-    connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+def _lock_tables(connection: Connection, *locks: str) -> None:
+    """Until the transaction ends; each is waited for no longer than `LOCK_TIMEOUT`."""
+    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     for lock in locks:
         connection.execute(f"LOCK TABLE ONLY {lock} MODE")

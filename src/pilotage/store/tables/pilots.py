@@ -76,7 +76,7 @@ _CHANGEABLE = frozenset(
 _STATES = {str(state): state for state in PilotState}
 
 
-def _pilot(row: tuple[Any, ...]) -> PilotRow:
+def _to_pilot(row: tuple[Any, ...]) -> PilotRow:
     pilot = PilotRow(*row)
     pilot.state = _STATES[row[_STATE]]
     pilot.jobs = json.loads(row[_JOBS])
@@ -135,38 +135,40 @@ def last_id(connection: Connection) -> int:
 
 
 def by_id(connection: Connection, pilot: PilotId) -> PilotRow | None:
-    return _one(connection, "id = ?", (pilot,))
+    return _select_one(connection, "id = ?", (pilot,))
 
 
 def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
-    return _one(connection, "token_hash = ?", (token_hash,))
+    return _select_one(connection, "token_hash = ?", (token_hash,))
 
 
 def by_tokens(connection: Connection, token_hashes: Sequence[str]) -> list[PilotRow]:
     """The pilots that have these tokens; no other server answers them before this transaction ends."""
     condition, value = in_list(connection, "token_hash", token_hashes)
     sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE")
-    return [_pilot(row) for row in connection.execute(sql, (value,))]
+    return [_to_pilot(row) for row in connection.execute(sql, (value,))]
 
 
 def by_secret(connection: Connection, secret_hash: str, idx: int) -> PilotRow | None:
     """Locked as by `by_tokens`."""
     where = "secret_hash = ? AND idx = ?" + lock_clause(connection, "UPDATE")
-    return _one(connection, where, (secret_hash, idx))
+    return _select_one(connection, where, (secret_hash, idx))
 
 
-def _one(connection: Connection, where: str, values: tuple[Any, ...]) -> PilotRow | None:
+def _select_one(connection: Connection, where: str, values: tuple[Any, ...]) -> PilotRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values).fetchone()
-    return _pilot(row) if row else None
+    return _to_pilot(row) if row else None
 
 
 def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
     """Pilots that have not ended."""
     where, values = ("ended IS NULL", ()) if ce is None else ("ended IS NULL AND ce = ?", (ce,))
-    return [_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)]
+    return [
+        _to_pilot(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM pilots WHERE {where}", values)
+    ]
 
 
-class Heard(NamedTuple):
+class LivePilot(NamedTuple):
     """What is asked of every live pilot each second, or so."""
 
     id: PilotId
@@ -175,15 +177,15 @@ class Heard(NamedTuple):
     server: str
 
 
-def heard(connection: Connection) -> list[Heard]:
+def live_pilots(connection: Connection) -> list[LivePilot]:
     """The live pilots of all CEs."""
     return [
-        Heard(*row)
+        LivePilot(*row)
         for row in connection.execute("SELECT id, ce, state, server FROM pilots WHERE ended IS NULL")
     ]
 
 
-class Watched(NamedTuple):
+class SubmittedPilot(NamedTuple):
     """What its batch system is asked about."""
 
     id: PilotId
@@ -194,10 +196,10 @@ class Watched(NamedTuple):
     """When it called home first."""
 
 
-def watched(connection: Connection, ce: str) -> list[Watched]:
+def with_batch_jobs(connection: Connection, ce: str) -> list[SubmittedPilot]:
     """The live pilots of a CE."""
     sql = "SELECT id, stamp, batch_id, submitted, started FROM pilots WHERE ended IS NULL AND ce = ?"
-    return [Watched(*row) for row in connection.execute(sql, (ce,))]
+    return [SubmittedPilot(*row) for row in connection.execute(sql, (ce,))]
 
 
 def live_counts(connection: Connection) -> list[tuple[str, str, int]]:
@@ -240,39 +242,39 @@ def save_taken(connection: Connection, takes: Sequence[tuple[Any, ...]]) -> None
     connection.execute_bulk_later(_TAKEN, takes)
 
 
-def count_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
+def add_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
     connection.execute_later("UPDATE pilots SET finished = finished + ? WHERE id = ?", (jobs, pilot))
 
 
-_LEASE_OVER = (
+_LEASE_EXPIRED = (
     "ended IS NULL AND lease_until < ? AND NOT EXISTS"
     " (SELECT 1 FROM servers s WHERE s.name = pilots.server AND s.name <> ? AND s.alive_at < pilots.lease_until)"
 )
 
 
-def with_lease_before(connection: Connection, now: float, server: str, most: int) -> list[PilotId]:
+def with_expired_lease(connection: Connection, now: float, server: str, most: int) -> list[PilotId]:
     """Live pilots whose lease is over, at most so many; `server` is the one that asks.
 
     The lease of a pilot that speaks to another server is over only when that one has been alive after its end: until
     then nobody could have renewed it.
     """
-    sql = f"SELECT id FROM pilots WHERE {_LEASE_OVER} ORDER BY lease_until LIMIT ?"
+    sql = f"SELECT id FROM pilots WHERE {_LEASE_EXPIRED} ORDER BY lease_until LIMIT ?"
     return [PilotId(row[0]) for row in connection.execute(sql, (now, server, most))]
 
 
-def if_lease_before(connection: Connection, pilot: PilotId, now: float, server: str) -> PilotRow | None:
-    """One of `with_lease_before`, locked; None if that is no longer so, or a server is just hearing it."""
-    where = f"id = ? AND {_LEASE_OVER}" + lock_clause(connection, "UPDATE SKIP LOCKED")
-    return _one(connection, where, (pilot, now, server))
+def lock_expired(connection: Connection, pilot: PilotId, now: float, server: str) -> PilotRow | None:
+    """One of `with_expired_lease`, locked; None if that is no longer so, or a server is just hearing it."""
+    where = f"id = ? AND {_LEASE_EXPIRED}" + lock_clause(connection, "UPDATE SKIP LOCKED")
+    return _select_one(connection, where, (pilot, now, server))
 
 
-def last_takes(connection: Connection) -> list[tuple[PilotId, float]]:
+def last_take_times(connection: Connection) -> list[tuple[PilotId, float]]:
     """Of the live pilots that may have jobs: when their last take was answered."""
     sql = "SELECT id, taken_at FROM pilots WHERE ended IS NULL AND jobs <> '[]' ORDER BY taken_at"
     return [(PilotId(pilot), at or 0.0) for pilot, at in connection.execute(sql)]
 
 
-def extend_leases_of(connection: Connection, server: str, seconds: float) -> None:
+def extend_leases_of_server(connection: Connection, server: str, seconds: float) -> None:
     """Of the pilots that speak to one server."""
     sql = "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL"
     connection.execute(f"{sql} AND server = ?", (seconds, server))

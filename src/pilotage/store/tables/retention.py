@@ -14,7 +14,7 @@ from pilotage.store.cluster.id_allocator import BLOCK_SIZES
 from pilotage.store.engine.connection import Connection, in_list
 from pilotage.store.tables import partitions
 
-PORTION = 500
+PAGE_SIZE = 500
 """Submissions that are read at once."""
 
 
@@ -27,7 +27,7 @@ class Progress(NamedTuple):
 
 
 def progress(connection: Connection) -> dict[str, Progress]:
-    """By name, as given to `note`."""
+    """By name, as given to `add_progress`."""
     rows = connection.execute("SELECT name, until, ran, total FROM retention")
     return {row[0]: Progress(row[1], row[2], row[3]) for row in rows}
 
@@ -37,7 +37,7 @@ def until(connection: Connection, name: str) -> float:
     return 0.0 if row is None or row[0] is None else float(row[0])
 
 
-def reached(connection: Connection, name: str, instant: float) -> None:
+def save_until(connection: Connection, name: str, instant: float) -> None:
     """All that ended before that instant has been seen to."""
     connection.execute(
         "INSERT INTO retention (name, until, ran, total) VALUES (?, ?, 0, 0)"
@@ -46,7 +46,7 @@ def reached(connection: Connection, name: str, instant: float) -> None:
     )
 
 
-def note(connection: Connection, name: str, now: float, rows: int) -> None:
+def add_progress(connection: Connection, name: str, now: float, rows: int) -> None:
     """So many rows have been seen to at `now`."""
     connection.execute(
         "INSERT INTO retention (name, ran, total) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
@@ -58,11 +58,11 @@ def note(connection: Connection, name: str, now: float, rows: int) -> None:
 # --- rows
 
 
-HOPS = 32
+MAX_SKIPS = 32
 """Above the number of servers that an instance has or lately had."""
 
 
-def events(connection: Connection, before: float, most: int) -> int:
+def delete_events(connection: Connection, before: float, most: int) -> int:
     """Delete events, the oldest first.
 
     Ids rise with time in each block of them, and a server may use one for long: an event that stays is the end of its
@@ -71,8 +71,8 @@ def events(connection: Connection, before: float, most: int) -> int:
     deleted, after = 0, 0
     shared = connection.dialect != "sqlite"
     # Months that have not begun then are not looked through.
-    in_months = f" AND at < '{partitions.end_of_month(before)!r}'::float8" if shared else ""
-    for _ in range(HOPS if shared else 1):
+    in_months = f" AND at < '{partitions.month_end(before)!r}'::float8" if shared else ""
+    for _ in range(MAX_SKIPS if shared else 1):
         sql = (
             f"SELECT id, at FROM events WHERE id > ? AND id < (SELECT max(id) FROM events){in_months}"
             " ORDER BY id LIMIT ?"
@@ -89,24 +89,24 @@ def events(connection: Connection, before: float, most: int) -> int:
     return deleted
 
 
-def month_of_events(connection: Connection, before: float) -> int | None:
+def drop_month_of_events(connection: Connection, before: float) -> int | None:
     """In a transaction of its own: drop the first month of which all events were before that instant.
 
     About how many these were; None: there is no such month, but for that of the newest event. Raises as
-    `partitions.take_out`.
+    `partitions.detach`.
     """
-    for month in partitions.older(connection, "events", before):
-        begin, end = partitions.begin_of(month), partitions.begin_of(partitions.following(month))
+    for month in partitions.expired_months(connection, "events", before):
+        begin, end = partitions.month_start(month), partitions.month_start(partitions.next_month(month))
         newest = connection.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
         if newest is None or not begin <= newest[0] < end:
-            rows = partitions.estimate(connection, "events", month)
-            partitions.take_out(connection, "events", month)
+            rows = partitions.estimated_rows(connection, "events", month)
+            partitions.detach(connection, "events", month)
             partitions.drop(connection, "events", month)
             return rows
     return None
 
 
-def attempts(connection: Connection, before: float, most: int) -> int:
+def delete_attempts(connection: Connection, before: float, most: int) -> int:
     """Delete tries that ended before."""
     sql = "SELECT job_id, epoch FROM attempts WHERE ended < ? ORDER BY ended LIMIT ?"
     gone = connection.execute(sql, (before, most)).fetchall()
@@ -119,7 +119,7 @@ def attempts(connection: Connection, before: float, most: int) -> int:
 # --- rows that no index finds: looked for on a reader's connection, deleted by id
 
 
-def old_reasons(connection: Connection, before: float) -> list[int]:
+def expired_reasons(connection: Connection, before: float) -> list[int]:
     """What queues waited for before, but for the last reason of each."""
     sql = (
         "SELECT id FROM queue_reasons r WHERE since < ? AND EXISTS"
@@ -133,7 +133,7 @@ def delete_reasons(connection: Connection, ids: Sequence[int]) -> int:
     return len(ids)
 
 
-def old_pilots(connection: Connection, before: float) -> list[int]:
+def expired_pilots(connection: Connection, before: float) -> list[int]:
     """Pilots that ended before, but for the newest."""
     sql = "SELECT id FROM pilots WHERE ended < ? AND id < (SELECT max(id) FROM pilots) ORDER BY id"
     return [row[0] for row in connection.execute(sql, (before,))]
@@ -151,38 +151,38 @@ def delete_pilots(connection: Connection, ids: Sequence[int], before: float) -> 
 # --- inputs
 
 
-class Named(NamedTuple):
+class ReferencedInputs(NamedTuple):
     """The digests that submissions name, up to the id `last`."""
 
     digests: frozenset[str]
     last: int
 
 
-def old_uploads(connection: Connection, before: float) -> set[str]:
+def expired_uploads(connection: Connection, before: float) -> set[str]:
     """Digests of which each upload is older."""
     sql = "SELECT digest FROM uploads GROUP BY digest HAVING max(uploaded) < ?"
     return {row[0] for row in connection.execute(sql, (before,))}
 
 
-def named_inputs(connection: Connection, old: Iterable[str]) -> Named:
+def referenced_inputs(connection: Connection, old: Iterable[str]) -> ReferencedInputs:
     """Which of `old` some submission names. A reader's connection: it reads all submissions that have inputs."""
     wanted, named, last = set(old), set[str](), 0
     while rows := connection.execute(
-        "SELECT id, inputs FROM submissions WHERE id > ? ORDER BY id LIMIT ?", (last, PORTION)
+        "SELECT id, inputs FROM submissions WHERE id > ? ORDER BY id LIMIT ?", (last, PAGE_SIZE)
     ).fetchall():
         last = rows[-1][0]
         named |= wanted & _digests(row[1] for row in rows)
-    return Named(frozenset(named | _of_chunks(connection, wanted - named)), last)
+    return ReferencedInputs(frozenset(named | _referenced_by_chunks(connection, wanted - named)), last)
 
 
-def _of_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
+def _referenced_by_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
     """Those of `digests` that the rows of some chunk name."""
     them, value = in_list(connection, "digest", sorted(digests))
     sql = f"SELECT DISTINCT digest FROM chunk_files WHERE {them}"
     return {row[0] for row in connection.execute(sql, (value,))}
 
 
-def uploads(connection: Connection, digests: Sequence[str], before: float, since: int) -> list[str]:
+def delete_uploads(connection: Connection, digests: Sequence[str], before: float, since: int) -> list[str]:
     """Delete uploads that nobody needs; which went.
 
     No submission up to the id `since` names one of them; what has come since is looked at here.
@@ -190,7 +190,7 @@ def uploads(connection: Connection, digests: Sequence[str], before: float, since
     later = _digests(
         row[0] for row in connection.execute("SELECT inputs FROM submissions WHERE id > ?", (since,))
     )
-    later |= _of_chunks(connection, digests)
+    later |= _referenced_by_chunks(connection, digests)
     gone = [
         digest
         for digest in digests
@@ -224,18 +224,18 @@ class Removal(NamedTuple):
     names: list[Any]
 
 
-def to_remove(connection: Connection, kind: str, names: Sequence[Any]) -> None:
+def schedule_removal(connection: Connection, kind: str, names: Sequence[Any]) -> None:
     """Have files removed once this transaction is committed, by this server or the next."""
     if names:
         text = json.dumps(names, separators=(",", ":"))
         connection.execute("INSERT INTO removals (kind, names) VALUES (?, ?)", (kind, text))
 
 
-def removals(connection: Connection, most: int) -> list[Removal]:
+def pending_removals(connection: Connection, most: int) -> list[Removal]:
     rows = connection.execute("SELECT id, kind, names FROM removals ORDER BY id LIMIT ?", (most,))
     return [Removal(row[0], row[1], json.loads(row[2])) for row in rows]
 
 
-def removed(connection: Connection, ids: Sequence[int]) -> None:
+def delete_removals(connection: Connection, ids: Sequence[int]) -> None:
     """Their files are gone."""
     connection.executemany("DELETE FROM removals WHERE id = ?", [(id_,) for id_ in ids])

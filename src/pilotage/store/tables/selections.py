@@ -53,7 +53,7 @@ class JobSelection:
     outputs_incomplete: bool | None = None
 
     @property
-    def by_people_and_states(self) -> bool:
+    def uses_counted_columns(self) -> bool:
         """Whether owner, group and state are all that it asks for."""
         others = (self.ids, self.submission, self.job_group, self.site, self.name, self.outputs_incomplete)
         return all(given is None for given in (*others, self.ended_since, self.ended_before))
@@ -75,12 +75,14 @@ class WhereClause:
         return " AND ".join(self.parts) or "TRUE"
 
 
-def _one_of(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, ...]:
+def _in_list(
+    connection: Connection, expression: str, given: Sequence[int] | Sequence[str]
+) -> tuple[str, ...]:
     """A condition and its values; of an empty list one that nothing fits, whatever the type of the column."""
     return in_list(connection, expression, given) if given else ("FALSE",)
 
 
-def of_hot(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
+def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """On jobs j, submissions s, pilots p."""
     found = WhereClause()
     if not viewer.everything:
@@ -89,9 +91,9 @@ def of_hot(connection: Connection, selection: JobSelection, viewer: Viewer) -> W
         else:
             found.add("s.owner = ?", viewer.owner)
     if selection.ids is not None:
-        found.add(*_one_of(connection, "j.id", selection.ids))
+        found.add(*_in_list(connection, "j.id", selection.ids))
     if selection.states is not None:
-        found.add(*_one_of(connection, "j.state", selection.states))
+        found.add(*_in_list(connection, "j.state", selection.states))
     for column, value in (
         ("j.submission_id", selection.submission),
         ("s.owner", selection.owner),
@@ -111,12 +113,12 @@ def of_hot(connection: Connection, selection: JobSelection, viewer: Viewer) -> W
     return found
 
 
-def of_history(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[WhereClause]:
+def history_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[WhereClause]:
     """On history j: branches that have no job in common; none where no final job can fit."""
     states = [state for state in _FINAL if selection.states is None or state in selection.states]
     if not states:
         return []
-    drives = _drives(connection, selection, viewer)
+    drives = _index_conditions(connection, selection, viewer)
     return [
         _branch(connection, drive, selection, viewer, part)
         for drive in drives
@@ -127,7 +129,7 @@ def of_history(connection: Connection, selection: JobSelection, viewer: Viewer) 
 
 
 @dataclass(slots=True)
-class _Drive:
+class _IndexCondition:
     """What an index is looked into by."""
 
     part: str
@@ -142,35 +144,44 @@ class _Drive:
     """Not jobs of this owner: another branch has them."""
 
 
-def _drives(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[_Drive]:
+def _index_conditions(
+    connection: Connection, selection: JobSelection, viewer: Viewer
+) -> list[_IndexCondition]:
     if selection.ids is not None:
-        condition, *values = _one_of(connection, "j.id", selection.ids)
-        return [_Drive(condition, [*values], "id")]
+        condition, *values = _in_list(connection, "j.id", selection.ids)
+        return [_IndexCondition(condition, [*values], "id")]
     if selection.submission is not None:
-        return [_Drive("j.submission_id = ?", [selection.submission], "submission_id")]
+        return [_IndexCondition("j.submission_id = ?", [selection.submission], "submission_id")]
     if selection.name:
-        return [_Drive("j.job_name = ? AND j.job_name <> ''", [selection.name], "job_name")]
+        return [_IndexCondition("j.job_name = ? AND j.job_name <> ''", [selection.name], "job_name")]
     if selection.job_group:
-        return [_Drive("j.job_group = ? AND j.job_group <> ''", [selection.job_group], "job_group")]
+        return [_IndexCondition("j.job_group = ? AND j.job_group <> ''", [selection.job_group], "job_group")]
     if selection.ended_since is not None:
         # What ended lately is little; it is brought into the order of ids.
-        return [_Drive("j.ended >= ?", [selection.ended_since], "ended")]
+        return [_IndexCondition("j.ended >= ?", [selection.ended_since], "ended")]
     if selection.owner is not None:
-        return [_Drive("j.owner = ?", [selection.owner], "owner", by_state=True)]
+        return [_IndexCondition("j.owner = ?", [selection.owner], "owner", by_state=True)]
     if viewer.everything:
         if selection.group is not None:
-            return [_Drive("j.grp = ?", [selection.group], "grp", by_state=True)]
+            return [_IndexCondition("j.grp = ?", [selection.group], "grp", by_state=True)]
         # All states: in the order of ids as they are.
-        return [_Drive("TRUE", [], "viewer", by_state=True, most=len(_FINAL))]
-    own = _Drive("j.owner = ?", [viewer.owner], "viewer", by_state=True)
+        return [_IndexCondition("TRUE", [], "viewer", by_state=True, most=len(_FINAL))]
+    own = _IndexCondition("j.owner = ?", [viewer.owner], "viewer", by_state=True)
     if not viewer.shared_group:
         return [own]
     besides = (viewer.owner,)
-    return [own, _Drive("j.grp = ?", [viewer.shared_group], "viewer", by_state=True, besides=besides)]
+    return [
+        own,
+        _IndexCondition("j.grp = ?", [viewer.shared_group], "viewer", by_state=True, besides=besides),
+    ]
 
 
 def _branch(
-    connection: Connection, drive: _Drive, selection: JobSelection, viewer: Viewer, states: Sequence[str]
+    connection: Connection,
+    drive: _IndexCondition,
+    selection: JobSelection,
+    viewer: Viewer,
+    states: Sequence[str],
 ) -> WhereClause:
     found = WhereClause([drive.part], list(drive.values))
     if drive.by_state and len(states) == 1:
@@ -206,7 +217,7 @@ def _branch(
     return found
 
 
-def of_counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
+def counts_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """On history_counts, of a selection by people and states."""
     found = WhereClause()
     if not viewer.everything:
@@ -215,7 +226,7 @@ def of_counts(connection: Connection, selection: JobSelection, viewer: Viewer) -
         else:
             found.add("owner = ?", viewer.owner)
     if selection.states is not None:
-        found.add(*_one_of(connection, "state", selection.states))
+        found.add(*_in_list(connection, "state", selection.states))
     for column, value in (("owner", selection.owner), ("grp", selection.group)):
         if value is not None:
             found.add(f"{column} = ?", value)

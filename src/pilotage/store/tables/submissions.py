@@ -69,7 +69,7 @@ def save_progress(connection: Connection, submission: SubmissionRow) -> None:
     connection.execute(sql, (s.first_job, s.count, s.state, s.touched, s.id))
 
 
-def _submission(row: Sequence[Any]) -> SubmissionRow:
+def _to_submission(row: Sequence[Any]) -> SubmissionRow:
     plain = list(row)
     plain[7] = tuple(json.loads(plain[7]))
     plain[14] = tuple(json.loads(plain[14]))
@@ -78,23 +78,23 @@ def _submission(row: Sequence[Any]) -> SubmissionRow:
 
 def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM submissions WHERE id = ?", (submission,)).fetchone()
-    return _submission(row) if row else None
+    return _to_submission(row) if row else None
 
 
 def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
     """Those of these that exist."""
     condition, value = in_list(connection, "id", submissions)
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition}"
-    return [_submission(row) for row in connection.execute(sql, (value,))]
+    return [_to_submission(row) for row in connection.execute(sql, (value,))]
 
 
 def by_key(connection: Connection, owner: str, key: str) -> SubmissionRow | None:
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE owner = ? AND idempotency_key = ?"
     row = connection.execute(sql, (owner, key)).fetchone()
-    return _submission(row) if row else None
+    return _to_submission(row) if row else None
 
 
-def unfinished(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
+def with_unmade_jobs(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
     """Accepted submissions, open ones too, of which jobs are still to be made."""
     sql = (
         "SELECT DISTINCT c.submission_id FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
@@ -109,15 +109,15 @@ def staged(connection: Connection, touched_before: float = inf) -> list[Submissi
     return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
 
 
-def forget(connection: Connection, submission: SubmissionId) -> None:
+def delete_staged(connection: Connection, submission: SubmissionId) -> None:
     """Delete one that was not accepted; its chunks have gone."""
     connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
 
 
-def left_open(connection: Connection, before: float, most: int) -> list[SubmissionRow]:
+def idle_open(connection: Connection, before: float, most: int) -> list[SubmissionRow]:
     """Open submissions to which nothing has come since `before`."""
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
-    return [_submission(row) for row in connection.execute(sql, (before, most))]
+    return [_to_submission(row) for row in connection.execute(sql, (before, most))]
 
 
 _JOBS = bulk_statements.insert(
@@ -204,19 +204,19 @@ def insert_queue(connection: Connection, identity: QueueIdentity, now: float) ->
     return QueueId(connection.execute(sql, values).fetchone()[0])
 
 
-def use_queue(connection: Connection, queue: QueueId) -> None:
+def keep_queue(connection: Connection, queue: QueueId) -> None:
     """It has jobs again: its row stays."""
     connection.execute(
         "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL", (queue,)
     )
 
 
-def queue_for(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
+def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
     """The queue of these requirements, made if there is none; its row stays."""
     queue = find_queue(connection, identity)
     if queue is None:
         return insert_queue(connection, identity, now)
-    use_queue(connection, queue)
+    keep_queue(connection, queue)
     return queue
 
 
@@ -250,7 +250,7 @@ def mark_empty_queues(connection: Connection, now: float) -> None:
 _REASONS_OF_QUEUE = bulk_statements.delete("queue_reasons", ("queue_id",), "queue_id = {queue_id}")
 
 
-def forget_queues(connection: Connection, before: float) -> list[QueueId]:
+def delete_empty_queues(connection: Connection, before: float) -> list[QueueId]:
     """Delete queues that have been without jobs since `before`, their history too; those with jobs again are kept."""
     connection.execute(
         f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
@@ -261,7 +261,7 @@ def forget_queues(connection: Connection, before: float) -> list[QueueId]:
     return gone
 
 
-def note_upload(connection: Connection, owner: str, digest: str, size: int, now: float) -> None:
+def insert_upload(connection: Connection, owner: str, digest: str, size: int, now: float) -> None:
     sql = (
         "INSERT INTO uploads (owner, digest, size, uploaded) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (owner, digest) DO NOTHING"
@@ -269,13 +269,13 @@ def note_upload(connection: Connection, owner: str, digest: str, size: int, now:
     connection.execute(sql, (owner, digest, size, now))
 
 
-def use_upload(connection: Connection, owner: str, digest: str, now: float) -> bool:
+def renew_upload(connection: Connection, owner: str, digest: str, now: float) -> bool:
     """A submission names what this owner has put under `digest`: from now on that is no old one. False: it is gone."""
     sql = "UPDATE uploads SET uploaded = ? WHERE owner = ? AND digest = ?"
     return connection.execute(sql, (now, owner, digest)).rowcount == 1
 
 
-def use_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
+def renew_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
     """The same of many different ones; how many of them are there."""
     them, value = in_list(connection, "digest", digests)
     sql = f"UPDATE uploads SET uploaded = ? WHERE owner = ? AND {them}"

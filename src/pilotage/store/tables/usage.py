@@ -15,7 +15,7 @@ from pilotage.core.shares.use import Bucket, Entity, Ledger, Outage
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
 
-ROWS = 50_000
+BATCH_SIZE = 50_000
 """Attempts that are read at once."""
 
 
@@ -43,7 +43,7 @@ def outages(connection: Connection) -> list[Outage]:
     return [(row[0], row[1]) for row in connection.execute("SELECT down, up FROM outages ORDER BY down")]
 
 
-def note_outage(connection: Connection, down: float, up: float, kept_since: float) -> None:
+def insert_outage(connection: Connection, down: float, up: float, kept_since: float) -> None:
     """The system was down, or its clock stepped.
 
     After a step back nothing is believed that lies ahead: tries cannot have begun or ended then, and the buckets
@@ -72,7 +72,7 @@ def load(connection: Connection, ledger: Ledger) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
+class LedgerChanges:
     """A part of what was charged, for one transaction."""
 
     expected: float | None
@@ -99,7 +99,7 @@ _BUCKETS = insert(
 _GONE = delete("use_buckets", ("span", "start"), "span = {span} AND start = {start}")
 
 
-def save(connection: Connection, part: Save) -> None:
+def save_changes(connection: Connection, part: LedgerChanges) -> None:
     if part.anew:
         connection.execute("DELETE FROM use_buckets")
         connection.execute("DELETE FROM use_entities")
@@ -133,10 +133,10 @@ def attempts_since(connection: Connection, since: float) -> Iterator[list[Sequen
         "SELECT owner, grp, started, ended, processors FROM attempts WHERE ended > ?"
         " UNION ALL SELECT owner, grp, started, NULL, processors FROM attempts WHERE ended IS NULL"
     )
-    return connection.fetch_batches(sql, (since,), ROWS)
+    return connection.fetch_batches(sql, (since,), BATCH_SIZE)
 
 
-def memory(connection: Connection) -> tuple[float | None, Memory]:
+def corrector_memory(connection: Connection) -> tuple[float | None, Memory]:
     """When the last correction was, and what integral correctors carry on from it."""
     row = connection.execute("SELECT at, memory FROM corrections WHERE id = 1").fetchone()
     if row is None:
@@ -144,8 +144,8 @@ def memory(connection: Connection) -> tuple[float | None, Memory]:
     return row[0], {(name, part, entity): value for name, part, entity, value in json.loads(row[1])}
 
 
-def found(connection: Connection) -> tuple[float | None, str]:
-    """When the last correction was, and what `save_memory` was given of it; "" if that is not known."""
+def last_correction(connection: Connection) -> tuple[float | None, str]:
+    """When the last correction was, and what `save_correction` was given of it; "" if that is not known."""
     row = connection.execute("SELECT at, found FROM corrections WHERE id = 1").fetchone()
     return (None, "") if row is None else (row[0], row[1])
 
@@ -156,13 +156,13 @@ _SAVE_MEMORY = (
 )
 
 
-def save_memory(connection: Connection, at: float, remembered: Memory, text: str = "") -> None:
+def save_correction(connection: Connection, at: float, remembered: Memory, text: str = "") -> None:
     """`text`: the whole correction, for other servers."""
     memory = json.dumps([[*key, value] for key, value in sorted(remembered.items())])
     connection.execute(_SAVE_MEMORY, (at, memory, text))
 
 
-class Account(NamedTuple):
+class AccountUsage(NamedTuple):
     """What attempts that ended in some time have used at one site for one owner; seconds."""
 
     site: str
@@ -177,7 +177,9 @@ class Account(NamedTuple):
     normalised_cpu: float
 
 
-def accounts(connection: Connection, begin: float, end: float, owner: str | None = None) -> list[Account]:
+def usage_by_account(
+    connection: Connection, begin: float, end: float, owner: str | None = None
+) -> list[AccountUsage]:
     """By site, group and owner: attempts that ended in [begin, end), of `owner` only unless it is None.
 
     Wall time is what the pilot measured, or that between confirm and end where nothing was measured.
@@ -192,10 +194,10 @@ def accounts(connection: Connection, begin: float, end: float, owner: str | None
         " GROUP BY site, grp, owner"
     )
     values = (begin, end) if owner is None else (begin, end, owner)
-    return sorted(Account(*row) for row in connection.execute(sql, values))
+    return sorted(AccountUsage(*row) for row in connection.execute(sql, values))
 
 
-def starts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:
+def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:
     """How many attempts that ran in [begin, end) each entity has."""
     sql = (
         "SELECT owner, grp, count(*) FROM attempts WHERE (ended > ? OR ended IS NULL) AND started < ?"

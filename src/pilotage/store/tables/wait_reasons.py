@@ -9,29 +9,29 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
 
-KEPT = 200
+KEPT_ROWS = 200
 """So many rows of history are kept for each queue."""
 
 
-def ces_with_coming(connection: Connection) -> list[str]:
+def ces_with_pending_pilots(connection: Connection) -> list[str]:
     """CEs with pilots that were asked for and have not called home."""
     sql = "SELECT DISTINCT ce FROM pilots WHERE ended IS NULL AND state IN ('Submitted', 'Waiting')"
     return [row[0] for row in connection.execute(sql)]
 
 
-def live_pilots(connection: Connection, ce: str) -> dict[str, int]:
+def pilot_states(connection: Connection, ce: str) -> dict[str, int]:
     """Live pilots of a CE by state."""
     sql = "SELECT state, count(*) FROM pilots WHERE ended IS NULL AND ce = ? GROUP BY state"
     return {row[0]: row[1] for row in connection.execute(sql, (ce,))}
 
 
-def giving_way(connection: Connection, ce: str) -> int:
+def count_yielding_pilots(connection: Connection, ce: str) -> int:
     """Live pilots of a CE that leave since it is another owner's turn."""
     sql = "SELECT count(*) FROM pilots WHERE ended IS NULL AND ce = ? AND substr(leave, 1, 6) = 'share:'"
     return int(connection.execute(sql, (ce,)).fetchone()[0])
 
 
-def before_in_queue(
+def count_ahead(
     connection: Connection, queue: QueueId, user_priority: int, job: JobId, most: int
 ) -> tuple[int, int]:
     """Waiting jobs of the queue: (of higher UserPriority, of the same one and lower id), each counted up to `most`."""
@@ -54,20 +54,20 @@ def not_before(connection: Connection, job: JobId) -> float | None:
     return None if row is None else row[0]
 
 
-class Promised(NamedTuple):
+class UnmadeJob(NamedTuple):
     submission: int
     owner: str
     group: str
 
 
-def job_to_be_made(connection: Connection, job: int) -> Promised | None:
+def find_unmade_job(connection: Connection, job: int) -> UnmadeJob | None:
     """Whose job of this id is still to be made, if it is."""
     sql = (
         "SELECT s.id, s.owner, s.grp FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
         " WHERE c.made < c.count AND c.first_job <= ? AND ? < c.first_job + c.count AND s.state <> 'staged'"
     )
     row = connection.execute(sql, (job, job)).fetchone()
-    return None if row is None else Promised(*row)
+    return None if row is None else UnmadeJob(*row)
 
 
 def waiting_since(connection: Connection, queue: QueueId) -> float | None:
@@ -101,11 +101,11 @@ _OLD = delete(
 )
 
 
-def note_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
+def insert_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
     """Write down what these queues wait for from now on; the oldest rows of each go."""
     written = list(rows)
     connection.execute_bulk(_NOTED, written)
-    connection.execute_bulk(_OLD, [(row.queue, KEPT) for row in written])
+    connection.execute_bulk(_OLD, [(row.queue, KEPT_ROWS) for row in written])
 
 
 def history(connection: Connection, queue: QueueId, most: int) -> list[ReasonRow]:

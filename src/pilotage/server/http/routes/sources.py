@@ -35,7 +35,7 @@ def source(
     """The description as it was submitted, and a page of its jobs in the selection with their values. Owners only."""
     connection = context.readers.connection()
     known = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
-    chosen = listing.of_submission(selection, submission_id)
+    chosen = listing.restrict_to_submission(selection, submission_id)
     ids = listing.job_ids(connection, chosen, caller.viewer(), after, limit)
     values = listing.parameters_of(connection, ids)
     copies = [one for one in json.loads(known.inputs) if one["mode"] == "copy"]

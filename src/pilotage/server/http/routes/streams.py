@@ -128,7 +128,7 @@ def chunks(
 ) -> ChunksPage:
     """What was accepted, in the order of the numbers."""
     submission = _found(context, caller, id_)
-    found = chunk_rows.listed(context.readers.connection(), submission.id, after + 1, limit)
+    found = chunk_rows.page(context.readers.connection(), submission.id, after + 1, limit)
     return ChunksPage(
         [ChunkSummary(chunk.number, chunk.count, chunk.digest) for chunk in found],
         found[-1].number if len(found) == limit else None,

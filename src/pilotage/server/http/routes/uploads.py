@@ -105,6 +105,6 @@ async def _note(context: Context, caller: Caller, files: Sequence[tuple[str, int
             # An upload of before of the same bytes may have been removed as too old just now, file and all.
             if not context.sandbox.input_path(digest).exists():
                 raise Overloaded("the file could not be kept", hint="send it again", retry_after=1.0)
-            rows.note_upload(tx.connection, caller.user, digest, size, now)
+            rows.insert_upload(tx.connection, caller.user, digest, size, now)
 
     await context.writer.acall(note)

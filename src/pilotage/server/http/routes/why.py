@@ -55,7 +55,7 @@ def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
     rows = listing.jobs(connection, JobSelection(ids=[job]), viewer, 0, 1)
     if rows:
         return JobSummary(**rows[0])
-    promised = wait_reasons.job_to_be_made(connection, job)
+    promised = wait_reasons.find_unmade_job(connection, job)
     if promised is not None and viewer.may_see(promised.owner, promised.group):
         return services.being_created(job, promised.submission)
     raise NotFound(f"there is no job {job}", hint="or it is not yours")
