@@ -179,7 +179,7 @@ def test_odd_outputs_are_told_one_by_one_and_the_payload_runs_once(
         "a\\xff": "its name has characters that are not UTF-8, or control characters",
         "a\\nb": "its name has characters that are not UTF-8, or control characters",
         "pipe": "a FIFO, not a regular file",
-        "sparse": "it has 1,099,511,627,776 bytes, and at most 1,000,000 are taken",
+        "sparse": "it has 1,099,511,627,776 bytes: at most 1,000,000 are accepted",
         "refused": "no such name here",
         "unknown": "no such name here",
         "large": "too large for us",

@@ -1,4 +1,7 @@
-"""Start a pilot: harden, fork the guardian, enrol, run. See docs/reference/pilot.md."""
+"""Entry point of the pilot: protects the process, starts the guardian, enrols with the server, and runs jobs.
+
+docs/reference/pilot.md lists the options, the exit codes, and the environment of payloads.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,20 @@ SERVER_UNAVAILABLE = 5
 
 
 def main(arguments: Optional[List[str]] = None) -> NoReturn:
-    """The program; ends the process."""
-    # Before the secret is read: nobody who runs as this user shall read our memory, payloads least of all.
+    """Run the pilot and end the process with its exit code."""
+    # Before the secret is read: no other process of this user, above all no payload, may read our memory.
     forbid_dumps()
     options = parse(arguments, os.environ)
     if options.program_fd >= 0:
         os.set_inheritable(options.program_fd, False)
     host = socket.gethostname()
-    # The lock is held by this process and its child, whichever lives longer.
+    # This process and its child share the lock on the folder; it is held until both have ended.
     folder, _ = make_work_folder(options.workdir, f"{options.batch_id or 'pilot'}-{options.index}", host)
     run_guarded(folder, lambda: _run(options, folder))
 
 
 def _run(options: argparse.Namespace, folder: str) -> int:
-    # Imported here, in the child: the guardian lives as long as the pilot and shall stay small.
+    # Imported here, in the child, so that the guardian stays small: it lives as long as the pilot.
     from .enrol import enrol, make_config, read_secret
     from .log import log
     from .loop import Loop, WakeUp, started_at
@@ -42,7 +45,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
 
     secret = read_secret(options.secret_fd)
     if not secret:
-        log("no secret on the file descriptor", fd=options.secret_fd)
+        log("cannot start: no secret on the file descriptor", fd=options.secret_fd)
         return 2
     wake_up = WakeUp()
     wake_up.install()
@@ -50,10 +53,10 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     try:
         answer = enrol(connection, secret, options, lambda: bool(wake_up.signals))
     except RequestRefused as error:
-        log("not enrolled", why=error)
+        log("enrolment refused", reason=error)
         return REFUSED
     except ServerUnavailable as error:
-        log("server away", why=error)
+        log("server unavailable, giving up", reason=error)
         return SERVER_UNAVAILABLE
     finally:
         connection.close()
@@ -81,11 +84,11 @@ def _run(options: argparse.Namespace, folder: str) -> int:
 
 
 def _remove_stale_folders(workdir: str, host: str) -> None:
-    """Remove what pilots left that were killed together with their guardians."""
+    """Remove the work folders of pilots that were killed together with their guardians."""
     from .log import log
 
     for name in remove_stale(workdir, host, time.time()):
-        log("removed what a dead pilot left", folder=name)
+        log("removed work folder of a dead pilot", folder=name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the pilot holds: one record per try at a job, sorted by stage."""
+"""The assignments of the pilot: one record for each offered job and epoch, grouped by stage."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .events import Key
 
 
 class Stage(enum.Enum):
-    """Where a held try stands; the comment says what moves it on."""
+    """The stage of an assignment. The comment names the event that ends the stage."""
 
-    OFFERED = "offered"  # the next exchange carries the confirm
-    CONFIRMING = "confirming"  # the verdict of that exchange, or its loss (back to OFFERED)
-    READY = "ready"  # room on the node
-    RUNNING = "running"  # the end of its processes, or a Kill
-    STORING = "storing"  # the end of its uploads: it uses no cores any more
-    STOPPING = "stopping"  # the end of its processes; then it is given back or reported as cut off
-    DROPPED = "dropped"  # the end of its processes; then it is forgotten, for it is ours no more
-    FINISHED = "finished"  # the verdict on its Finish
-    RELEASED = "released"  # the verdict on its Release
+    OFFERED = "offered"  # the next exchange carries the confirm.
+    CONFIRMING = "confirming"  # the verdict of that exchange, or its loss (back to OFFERED).
+    READY = "ready"  # free processors on the node.
+    RUNNING = "running"  # the end of its processes, or a Kill.
+    STORING = "storing"  # the end of its uploads; it uses no cores.
+    STOPPING = "stopping"  # the end of its processes; then it is released or reported as cut off.
+    DROPPED = "dropped"  # the end of its processes; then it is removed, as it is no longer ours.
+    FINISHED = "finished"  # the verdict on its Finish.
+    RELEASED = "released"  # the verdict on its Release.
 
-    # There is one of each: by identity. The enumeration's own way is a call in Python for each look into a table.
+    # Hash by identity: members are unique, and the enumeration's own hash is a slow call in Python.
     __hash__ = object.__hash__
 
 
@@ -39,23 +39,25 @@ ALLOWED: Dict[Stage, Tuple[Stage, ...]] = {
     Stage.FINISHED: (),
     Stage.RELEASED: (),
 }
-"""Besides these every try may leave for good, as `Holdings.forget` has it."""
+"""Allowed changes of stage. Besides these, `Assignments.remove` may end an assignment in any stage."""
 
 WAITING = (Stage.OFFERED, Stage.CONFIRMING, Stage.READY)
 ACTIVE = (Stage.RUNNING, Stage.STORING, Stage.STOPPING, Stage.DROPPED)
 OCCUPYING = (Stage.RUNNING, Stage.STOPPING, Stage.DROPPED)
-"""These use cores and memory."""
+"""Stages that use cores and memory."""
 
 
 @dataclass
 class Assignment:
+    """An offered job and its stage on this pilot."""
+
     offer: OfferedJob
     since: float
-    """When it came to its stage."""
+    """Instant at which the present stage began."""
     stage: Stage = Stage.OFFERED
     finish: Optional[Finish] = None
     reason: str = ""
-    """Why it is being stopped or given back."""
+    """Why it is being stopped or released."""
 
     @property
     def key(self) -> Key:
@@ -63,7 +65,7 @@ class Assignment:
 
 
 class Assignments:
-    """All held tries. A try is in exactly one stage; in a stage they stand in the order in which they came."""
+    """All assignments. Each is in exactly one stage; within a stage they keep their order of arrival."""
 
     def __init__(self) -> None:
         self._stages: Dict[Stage, Dict[Key, Assignment]] = {stage: {} for stage in Stage}
@@ -84,7 +86,7 @@ class Assignments:
         return None if stage is None else self._stages[stage][key]
 
     def move(self, assignment: Assignment, stage: Stage, now: float) -> None:
-        """Move one on; only along ALLOWED."""
+        """Change the stage of an assignment. A change outside of ALLOWED is an AssertionError."""
         if stage not in ALLOWED[assignment.stage]:
             raise AssertionError(f"{assignment.key}: {assignment.stage.value} to {stage.value}")
         del self._stages[assignment.stage][assignment.key]
@@ -106,11 +108,11 @@ class Assignments:
         return assignments
 
     def oldest(self, stage: Stage) -> Optional[Assignment]:
-        """The one that has been longest in this stage."""
+        """The assignment that has been in this stage for the longest time."""
         return next(iter(self._stages[stage].values()), None)
 
     def resources_used(self, *stages: Stage) -> Tuple[int, int]:
-        """Processors and memory of the tries in these stages."""
+        """Processors and memory of the assignments in these stages."""
         processors = memory = 0
         for assignment in self._each(stages):
             processors += assignment.offer.payload.processors

@@ -1,4 +1,4 @@
-"""Limits that control groups, version 1 or 2, put on this process: those of its own group and of all above it."""
+"""Reads the limits of control groups (version 1 and 2) for this process: its own group and all groups above it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Iterator, List, Tuple
 
 _ABSURD = 1 << 60
-"""Version 1 writes "no limit" as a number near 2^63."""
+"""Numbers from here on mean "no limit": version 1 writes a number near 2^63."""
 
 
 @dataclass(frozen=True)
 class CgroupLimits:
     processors: float = 0.0
-    """0: none."""
+    """0: no limit."""
     memory: int = 0
-    """Bytes; 0: none."""
+    """Bytes; 0: no limit."""
 
 
 def limits_of(root: str = "/") -> CgroupLimits:
-    """Read for the calling process. What can't be read does not limit."""
+    """The limits of the calling process. A file that cannot be read sets no limit."""
     processors: List[float] = []
     memory: List[int] = []
     for folder in _folders(root, ""):
@@ -33,7 +33,7 @@ def limits_of(root: str = "/") -> CgroupLimits:
 
 
 def parse_membership(text: str) -> List[Tuple[str, str]]:
-    """Pairs of (controller, path) of /proc/self/cgroup; the controller of version 2 is ""."""
+    """The pairs (controller, path) in /proc/self/cgroup; the controller of version 2 is ""."""
     pairs = []
     for line in text.splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -42,7 +42,7 @@ def parse_membership(text: str) -> List[Tuple[str, str]]:
 
 
 def _folders(root: str, controller: str) -> Iterator[str]:
-    """The folders of our group and of those above it, for one controller."""
+    """The folders of our group and of all groups above it, for one controller."""
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
             membership = parse_membership(file.read())

@@ -1,7 +1,7 @@
 """JSON to and from the dataclasses of `pilotage.wire`.
 
-Decoding is lenient as the protocol asks: unknown fields are dropped and missing ones take their defaults, so that
-pilots and servers of neighbouring versions understand each other.
+The protocol requires lenient decoding: unknown fields are dropped, and missing fields take their defaults. So pilots
+and servers of neighbouring versions understand each other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _decoders: Dict[type, Dict[str, Decoder]] = {}
 
 
 def encode(body: Any) -> bytes:
-    """Encode a wire dataclass, nested ones included."""
+    """Encode a wire dataclass and the dataclasses in it."""
     return json.dumps(body, default=vars, separators=(",", ":")).encode()
 
 
 def decode(kind: Type[T], data: bytes) -> T:
-    """Decode one wire dataclass; ValueError or TypeError if `data` is no such thing."""
+    """Decode a wire dataclass. Raises ValueError or TypeError if `data` does not match it."""
     return typing.cast(T, _construct(kind, json.loads(data)))
 
 

@@ -1,4 +1,4 @@
-"""The first words with the server: the secret for a token, and the terms of this pilot's life."""
+"""Enrolment: exchanges the secret for a token and receives the settings of this pilot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_SECRET_BYTES = 4096
 
 
 def read_secret(number: int) -> str:
-    """All that comes from the file descriptor, which is closed afterwards (standard input becomes /dev/null)."""
+    """Read the secret from a file descriptor, then close it. Standard input becomes /dev/null."""
     data = b""
     while len(data) < _MAX_SECRET_BYTES:
         piece = os.read(number, _MAX_SECRET_BYTES - len(data))
@@ -42,7 +42,10 @@ def read_secret(number: int) -> str:
 def enrol(
     connection: Connection, secret: str, options: argparse.Namespace, is_cancelled: Callable[[], bool]
 ) -> EnrolResponse:
-    """Raises Refused, and Away when the server stayed away for all the patience or `give_up` says so."""
+    """Enrol, and try again while the server is unavailable.
+
+    Raises RequestRefused, and ServerUnavailable after `options.patience` seconds or when `is_cancelled` is true.
+    """
     request = EnrolRequest(
         secret=secret,
         index=options.index,
@@ -61,7 +64,7 @@ def enrol(
             if time.monotonic() > until or is_cancelled():
                 raise
             wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
-            log("server away", why=error, retry=f"{wait:.1f}s")
+            log("server unavailable", reason=error, retry_in=f"{wait:.1f}s")
             wake = time.monotonic() + wait
             while time.monotonic() < wake and not is_cancelled():
                 time.sleep(min(0.1, wait))
@@ -75,7 +78,7 @@ def make_config(
     environment: Mapping[str, str],
     start: float,
 ) -> PilotConfig:
-    """`start`: when the program started, on the machine's clock."""
+    """The settings of this pilot. `start`: when the program started, by the machine's clock."""
     end = start + answer.wall if answer.wall > 0 else math.inf
     slurm = environment.get("SLURM_JOB_END_TIME", "")
     if slurm.isdigit():

@@ -1,4 +1,4 @@
-"""What the pilot's machine hears (events) and what it wants done (actions). Data only."""
+"""The input (events) and output (actions) of the machine. Data only."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Tuple, Union
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, OfferedJob
 
 Key = Tuple[int, int]
-"""One try at a job: (job, epoch)."""
+"""An assignment: (job, epoch)."""
 
 
 @dataclass(frozen=True)
 class ExchangeAnswered:
-    """The server answered the exchange that was sent."""
+    """The server answered the exchange in flight."""
 
     response: ExchangeResponse
 
 
 @dataclass(frozen=True)
 class ExchangeFailed:
-    """The exchange that was sent got no answer that settles it: it may or may not have been worked through."""
+    """The exchange in flight got no conclusive answer: the server may or may not have processed it."""
 
     why: str = ""
     retry_after: float = 0.0
@@ -28,23 +28,23 @@ class ExchangeFailed:
 
 @dataclass(frozen=True)
 class PilotSuperseded:
-    """The server no longer takes this pilot for its own."""
+    """The server no longer accepts this pilot."""
 
     why: str = ""
 
 
 @dataclass(frozen=True)
 class ProcessesEnded:
-    """The processes of a payload have ended: its cores are free, while its outputs may still be on their way."""
+    """The processes of a payload have ended. Its cores are free; its outputs may still be uploading."""
 
     key: Key
 
 
 @dataclass(frozen=True)
 class PayloadEnded:
-    """A payload that was started is over and all there is to say about it is in `finish`.
+    """A started payload is over, and `finish` is its complete result.
 
-    `finish.failure` is "killed" if and only if the machine's own Kill ended it.
+    `finish.failure` is "killed" if and only if a Kill of the machine ended it.
     """
 
     finish: Finish
@@ -57,7 +57,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Signal:
-    """Somebody wants the pilot gone."""
+    """A signal asks the pilot to leave."""
 
     name: str
 
@@ -67,45 +67,45 @@ Event = Union[ExchangeAnswered, ExchangeFailed, PilotSuperseded, ProcessesEnded,
 
 @dataclass(frozen=True)
 class Send:
-    """Send this to the server; exactly one of Answered, Unanswered, Superseded follows."""
+    """Send a request. Exactly one of ExchangeAnswered, ExchangeFailed and PilotSuperseded follows."""
 
     request: ExchangeRequest
 
 
 @dataclass(frozen=True)
 class Start:
-    """Run this payload; exactly one PayloadEnded follows."""
+    """Run a payload. Exactly one PayloadEnded follows."""
 
     offer: OfferedJob
 
 
 @dataclass(frozen=True)
 class Kill:
-    """End this payload now; its PayloadEnded still follows."""
+    """Kill a payload. Its PayloadEnded still follows."""
 
     key: Key
     reason: str
     keep_streams: bool = False
-    """Send its standard output and error to the server before."""
+    """Upload its standard output and error."""
 
 
 @dataclass(frozen=True)
 class Follow:
-    """Send the tails of exactly these jobs from now on."""
+    """Stream the standard output and error of exactly these jobs from now on."""
 
     jobs: Tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class LogMessage:
-    """Something for the log."""
+    """A line for the log."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Leave:
-    """The pilot's life is over. Nothing follows."""
+    """End the pilot. No event or action follows."""
 
     reason: str
     code: int

@@ -1,6 +1,6 @@
-"""The pilot's side of the conversation: one exchange at a time, when to speak again, and how long the lease is.
+"""Timing of exchanges: when the next one is due, when to retry, and when the lease ends. One exchange at a time.
 
-Pure: instants come in, nothing is sent from here.
+Pure: instants are arguments, and nothing is sent from here.
 """
 
 from __future__ import annotations
@@ -14,30 +14,32 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Take
 from .pilot_config import PilotConfig
 
 LEASE_FRACTION = 0.9
-"""The lease is acted upon a tenth early."""
+"""The pilot considers the lease over a tenth early."""
 HEARTBEAT_FRACTION = 0.8
-"""The pilot speaks up so early that an answer takes no part of the server's patience."""
+"""Fraction of the heartbeat period after which the pilot reports: the rest is a margin for a slow answer."""
 
 _MIN_RETRY_PAUSE, _MAX_RETRY_PAUSE = 0.2, 30.0
 _MIN_POLL, _POLL_GROWTH, _MAX_POLL = 0.25, 1.6, 15.0
 
 
 class ExchangeTiming:
+    """The exchange in flight, the unanswered take, and the instants at which to send again."""
+
     def __init__(self, config: PilotConfig, now: float, rng: random.Random) -> None:
         self._config = config
         self._rng = rng
         self.in_flight: Optional[ExchangeRequest] = None
         self.take: Optional[Take] = None
-        """The take whose answer is not known; it is sent again, unchanged, until it is."""
+        """The unanswered take; it is sent again unchanged until the server answers it."""
         self.take_number = 1
         self.take_at = now
-        """No exchange is sent for the sake of a take alone before this."""
+        """Earliest instant for an exchange that only takes jobs."""
         self.empty_takes = 0
-        """One after another, since the last one that went along with news of jobs."""
+        """Consecutive takes without an offer, since the last exchange that reported about jobs."""
         self.sent_at = -math.inf
         self.retry_at = now
         self.due_at = now
-        """The next heartbeat."""
+        """When the next heartbeat is due."""
         self.lease_until = now + LEASE_FRACTION * config.lease
         self.away_since: Optional[float] = None
         self._heartbeat = config.heartbeat
@@ -47,18 +49,18 @@ class ExchangeTiming:
         self.in_flight, self.sent_at, self.take = request, now, request.take
 
     def on_answer(self, response: ExchangeResponse, now: float) -> Optional[ExchangeRequest]:
-        """The request that this answers; None if none was under way."""
+        """Record an answer; returns the request that it answers, or None if none was in flight."""
         request, self.in_flight = self.in_flight, None
         if request is None:
             return None
         self._failures, self.away_since, self.retry_at = 0, None, now
-        # Counted from before it was sent: the server counts from its commit, which was later.
+        # Counted from the sending: the server counts from its commit, which is later.
         self.lease_until = self.sent_at + LEASE_FRACTION * (response.lease or self._config.lease)
         self._heartbeat = response.heartbeat or self._config.heartbeat
         self.due_at = now + HEARTBEAT_FRACTION * self._heartbeat
         if request.take:
             if request.finishes or request.releases or request.confirms:
-                # The node was at work: its last reports follow each other closely, and are no long time without work.
+                # The node was working: takes in quick succession with its last reports do not mean a lack of work.
                 self.empty_takes = 0
             self._schedule_take(request.take, response, now)
         return request
@@ -77,7 +79,7 @@ class ExchangeTiming:
         self.empty_takes += 1
 
     def on_failure(self, now: float, retry_after: float) -> bool:
-        """True if the server was there until now."""
+        """Record a failed exchange; returns whether the server was available before it."""
         self.in_flight = None
         pause = min(
             _MIN_RETRY_PAUSE * 2.0 ** min(self._failures, 10), _MAX_RETRY_PAUSE, max(self._heartbeat, 1.0)
@@ -90,5 +92,5 @@ class ExchangeTiming:
         return first
 
     def stop(self) -> None:
-        """Nothing that was under way will be answered."""
+        """Forget the exchange and the take in flight: they will not be answered."""
         self.in_flight = self.take = None

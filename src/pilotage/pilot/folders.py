@@ -1,4 +1,7 @@
-"""The work folder of a pilot: private, locked while the pilot lives, and removed by the next one at the latest."""
+"""The work folder of a pilot: private, and locked while the pilot lives.
+
+The guardian removes the folder. If both processes are killed, the next pilot of the same user on the host removes it.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,29 @@ from typing import List, Tuple
 from .removal import FOLDER, remove_tree
 
 _NEW = 60.0
-"""Seconds for which a folder without a lock may be one that is just being made."""
+"""Seconds during which an unlocked folder is left alone: another pilot may just be creating it."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def make_work_folder(parent: str, label: str, host: str) -> Tuple[str, int]:
-    """A new folder that only this user can enter, and a descriptor that holds its lock."""
+    """Create a folder that only this user can enter; returns its path and the descriptor that holds its lock."""
     while True:
         prefix = f"pilotage-{_UNSAFE.sub('_', label)}+{_UNSAFE.sub('_', host)}-"
         folder = tempfile.mkdtemp(prefix=prefix, dir=parent or None)
         try:
             lock = os.open(folder, FOLDER)
-            with contextlib.suppress(OSError):  # without locks on this file system nobody takes it for stale
+            # Without locks on the file system, no other pilot can lock the folder and consider it stale.
+            with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.isdir(folder):
                 return folder, lock
             os.close(lock)
         except FileNotFoundError:
-            pass  # this process slept so long that another pilot took the folder for stale
+            pass  # another pilot considered the folder stale and removed it
 
 
 def remove_stale(parent: str, host: str, now: float) -> List[str]:
-    """Remove work folders of this user on this host whose lock nobody holds; returns their names.
+    """Remove the unlocked work folders of this user on this host; returns their names.
 
     Their pilots were killed together with their guardians. `now`: seconds since 1970.
     """
@@ -59,14 +63,14 @@ def _remove_if_stale(folder: str, now: float) -> bool:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         remove_tree(folder)
         return True
-    except OSError:  # it is locked, or this file system has no locks
+    except OSError:  # the folder is locked, or the file system has no locks
         return False
     finally:
         os.close(lock)
 
 
 def stays_inside(name: str) -> bool:
-    """Is this a relative name that stays inside its folder?"""
+    """Whether this is a relative name that stays inside its folder."""
     return (
         bool(name)
         and not name.startswith("/")

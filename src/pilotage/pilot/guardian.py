@@ -1,7 +1,7 @@
-"""The guardian: parent of the pilot proper, and the one that sweeps up after it, however it ends.
+"""The guardian: the parent process of the pilot, which cleans up after it however it ends.
 
-It is forked before the pilot reads its secret or opens a connection, so it holds nothing worth stealing and stays
-small. As a child subreaper it inherits whatever the pilot leaves behind.
+The pilot is forked from it before the secret is read or a connection is opened, so the guardian holds no secret and
+stays small. As a child subreaper it becomes the parent of every process that the pilot leaves behind, and kills it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from .removal import remove_tree
 from .system import LEAVE_SIGNALS, become_subreaper, die_with_parent, forbid_dumps, kill
 
 CRASHED = 70
-"""The pilot proper was killed; 70 as in sysexits.h."""
+"""Exit code if the pilot was killed or crashed: EX_SOFTWARE of sysexits.h."""
 
 _SWEEP_SECONDS = 20.0
 _PATIENCE = 28
-"""A pilot that was told to leave and has not by then is frozen or stuck: it is killed and swept up after."""
+"""Seconds after a forwarded signal at which a pilot that is still there is killed."""
 
 
 def run_guarded(folder: str, pilot: Callable[[], int]) -> NoReturn:
-    """Run `pilot` in a child, then kill what it left, remove `folder` and exit as it did.
+    """Run `pilot` in a child. When it ends, kill its descendants, remove `folder` and exit with its exit code.
 
     Does not return in either process.
     """
     become_subreaper()
-    # Blocked over the fork, so that no signal falls between the fork and the handlers of either process.
+    # Signals stay blocked during the fork, so that none arrives before both processes have their handlers.
     signal.pthread_sigmask(signal.SIG_BLOCK, LEAVE_SIGNALS)
     guardian = os.getpid()
     child = os.fork()
@@ -53,7 +53,7 @@ def run_guarded(folder: str, pilot: Callable[[], int]) -> NoReturn:
 
 
 def _run_pilot(guardian: int, folder: str, pilot: Callable[[], int]) -> int:
-    # SIGTERM, not SIGKILL: without its guardian the pilot can still end its payloads and tidy up itself.
+    # SIGTERM, not SIGKILL: without its guardian the pilot can still end its payloads and clean up itself.
     die_with_parent(signal.SIGTERM)
     forbid_dumps()
     become_subreaper()
@@ -67,13 +67,13 @@ def _run_pilot(guardian: int, folder: str, pilot: Callable[[], int]) -> int:
         sys.excepthook(*sys.exc_info())
         return CRASHED
     finally:
-        if os.getppid() != guardian:  # nobody will sweep up after us
+        if os.getppid() != guardian:  # the guardian has ended: clean up here
             kill_descendants(os.getpid(), set(), _SWEEP_SECONDS)
             remove_tree(folder)
 
 
 def _reap_until_exit(child: int) -> int:
-    """Reap whatever ends until the pilot proper does; its exit code."""
+    """Reap ended children until the pilot itself has ended; returns its exit code."""
     while True:
         pid, status = os.wait()
         if pid == child:

@@ -1,4 +1,4 @@
-"""Fetch the input sandbox of a payload. Runs on an errand's thread; each piece of work has its own connection."""
+"""Fetches the input files of a payload. Runs in background threads, each with its own connection."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _URL_TIMEOUT = 60.0
 
 
 class InputCache:
-    """Inputs by digest, downloaded once for all jobs of this pilot that need them.
+    """Input files by digest, downloaded once for all jobs of this pilot.
 
-    Every job gets a copy of its own: a payload that changes its input must not change that of the next job.
+    Every job gets its own copy: a payload that changes its input must not change the input of the next job.
     """
 
     def __init__(self, folder: str) -> None:
@@ -36,10 +36,10 @@ class InputCache:
         self._guard = threading.Lock()
 
     def copy_to(self, connection: Connection, job: int, item: Input, path: str) -> None:
-        """Put the file of that digest at `place`. Raises CannotRun or Away."""
+        """Copy the input to `path`, downloading it first if necessary. Raises CannotRun or ServerUnavailable."""
         digest = item.source
         if len(digest) != 64 or not all(char in "0123456789abcdef" for char in digest):
-            raise CannotRun(f"input {item.name}: {digest!r} is no digest", failure="input")
+            raise CannotRun(f"input {item.name}: {digest!r} is not a SHA-256 digest", failure="input")
         with self._guard:
             lock = self._locks.setdefault(digest, threading.Lock())
         cached = os.path.join(self._folder, digest)
@@ -59,7 +59,8 @@ class InputCache:
                     file.write(piece)
             if actual.hexdigest() != digest:
                 raise CannotRun(
-                    f"input {digest}: what came has the digest {actual.hexdigest()}", failure="input"
+                    f"input {digest}: the downloaded file has the digest {actual.hexdigest()}",
+                    failure="input",
                 )
             os.rename(part, cached)
         except RequestRefused as error:
@@ -76,11 +77,11 @@ def has_remote_inputs(items: Iterable[Input]) -> bool:
 def place_inputs(
     connection: Connection, cache: InputCache, job: int, items: Iterable[Input], folder: str
 ) -> None:
-    """Put all inputs into the folder. Raises CannotRun with class input or node, or Away."""
+    """Put all inputs into the folder. Raises CannotRun with failure class input or node, or ServerUnavailable."""
     for item in items:
         path = prepare_path(folder, item.name)
         if os.path.lexists(path) and not os.path.isdir(path):
-            os.unlink(path)  # fetched once already, by a try that was cut short
+            os.unlink(path)  # left by an earlier attempt to fetch that was interrupted
         if item.mode == "shared":
             link_shared(item, path)
             continue
@@ -95,13 +96,13 @@ def place_inputs(
 
 
 def prepare_path(folder: str, name: str) -> str:
-    """The path of an input; the folders above it are made, and none of them is a link. Raises CannotRun, OSError."""
+    """Create the folders of an input and return its path; no folder is a link. Raises CannotRun, OSError."""
     if not stays_inside(name):
         raise CannotRun(f"input {name!r}: its name leads out of the folder", failure="input")
     name = os.path.normpath(name)
     root = open_root(folder)
     try:
-        # Below a shared input, which is a link, would be outside of the folder.
+        # A shared input is a link: a path below it would lead out of the folder.
         os.close(make_folders(root, split(name)[0]))
     finally:
         os.close(root)
@@ -109,7 +110,7 @@ def prepare_path(folder: str, name: str) -> str:
 
 
 def placement_error(error: OSError) -> CannotRun:
-    """Whose fault it is that an input could not be put into the folder."""
+    """The error to report: the input is to blame if its name is impossible, otherwise the node."""
     return CannotRun(f"inputs: {error}", failure="input" if error.errno in NAME_ERRORS else "node")
 
 

@@ -1,4 +1,4 @@
-"""How fast payloads end, and how many jobs are therefore worth holding ahead."""
+"""Measures how fast payloads end, and from that how many jobs to hold ahead."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections import deque
 from typing import Deque
 
 SHORT_PAYLOAD = 1.0
-"""Payloads whose median is below this are short: only then are jobs held ahead."""
+"""Seconds: payloads are short if their median duration is below this. Only then are jobs held ahead."""
 
 HORIZON = 0.25
-"""So many seconds' worth of jobs are held ahead."""
+"""Jobs are held ahead for this many seconds of work."""
 
 _WINDOW = 15
 _MIN_DURATION = 0.002
-"""No payload is taken to be faster: starting one costs about that."""
+"""Durations count as at least this many seconds, about the cost of starting a payload."""
 
 
 class JobRate:
+    """The durations of the most recent payloads."""
+
     def __init__(self) -> None:
         self._durations: Deque[float] = deque(maxlen=_WINDOW)
 
@@ -25,11 +27,11 @@ class JobRate:
         self._durations.append(duration)
 
     def clear(self) -> None:
-        """A payload turned out long: what was learnt is worth nothing."""
+        """Drop the measurements, because a payload turned out to be long."""
         self._durations.clear()
 
     def median(self) -> float:
-        """Of the recent payloads; infinite while too few have ended to tell."""
+        """The median duration of the recent payloads; infinite until two have ended."""
         if len(self._durations) < 2:
             return math.inf
         return sorted(self._durations)[len(self._durations) // 2]
@@ -38,7 +40,7 @@ class JobRate:
         return self.median() < SHORT_PAYLOAD
 
     def jobs_ahead(self, slots: int) -> int:
-        """How many jobs `slots` payloads at a time would finish within the horizon; 0 if they are not short."""
+        """Jobs that finish within the horizon when `slots` payloads run at a time; 0 if payloads are not short."""
         median = self.median()
         if median >= SHORT_PAYLOAD:
             return 0

@@ -1,7 +1,7 @@
-"""From a payload's description to a running process: environment, command line, spawn.
+"""Starts the process of a payload: builds its environment and command line, then spawns it.
 
-Nothing of a job's description reaches a shell, except its setup lines, which are shell by nature; the command
-itself goes to that shell as positional parameters.
+Only the setup lines of a job are interpreted by a shell, as they are shell commands. The command itself is never
+parsed by a shell; after setup lines it is passed as positional parameters.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ _SETUP_SCRIPT = "setup.sh"
 
 
 class CannotRun(Exception):
-    """With an exit code: as a shell would say it. With a failure class: the node's fault, not the payload's."""
+    """The payload cannot be started.
+
+    `exit_code` is the code that a shell would give. `failure` is the failure class, empty if the payload is to blame.
+    """
 
     def __init__(self, message: str, exit_code: Optional[int] = None, failure: str = "") -> None:
         super().__init__(message)
@@ -62,7 +65,7 @@ class Command:
 
 
 def base_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    """What every payload gets of the pilot's environment: nothing of the batch system's, no secrets."""
+    """The variables that payloads inherit from the pilot: none of the batch system's, and no secrets."""
     kept = {
         name: environment[name]
         for name in (*_KEPT_VARIABLES, *_KEPT_DEVICES, *_KEPT_NETWORK)
@@ -95,7 +98,7 @@ def build_command(payload: Payload, key: Key, folder: str, tmp: str, base: Mappi
 
 
 def _payload_executable(name: str, folder: str) -> str:
-    """./name if it is a file of the payload's folder, made executable; "" if it is not."""
+    """Make a file of the payload's folder executable and return ./name; "" if the folder has no such file."""
     if not stays_inside(name):
         return ""
     path = os.path.join(folder, name)
@@ -136,7 +139,7 @@ def _write_setup(lines: List[str], tmp: str) -> str:
 def _in_container(
     image: str, argv: List[str], environment: Dict[str, str], folder: str, tmp: str, base: Mapping[str, str]
 ) -> Command:
-    """The runtime gets the clean environment, the inside gets the payload's and sees of the node only two folders."""
+    """Wrap the command in a container. The payload gets its own environment and sees only two folders of the node."""
     if image.startswith("-"):
         raise CannotRun(f"{image}: not the name of an image", failure="input")
     for name in ("apptainer", "singularity"):
@@ -158,15 +161,15 @@ def _in_container(
 
 
 def _identity_variables(environment: Mapping[str, str]) -> Dict[str, str]:
-    """By these the processes of a payload are known again when they have run away from their parents."""
+    """Variables by which `orphans` attributes a process to its payload after its parents have ended."""
     return {name: environment[name] for name in ("PILOTAGE_JOB", "PILOTAGE_EPOCH")}
 
 
 def spawn(command: Command, folder: str, files: Tuple[int, int, int], cores: Tuple[int, ...]) -> int:
-    """Start the command in a session of its own, on these cores (empty: wherever), and give its pid.
+    """Start the command in a session of its own, on these cores (empty: any); returns its pid. Raises CannotRun.
 
-    The calling thread's directory and affinity are changed for a moment and put back: both are inherited by the
-    child, and so nothing has to run between fork and exec. Raises CannotRun.
+    The child inherits directory and affinity, so the calling thread changes both for a moment and restores them.
+    Thus no code has to run between fork and exec.
     """
     home = os.open(".", os.O_RDONLY)
     before = os.sched_getaffinity(0) if cores else None
@@ -191,12 +194,12 @@ def spawn(command: Command, folder: str, files: Tuple[int, int, int], cores: Tup
 def _spawn_here(command: Command, files: Tuple[int, int, int]) -> int:
     try:
         return _posix_spawn(command.program, command.argv, command.environment, files)
-    except NotImplementedError:  # a Python that was built against an old C library knows no setsid here
+    except NotImplementedError:  # a Python built against an old C library has no setsid for posix_spawn
         return _popen(command, files)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # A script without a first line that names its interpreter: a shell would run it itself.
+    # A script without an interpreter line: run it with sh, as a shell would.
     return _posix_spawn("/bin/sh", ["sh", command.program, *command.argv[1:]], command.environment, files)
 
 
@@ -225,7 +228,7 @@ def _popen(command: Command, files: Tuple[int, int, int]) -> int:
         start_new_session=True,
     )
     pid = process.pid
-    # The pilot's own loop reaps it; the object must neither wait for it nor complain.
+    # The pilot's loop reaps the process; the object must neither wait for it nor warn.
     with contextlib.suppress(AttributeError):
         process.returncode = 0
     return pid

@@ -1,4 +1,4 @@
-"""The ends of standard output and error of the jobs that somebody watches, sent as they grow."""
+"""Streams the standard output and error of followed jobs to the server while they run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .transport import Connection
 
 PERIOD = 1.0
 _MAX = 1 << 16
-"""Bytes in one message."""
+"""Bytes per message."""
 
 
 class LogStreamer:
-    """Belongs to the loop's thread. A message that is lost is sent again with the next: the offset stays."""
+    """Used by the loop's thread only. A lost message is sent again, since the offset advances on success only."""
 
     def __init__(self, background: ThreadPool, clock: Callable[[], float]) -> None:
         self._background = background
@@ -31,7 +31,7 @@ class LogStreamer:
         self.next_at = self._clock() if jobs else math.inf
 
     def send(self, running: Dict[Key, RunningPayload]) -> None:
-        """Send what is new, if it is time."""
+        """Send new output, if a message is due."""
         if self._clock() < self.next_at:
             return
         self.next_at = self._clock() + PERIOD

@@ -1,4 +1,8 @@
-"""The pilot proper: carries events to the machine and does what it asks for. One thread, one wake-up pipe."""
+"""The main loop of the pilot: passes events to the machine and executes the actions that it returns.
+
+One thread runs the loop. It sleeps until a signal, the end of a child process, a finished background task, or a
+deadline wakes it.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +46,14 @@ _BACKGROUND_THREADS = 4
 
 
 class WakeUp:
-    """A pipe that signals and threads write to, and the signals that came."""
+    """A pipe that wakes the loop, and the names of the signals received since the last turn."""
 
     def __init__(self) -> None:
         self.read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.signals: List[str] = []
 
     def install(self) -> None:
-        """From now on signals are taken note of, and the end of a child wakes the loop."""
+        """Record signals from now on, and wake the loop when a child process ends."""
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         for number in LEAVE_SIGNALS:
@@ -71,6 +75,8 @@ class WakeUp:
 
 
 class Loop:
+    """Connects the machine with the server, the payloads and the background threads."""
+
     def __init__(
         self,
         config: PilotConfig,
@@ -96,7 +102,7 @@ class Loop:
         self._exit_code: Optional[int] = None
 
     def run(self) -> int:
-        """Until the machine says to leave; the exit code."""
+        """Run until the machine decides to leave; returns the exit code."""
         runner = self._runner
         while True:
             self._events += [Signal(name) for name in self._pop_signals()]
@@ -129,18 +135,18 @@ class Loop:
             self._log_start(action.offer)
             self._runner.start(action.offer)
         elif isinstance(action, Kill):
-            log("ending payload", job=action.key[0], epoch=action.key[1], reason=action.reason)
+            log("killing payload", job=action.key[0], epoch=action.key[1], reason=action.reason)
             self._runner.kill(action.key, action.reason, keep_streams=action.keep_streams)
         elif isinstance(action, Follow):
             self._streamer.follow(action.jobs)
         elif isinstance(action, LogMessage):
             log(action.text)
         elif isinstance(action, Leave):
-            log("leaving", reason=action.reason, code=action.code)
+            log("pilot leaves", reason=action.reason, exit_code=action.code)
             self._exit_code = action.code
 
     def _log_start(self, offer: OfferedJob) -> None:
-        """The line by which a site finds out whose payload ran where and when."""
+        """Log who runs a payload on this node: sites look these lines up afterwards."""
         log(
             "payload",
             job=offer.job,
@@ -166,7 +172,7 @@ class Loop:
 
 
 def started_at() -> float:
-    """When this process's program was started, on the machine's clock."""
+    """When this process was started, in seconds of the clock that the machine uses (CLOCK_BOOTTIME)."""
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b") ")[2].split()[19])

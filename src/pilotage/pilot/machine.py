@@ -1,11 +1,11 @@
-"""The pilot as a pure machine: events in, actions out; no clock, no chance, no input or output of its own.
+"""Decides everything the pilot does. Pure: events come in, actions go out, and time and chance are arguments.
 
-What always holds, whatever the order of the events:
-- a payload is started only after the server accepted its confirm, while the lease is not over, and only if the
-  processors (and memory, where known) of all that runs stay within the node;
-- a try that is held leaves only by a verdict of the server, by `stop`, by being superseded, or, unreported, with
-  the end of the pilot's own time;
-- one exchange is under way at a time, and a take is sent again with its number until it is answered.
+These rules hold for every order of events:
+- A payload starts only after the server has accepted its confirm, and only before the lease ends.
+- The processors of all running payloads never exceed the node's; nor does their memory, where it is known.
+- An assignment ends by a verdict of the server, by `stop`, or when the pilot is superseded. Only at the end of the
+  pilot's own time is an assignment dropped without a report.
+- At most one exchange is in flight. A take is sent again with the same number until the server answers it.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ SERVER_UNAVAILABLE = 5
 RESULTS_LOST = 6
 
 COALESCE_SECONDS = 0.03
-"""While payloads are very short, exchanges start at least so many seconds apart: each has its price on both sides."""
+"""Minimum seconds between exchanges while payloads are very short: each exchange costs both sides CPU time."""
 STUCK_AFTER = 2.0
-"""Jobs ahead that could not be started for so long are given back."""
+"""Seconds after which jobs held ahead are released if they could not be started."""
 LEAVE_PATIENCE = 5.0
-"""A pilot that holds nothing tries for so long to tell the server that it leaves."""
+"""Seconds for which a pilot without jobs tries to report to the server that it leaves."""
 SIGNAL_GRACE = 25.0
-"""After a signal the pilot is gone after so many seconds, come what may: batch systems kill after about 30."""
+"""Seconds from a signal to the exit of the pilot at the latest: batch systems kill after about 30."""
 
 
 class Machine:
-    """One mutator, `handle`; `next_at` says when a Tick is due at the latest."""
+    """The state of the pilot. Only `handle` changes it; `next_at` returns when the next Tick is due."""
 
     def __init__(self, config: PilotConfig, now: float, rng: random.Random) -> None:
         self.config = config
@@ -69,7 +69,7 @@ class Machine:
         self._superseded = False
         self._has_left = False
         self._leave_reported = False
-        """The server has heard that this pilot leaves."""
+        """The server has received the report that this pilot leaves."""
         self._leave_by = math.inf
         self._last_busy_at = now
         self._followed: Tuple[int, ...] = ()
@@ -84,7 +84,7 @@ class Machine:
         }
 
     def handle(self, now: float, *events: Event) -> List[Action]:
-        """Take in the events, in order, then decide. Total: any event is good in any state."""
+        """Apply the events in order, then return the actions that follow. Every event is valid in every state."""
         actions: List[Action] = []
         if self._has_left:
             return actions
@@ -103,7 +103,7 @@ class Machine:
         return actions
 
     def next_at(self, now: float) -> float:
-        """The instant at which a Tick is due though nothing else happens."""
+        """The instant at which a Tick is due if no other event happens before."""
         timing, config = self.timing, self.config
         instants = [config.end - config.margin, config.end - config.min_remaining, self._leave_by]
         if not timing.in_flight:
@@ -118,7 +118,7 @@ class Machine:
             instants += [self._last_busy_at + config.idle, (timing.away_since or now) + self._patience()]
         return min((instant for instant in instants if instant > now), default=now + config.heartbeat)
 
-    # What the events mean
+    # Handlers of events
 
     def _on_exchange_answered(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, ExchangeAnswered)
@@ -153,7 +153,7 @@ class Machine:
                 self.assignments.move(assignment, Stage.READY, now)
             else:
                 self.assignments.remove(assignment)
-        for assignment in self.assignments.in_stages(Stage.CONFIRMING):  # no verdict: ask again
+        for assignment in self.assignments.in_stages(Stage.CONFIRMING):  # without a verdict, confirm again
             self.assignments.move(assignment, Stage.OFFERED, now)
         for verdict in response.stop:
             assignment = self.assignments.get((verdict.job, verdict.epoch))
@@ -171,14 +171,14 @@ class Machine:
         for assignment in self.assignments.in_stages(Stage.CONFIRMING):
             self.assignments.move(assignment, Stage.OFFERED, now)
         if self.timing.on_failure(now, event.retry_after):
-            actions.append(LogMessage(f"no answer from the server: {event.why}"))
+            actions.append(LogMessage(f"server unavailable: {event.why}"))
 
     def _on_superseded(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, PilotSuperseded)
         self.timing.stop()
         self._superseded = True
         self.leaving = "superseded"
-        actions.append(LogMessage(f"superseded: {event.why}"))
+        actions.append(LogMessage(f"superseded by the server: {event.why}"))
         for assignment in self.assignments.in_stages(*Stage):
             self._drop(assignment, "superseded", now, actions)
         self._leave_by = min(self._leave_by, now + SIGNAL_GRACE)
@@ -214,10 +214,10 @@ class Machine:
 
     def _on_signal(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, Signal)
-        actions.append(LogMessage(f"signal {event.name}"))
+        actions.append(LogMessage(f"received {event.name}"))
         self._begin_leaving("signal", now + SIGNAL_GRACE)
 
-    # What the clocks mean
+    # Deadlines
 
     def _apply_clock(self, now: float, actions: List[Action]) -> None:
         if now >= self.timing.lease_until:
@@ -238,7 +238,7 @@ class Machine:
                 self.leaving = "idle"
 
     def _begin_leaving(self, reason: str, by: float) -> None:
-        """Give back or end everything, and leave."""
+        """Stop everything and leave before `by`."""
         self.leaving = self.leaving or reason
         self._stopping_all = True
         self._leave_by = min(self._leave_by, by)
@@ -249,7 +249,7 @@ class Machine:
         for assignment in self.assignments.in_stages(Stage.RUNNING, Stage.STORING):
             self._stop(assignment, self.leaving, now, actions)
 
-    # Moves of one try
+    # Changes of one assignment
 
     def _release(self, assignment: Assignment, reason: str, now: float) -> None:
         assignment.reason = reason
@@ -269,7 +269,7 @@ class Machine:
         *,
         keep_streams: bool = False,
     ) -> None:
-        """Ours no more: end it if it runs, and report nothing of it."""
+        """Give up an assignment that is no longer ours: kill its payload if it runs, and report nothing about it."""
         if assignment.stage in ACTIVE:
             if assignment.stage is not Stage.DROPPED:
                 self.assignments.move(assignment, Stage.DROPPED, now)
@@ -298,7 +298,7 @@ class Machine:
                 return
 
     def _release_stuck(self, now: float) -> None:
-        """What waits too long for room, because of a payload that turned out long, is somebody else's to run."""
+        """Release jobs that wait too long behind a payload that turned out to be long: other pilots can run them."""
         if self.timing.in_flight or not self.assignments.count(*OCCUPYING):
             return
         waiting = self._oldest_waiting()
@@ -319,7 +319,7 @@ class Machine:
                 self._release(assignment, "could not be started soon", now)
 
     def _oldest_waiting(self) -> Optional[Assignment]:
-        """For room, or to be confirmed."""
+        """The assignment that has waited longest, for a confirm or for free processors."""
         firsts = (self.assignments.oldest(Stage.OFFERED), self.assignments.oldest(Stage.READY))
         return min(
             (assignment for assignment in firsts if assignment),
@@ -358,7 +358,7 @@ class Machine:
         actions.append(Send(request))
 
     def _has_only_reports(self) -> bool:
-        """Leaving, and nothing is left to be done but to report."""
+        """Whether the pilot is leaving and has no assignments except results and releases to report."""
         return bool(self.leaving) and not self.assignments.count(*WAITING, *ACTIVE) and not self.timing.take
 
     def _is_leave_reported(self) -> bool:
@@ -381,10 +381,10 @@ class Machine:
             actions.append(Leave(self.leaving or "no server", code))
 
     def _patience(self) -> float:
-        """How long a server that is away is waited for while nothing is held."""
+        """Seconds to wait for an unavailable server while the pilot has no assignments."""
         return min(LEAVE_PATIENCE, self.config.patience) if self.leaving else self.config.patience
 
 
 def _has_room(payload: Payload, processors: int, memory: int, known: int) -> bool:
-    """`known`: the memory of the node; 0 if that is not known, and then nothing is refused for it."""
+    """Whether a payload fits. `known`: the memory of the node; with 0 (not known) memory is not checked."""
     return payload.processors <= processors and (not known or payload.memory <= memory)

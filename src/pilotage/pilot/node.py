@@ -1,8 +1,8 @@
-"""What this node has that payloads may use.
+"""Finds the resources of this node that payloads may use.
 
-Every fact is the smallest of several sources: the machine, the control group, the batch system's variables, the
-command line and the enrolment. The functions take the root of the file system and the environment as arguments, so
-that tests can show them other machines.
+Each figure is the smallest of several sources: the machine, the control group, the batch system's variables, the
+command line and the enrolment. The root of the file system and the environment are arguments, so that tests can
+describe other machines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMP
 
 @dataclass(frozen=True)
 class NodeResources:
-    """The node, and the cores by number, for pinning; no cores if pinning makes no sense."""
+    """The node, and the numbers of its cores for pinning; no cores if payloads cannot be pinned."""
 
     node: Node
     cores: Tuple[int, ...]
@@ -51,13 +51,13 @@ def find_node(
     tags: Tuple[str, ...] = (),
     root: str = "/",
 ) -> NodeResources:
-    """Look around. `processors` and `memory` (MB) of 0 mean: as many as there are."""
+    """Detect the resources. `processors` and `memory` (MB) limit them; 0: use all."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     cgroup = limits_of(root)
     counts = [len(cores), batch_processors(environment)]
     if cgroup.processors:
         counts.append(max(1, int(cgroup.processors)))
-    # An explicit number wins over the machine, so that a test machine may pretend; pinning is given up then.
+    # An explicit number overrides the machine, so that tests may claim more cores; payloads are then not pinned.
     count = processors or min(count for count in counts if count)
     sizes = [total_memory(root), cgroup.memory // MB, batch_memory(environment, count), memory]
     gpus, model = find_gpus(environment, root)
@@ -72,7 +72,7 @@ def find_node(
         tags=sorted({*tags, *detect_tags(bool(gpus))}),
         attributes=attributes,
     )
-    # With fewer processors than cores nobody says which are ours: a neighbour would pick the same ones.
+    # With fewer processors than cores it is unknown which cores are ours: another pilot could pin to the same ones.
     return NodeResources(node, cores if count == len(cores) else ())
 
 
@@ -81,12 +81,12 @@ def batch_id(environment: Mapping[str, str]) -> str:
 
 
 def batch_processors(environment: Mapping[str, str]) -> int:
-    """Cores of this node that the batch system gave; 0 if it does not say."""
+    """Cores of this node that the batch system has allocated; 0 if it does not say."""
     return next((int(environment[name]) for name in _PROCESSORS if environment.get(name, "").isdigit()), 0)
 
 
 def batch_memory(environment: Mapping[str, str], processors: int) -> int:
-    """MB that the batch system gave; 0 if it does not say. Slurm's MB are ours: 2^20 bytes."""
+    """MB that the batch system has allocated; 0 if it does not say. Slurm's MB are 2^20 bytes, like ours."""
     per_node = environment.get("SLURM_MEM_PER_NODE", "")
     per_core = environment.get("SLURM_MEM_PER_CPU", "")
     if per_node.isdigit():
@@ -121,7 +121,7 @@ def machine_attributes(root: str) -> Dict[str, str]:
 
 
 def os_release(text: str) -> str:
-    """Such as debian12 or almalinux9.4, from /etc/os-release."""
+    """Name and version of the system from /etc/os-release, such as debian12 or almalinux9.4."""
     fields = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
     return fields.get("ID", "").strip("\"'") + fields.get("VERSION_ID", "").strip("\"'")
 
@@ -136,7 +136,7 @@ def detect_tags(gpu: bool) -> List[str]:
 
 
 def user_namespaces_work() -> bool:
-    """Try it in a child: what the settings say is not the whole truth."""
+    """Whether a process can create a user namespace. Tried in a child, as the kernel's settings are not conclusive."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -147,7 +147,7 @@ def user_namespaces_work() -> bool:
 
 
 def find_gpus(environment: Mapping[str, str], root: str) -> Tuple[int, str]:
-    """How many GPUs we may use, and the model of the first. The batch system's word goes before what is there."""
+    """The number of GPUs we may use, and the model of the first. The batch system's allocation has precedence."""
     model = ""
     folder = os.path.join(root, "proc/driver/nvidia/gpus")
     cards = os.listdir(folder) if os.path.isdir(folder) else []

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line of the pilot."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .node import batch_id
 
 
 def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> argparse.Namespace:
+    """Parse and check the options. Defaults come from the environment, as given."""
     parser = argparse.ArgumentParser(
         prog="pilotage.pilot",
         description="Take jobs from a Pilotage server and run them on this node. The secret is read from standard "
@@ -17,26 +18,45 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
     )
     add = parser.add_argument
     add("--server", required=True, metavar="URL")
-    add("--index", required=True, type=int, help="which pilot of its submission this is")
-    add("--stamp", default="", help="name by which its director finds this process; nothing else uses it")
-    add("--ce", default="", help="for the log only")
-    add("--processors", type=int, default=0, help="0: find out")
-    add("--memory", type=int, default=0, help="MB (2^20 bytes); 0: find out")
-    add("--workdir", default=environment.get("TMPDIR", ""), help="default: TMPDIR")
-    add("--batch-id", default=batch_id(environment))
-    add("--idle", type=float, default=None, help="leave after so many seconds without work")
-    add("--patience", type=float, default=600.0, help="leave after so many seconds without a server or work")
+    add("--index", required=True, type=int, help="number of this pilot within its submission")
+    add(
+        "--stamp", default="", help="name by which the director finds this process; the pilot does not use it"
+    )
+    add(
+        "--ce",
+        default="",
+        help="name of the computing element, for the process list; the pilot does not use it",
+    )
+    add("--processors", type=int, default=0, help="processors to use; 0: detect")
+    add("--memory", type=int, default=0, help="memory to use in MB (2^20 bytes); 0: detect")
+    add(
+        "--workdir",
+        default=environment.get("TMPDIR", ""),
+        help="folder for the work folder (default: TMPDIR)",
+    )
+    add(
+        "--batch-id",
+        default=batch_id(environment),
+        help="id of the batch job (default: from the batch system)",
+    )
+    add("--idle", type=float, default=None, help="seconds without work after which the pilot leaves")
+    add(
+        "--patience",
+        type=float,
+        default=600.0,
+        help="seconds to wait for an unavailable server while no job is held",
+    )
     add("--fingerprint", default="", help="SHA-256 of the server's certificate, in hexadecimal")
     add(
         "--program-fd",
         type=int,
         default=-1,
-        help="descriptor that this program is read from: kept from payloads",
+        help="file descriptor that this program is read from; payloads do not inherit it",
     )
     add("--secret-fd", type=int, default=0, help="file descriptor to read the secret from")
     options = parser.parse_args(arguments)
     if options.processors < 0 or options.memory < 0:
-        parser.error("processors and memory can't be negative")
+        parser.error("--processors and --memory cannot be negative")
     if options.workdir and not os.path.isdir(options.workdir):
-        parser.error(f"no such folder: {options.workdir}")
+        parser.error(f"--workdir: there is no folder {options.workdir}")
     return options

@@ -1,8 +1,8 @@
-"""Processes that ran away from their payload: found, attributed, killed.
+"""Finds processes that outlived their parents, attributes them to payloads, and kills them when their payload ends.
 
-The pilot is a child subreaper, so a process whose ancestors have all ended becomes the pilot's own child. Whose it
-was is told by the variables that every payload starts with; where a process hides those, all payloads that ran when
-it was first seen are suspects, and it is ended when the last of them has.
+The pilot is a child subreaper: a process becomes the pilot's own child when all its ancestors have ended. Variables
+in its environment name its payload. If a process hides them, every payload that ran when the process was first seen
+is a suspect. Such a process is killed when the last suspect has ended.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from .process_tree import Process, descendants, kill_descendants, read_processes
 from .system import kill
 
 _DELAY = 0.25
-"""After short payloads beside others, a look is worth its cost only so often."""
+"""Minimum seconds between sweeps after short payloads while others run, as a sweep reads all of /proc."""
 _PATIENCE = 2.0
 _Identity = Tuple[int, int]
 
 
 class Orphans:
+    """The known orphans, each with the payloads that may have started it."""
+
     def __init__(self) -> None:
         self.next_sweep_at = math.inf
         self._suspects: Dict[_Identity, Set[Key]] = {}
         self._ended: Set[Key] = set()
 
     def mark_ended(self, keys: Iterable[Key]) -> None:
-        """These payloads are over; what is theirs is killed by the next sweep."""
+        """Record that payloads are over; the next sweep kills their orphans."""
         self._ended.update(keys)
 
     def should_sweep(self, now: float, longest: float, others_run: bool) -> bool:
-        """Whether to sweep now. While others run there are always children, and every look reads all of /proc."""
+        """Whether to sweep now. While other payloads run, short ones only schedule a later sweep."""
         if not self._ended and others_run:
             return False
         if not others_run or longest >= _DELAY:
@@ -44,7 +46,7 @@ class Orphans:
         return False
 
     def update(self, processes: Dict[int, Process], leaders: Dict[int, Key]) -> List[Process]:
-        """Take note of all runaways among `processes`; returns them."""
+        """Record all orphans among `processes` and return them."""
         me = os.getpid()
         orphans = [
             process
@@ -68,7 +70,7 @@ class Orphans:
         return candidates
 
     def of_payload(self, key: Key, processes: Dict[int, Process]) -> List[Process]:
-        """The runaways that are surely this payload's, and what they started."""
+        """The orphans that certainly belong to this payload, with their descendants."""
         orphans = []
         for (pid, started), suspects in self._suspects.items():
             process = processes.get(pid)
@@ -77,7 +79,7 @@ class Orphans:
         return orphans
 
     def sweep(self, now: float, leaders: Dict[int, Key]) -> None:
-        """Kill every runaway whose suspects have all ended, and wait for its end, though not for ever."""
+        """Kill every orphan without a running suspect, and wait for their end for at most `_PATIENCE` seconds."""
         self.next_sweep_at = math.inf
         alive = set(leaders.values())
         until = time.monotonic() + _PATIENCE
@@ -91,7 +93,7 @@ class Orphans:
             if not victims:
                 break
             if not logged and any(process.session == process.pid for process in victims):
-                log("killing runaways", count=len(victims))
+                log("killing processes that outlived their payload", count=len(victims))
                 logged = True
             for process in victims:
                 kill(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Find the output files of a payload by its patterns, in one bounded walk through its folder.
+"""Finds the output files of a payload by its patterns, in one bounded walk through its folder.
 
-Whatever the payload left there, the walk ends: links are not followed, and entries, files, depth and time have
-limits. What is left out, and why, is part of the answer.
+The walk always ends: links are not followed, and entries, files, depth and time have limits. The result lists the
+files that were left out, each with the reason.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ from .safe_open import (
 )
 
 MAX_ENTRIES = 200_000
-"""Names that are looked at."""
+"""Directory entries that are read."""
 MAX_FILES = 10_000
 MAX_TOTAL_NAME_BYTES = 200_000
-"""Bytes of the names of all files that are found: they travel in one message."""
+"""Bytes of the names of all files found, which are sent in one message."""
 MAX_NAME_BYTES = 1000
-"""Bytes of one name, its folders included."""
+"""Bytes of one name, including its folders."""
 MAX_DEPTH = 100
-"""Folders within folders."""
+"""Levels of nested folders."""
 MAX_SECONDS = 60.0
 MAX_REFUSED = 100
-"""Files that are told one by one."""
+"""Refused files that are reported individually."""
 _MAX_LINK_HOPS = 8
-"""Links to links."""
+"""Links that lead to other links."""
 MAX_SHOWN = 200
-"""Characters of a name or a reason that is told."""
+"""Characters of a name or reason in a report."""
 
 _DEEP = "**"
 _ALL = -1
-"""The place in a pattern that has matched a folder: all that is below belongs to it."""
+"""The position in a pattern that has matched a folder: everything below the folder matches."""
 State = Tuple[int, int]
-"""A pattern, and how many of its parts have matched the folders down to here."""
+"""(pattern number, position): how many parts of the pattern the folders down to here have matched."""
 
 
 class SearchCancelled(Exception):
-    """Nobody wants the outputs any more."""
+    """The search was cancelled: the outputs are no longer needed."""
 
 
 @dataclass(frozen=True)
 class Output:
     name: str
     source: str
-    """The regular file to read, relative to the folder: another than `name` if that is a link."""
+    """The regular file to read, relative to the folder. It differs from `name` if `name` is a link."""
 
 
 @dataclass
 class SearchResult:
     outputs: List[Output] = field(default_factory=list)
-    """In the order of their names."""
+    """Ordered by name."""
     missing: List[str] = field(default_factory=list)
     """Patterns that matched nothing."""
     refused: List[RefusedOutput] = field(default_factory=list)
@@ -80,16 +80,16 @@ class _LimitReached(Exception):
 
 @dataclass(frozen=True)
 class _PatternPart:
-    """What stands between two slashes of a pattern."""
+    """The part of a pattern between two slashes."""
 
     text: str
     match: Optional[Callable[[str], object]]
-    """None: the name itself."""
+    """None if the part has no wildcards."""
 
     def fits(self, name: str) -> bool:
         if self.match is None:
             return name == self.text
-        # As in a shell, a wildcard does not find what is hidden.
+        # As in a shell, wildcards do not match hidden files.
         return bool(self.match(name)) and (not name.startswith(".") or self.text.startswith("."))
 
 
@@ -107,10 +107,10 @@ def find_outputs(
     is_cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchResult:
-    """The regular files below `folder` that the patterns match; a folder counts with all that is below it.
+    """Find the regular files below `folder` that the patterns match. A matching folder includes everything below it.
 
-    `inputs`: names of links that are inputs of the job; they are no outputs, and nothing is said of them.
-    Raises GivenUp as soon as `given_up` says so, and OSError if the folder itself can't be read.
+    `inputs`: names of links that are inputs of the job; they are no outputs and are left out without a report.
+    Raises SearchCancelled once `is_cancelled` is true, and OSError if the folder itself cannot be read.
     """
     root = open_root(folder)
     try:
@@ -189,10 +189,10 @@ class _Search:
             os.close(number)
 
     def _entries_of(self, number: int, folder: str, states: FrozenSet[State]) -> Iterator[Tuple[str, int]]:
-        """(name, mode) of what may match."""
+        """Yield (name, mode) of the entries that may match."""
         names = self._literal_names(states)
         try:
-            if names is not None:  # a folder with a million files is not read for one of them
+            if names is not None:  # without wildcards, a folder with a million files need not be read
                 for name in names:
                     self._count_entry()
                     try:
@@ -220,18 +220,18 @@ class _Search:
                 raise _LimitReached(f"it took longer than {MAX_SECONDS:.0f} s")
         self._entries += 1
         if self._entries > MAX_ENTRIES:
-            raise _LimitReached(f"more than {MAX_ENTRIES:,} names were looked at")
+            raise _LimitReached(f"the folder has more than {MAX_ENTRIES:,} entries")
 
     # --- patterns
 
     def _next_part(self, state: State) -> Optional[_PatternPart]:
-        """What the next name must fit; None if all was matched."""
+        """The part that the next name must match; None if all parts have matched."""
         pattern = self._patterns[state[0]]
         assert pattern is not None
         return pattern.parts[state[1]] if 0 <= state[1] < len(pattern.parts) else None
 
     def _literal_names(self, states: FrozenSet[State]) -> Optional[Set[str]]:
-        """The only names that can match here; None if there are wildcards."""
+        """The only names that can match in this folder; None if a pattern has wildcards here."""
         names = set()
         for state in states:
             part = self._next_part(state)
@@ -250,7 +250,7 @@ class _Search:
         return not name.startswith(".") if part.text == _DEEP else part.fits(name)
 
     def _with_empty_matches(self, states: Set[State]) -> Set[State]:
-        """With those that are reached without a name: ** also stands for no folder."""
+        """Add the states that are reached without a folder, since ** also matches no folder."""
         for state in list(states):
             number, position = state
             part = self._next_part(state)
@@ -336,7 +336,7 @@ class _Search:
             self._omitted += 1
 
     def _resolve_link(self, link: str) -> str:
-        """The regular file in the folder that a link leads to. Raises OSError, NotAFile if there is none."""
+        """The regular file in the folder that a link leads to. Raises NotAFile if there is none, or OSError."""
         name = link
         for _ in range(_MAX_LINK_HOPS):
             name = self._read_link(name)
@@ -344,7 +344,7 @@ class _Search:
             try:
                 folder = open_folder(self._root, parent)
             except OSError as error:
-                # Of the folders on the way none may be a link.
+                # No folder on the way may be a link.
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
                     raise NotAFile("a link through another link") from None
                 raise
@@ -359,7 +359,7 @@ class _Search:
         raise NotAFile("a link to too many other links")
 
     def _read_link(self, link: str) -> str:
-        """Where one link points to, as a name in the folder."""
+        """The target of one link, as a name in the folder."""
         parent, last_part = split(link)
         folder = open_folder(self._root, parent)
         try:
@@ -380,7 +380,7 @@ class _Search:
 
 
 def _parse_pattern(text: str) -> Optional[_Pattern]:
-    """None: nothing can match it."""
+    """Parse a pattern; None if no name can match it."""
     if not stays_inside(text):
         return None
     try:

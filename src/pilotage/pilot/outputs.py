@@ -1,4 +1,4 @@
-"""Upload what a payload leaves behind: what is looked for, and in which way, stands in `search`."""
+"""Uploads the output files of a payload. `output_search` finds them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .transport import Connection
 
 
 class Unreadable(Exception):
-    """The file can't be sent, however often it is tried."""
+    """The file cannot be sent, and another try would not help."""
 
 
 def open_output(folder: str, source: str) -> IO[bytes]:
-    """Open one for reading, sure that it is a regular file inside the folder. Raises OSError."""
+    """Open a regular file inside the folder for reading; links are not followed. Raises OSError."""
     root = open_root(folder)
     try:
         return os.fdopen(open_file(root, source), "rb")
@@ -25,7 +25,7 @@ def open_output(folder: str, source: str) -> IO[bytes]:
 
 
 class _AnnouncedBytes:
-    """As many bytes of a file as were announced. Raises Unreadable if they are not there."""
+    """The announced number of bytes of a file. Raises Unreadable if the file has become shorter."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class _AnnouncedBytes:
         try:
             data = self._file.read(wanted)
         except OSError as error:
-            # Said apart from errors of the network, which are tried again.
+            # A class of its own: errors of the network are OSErrors too, and lead to another try.
             raise Unreadable(f"cannot be read: {error.strerror or error}") from None
         if not data:
             raise Unreadable("it became shorter while it was sent")
@@ -49,14 +49,14 @@ class _AnnouncedBytes:
 def upload(
     connection: Connection, key: Key, name: str, file: IO[bytes], max_bytes: int = 0, kind: str = "outputs"
 ) -> None:
-    """Stream one open file up. Raises Away, Refused or Unreadable.
+    """Upload one open file. Raises ServerUnavailable, RequestRefused or Unreadable.
 
-    `most`: bytes that the server takes; 0: not known. Bytes that are added meanwhile are left out.
-    `place`: "outputs", or "streams" of a killed job.
+    `max_bytes`: the server's limit; 0: not known. Bytes appended during the upload are left out.
+    `kind`: "outputs", or "streams" for a killed job.
     """
     size = os.fstat(file.fileno()).st_size
     if max_bytes and size > max_bytes:
-        raise Unreadable(f"it has {size:,} bytes, and at most {max_bytes:,} are taken")
+        raise Unreadable(f"it has {size:,} bytes: at most {max_bytes:,} are accepted")
     file.seek(0)
     path = f"/v1/pilot/jobs/{key[0]}/{key[1]}/{kind}/{urllib.parse.quote(name)}"
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}

@@ -1,4 +1,4 @@
-"""One payload from its folder to its Finish. The crew says when; here is how."""
+"""One payload, from its working directory to its Finish. `payload_runner` decides when each step happens."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ from .work_dirs import WorkDir, WorkDirs
 
 _OWN_PEAK = resource.RUSAGE_SELF
 _DATA_ALLOWANCE = 256_000_000
-"""Bytes that a process may ask for beyond twice the memory limit: thread stacks and the like are seldom used up."""
+"""Bytes of data that a process may reserve beyond twice its memory limit, for example for unused thread stacks."""
 
 
 class RunningPayload:
-    """The files, the process and the account of one try. All methods but the `..._away` ones are for the loop."""
+    """The files, the process and the resource use of one assignment.
+
+    `fetch_inputs`, `upload_outputs`, `upload_streams` and `remove_folders` run in background threads; all other
+    methods are for the loop's thread.
+    """
 
     def __init__(self, offer: OfferedJob, now: float, max_output: int = 0) -> None:
-        """`most_output`: bytes of one output file that the server takes; 0: not known."""
+        """`max_output`: maximum bytes of one output file; 0: not known."""
         self.offer = offer
         self.payload = offer.payload
         self.key: Key = (offer.job, offer.epoch)
@@ -45,16 +49,16 @@ class RunningPayload:
         self.begun = now
         self.started = now
         self.has_ended = False
-        """Its processes have ended, or never were."""
+        """Its processes have ended, or were never started."""
         self.killed = False
-        """Somebody but the payload itself wants it ended; `finish.failure` then says why."""
+        """The payload is being killed; `finish.failure` is the reason."""
         self.kill_at = math.inf
-        """SIGTERM was sent; SIGKILL follows at this instant."""
+        """When SIGKILL follows the SIGTERM that was sent."""
         self.abandon_at = math.inf
-        """Uploads are given up at this instant."""
+        """When uploads are cancelled."""
         self.is_cancelled = False
         self.keep_streams = False
-        """The job was killed: what it wrote so far is sent to the server."""
+        """The job was killed, so its standard output and error will be uploaded."""
         self.max_output = max_output
         self.cpu = 0.0
         self.rss = 0
@@ -62,7 +66,7 @@ class RunningPayload:
         self.finish = Finish(offer.job, offer.epoch)
         self._files: List[int] = []
 
-    # Before
+    # Before the process starts
 
     @property
     def folder(self) -> str:
@@ -71,18 +75,18 @@ class RunningPayload:
 
     @property
     def _stream_files(self) -> Tuple[str, ...]:
-        """Of the files of standard output and error; one, if both go to the same file."""
+        """Names of the files for standard output and error; one name if both go to the same file."""
         output = os.path.normpath(self.payload.std_output or "stdout")
         error = os.path.normpath(self.payload.std_error or "stderr")
         return (output, error) if output != error else (output,)
 
     @property
     def _streams(self) -> FrozenSet[str]:
-        """Those of the names that lie in the folder itself: nothing else is emptied or removed by name."""
+        """The stream files directly in the working directory. Only these are emptied or removed by name."""
         return frozenset(name for name in self._stream_files if stays_inside(name) and "/" not in name)
 
     def make_folder(self, work_dirs: WorkDirs) -> None:
-        """Raises CannotRun."""
+        """Take a working directory. Raises CannotRun."""
         try:
             self.work_dir = work_dirs.take((self.payload.owner, self.payload.group), self._streams)
         except OSError as error:
@@ -92,14 +96,14 @@ class RunningPayload:
         return has_remote_inputs(self.payload.inputs)
 
     def fetch_inputs(self, connection: Connection, cache: InputCache) -> None:
-        """Raises CannotRun; Away only when killed meanwhile."""
+        """Put all inputs into the folder. Raises CannotRun, and ServerUnavailable if killed meanwhile."""
         retry_until_available(
             lambda: place_inputs(connection, cache, self.key[0], self.payload.inputs, self.folder),
             lambda: self.killed,
         )
 
     def link_inputs(self) -> None:
-        """Raises CannotRun."""
+        """Link shared inputs into the folder. Raises CannotRun."""
         try:
             for item in self.payload.inputs:
                 link_shared(item, prepare_path(self.folder, item.name))
@@ -122,7 +126,7 @@ class RunningPayload:
         self._set_resource_limits(power)
 
     def _open_files(self) -> None:
-        """Make the files of standard output and error. Raises CannotRun."""
+        """Create the files of standard output and error. Raises CannotRun."""
         inputs = {os.path.normpath(item.name) for item in self.payload.inputs}
         try:
             root = open_root(self.folder)
@@ -138,7 +142,7 @@ class RunningPayload:
             message = f"standard output or error: {error}"
             if isinstance(error, OSError) and error.errno not in NAME_ERRORS:
                 raise CannotRun(message, failure="node") from None
-            # The name is to blame, on every node: the payload's own fault, as a shell would tell it.
+            # The name would fail on every node: the payload is to blame, with the exit code of a shell.
             raise CannotRun(message, NOT_EXECUTABLE) from None
 
     def _open_file(self, root: int, name: str) -> None:
@@ -155,7 +159,7 @@ class RunningPayload:
             os.ftruncate(number, 0)
 
     def _set_resource_limits(self, power: float) -> None:
-        """Stops for runaways that the sampling would see too late; the sampling is the rule."""
+        """Set hard limits of the kernel, for processes that grow faster than sampling can notice."""
         with contextlib.suppress(OSError, ValueError):
             if self.payload.memory:
                 limit_bytes = 2 * self.payload.memory * MB + _DATA_ALLOWANCE
@@ -166,15 +170,15 @@ class RunningPayload:
                 resource.prlimit(self.pid, resource.RLIMIT_CPU, (limit_seconds, limit_seconds + 5))
 
     def cpu_limit(self, power: float) -> float:
-        """CPU seconds of this node's cores, of the whole process tree."""
+        """CPU seconds on this node's cores that the whole process tree may use."""
         if not self.payload.cpu_time:
             return math.inf
         return self.payload.cpu_time * max(1, self.payload.processors) / (power or 1.0)
 
-    # After
+    # After the process has ended
 
     def on_leader_reaped(self, status: int, usage: "resource.struct_rusage", now: float) -> None:
-        """The leader has ended."""
+        """Record the exit status and resource use of the payload's first process."""
         finish = self.finish
         if os.WIFSIGNALED(status):
             finish.signal = os.WTERMSIG(status)
@@ -184,7 +188,7 @@ class RunningPayload:
             finish.exit_code = os.WEXITSTATUS(status)
         finish.wall = round(now - self.started, 6)
         finish.cpu = round(max(usage.ru_utime + usage.ru_stime, self.cpu), 6)
-        # The kernel counts the memory of the pilot itself, from between fork and exec, as the child's.
+        # Between fork and exec the child has the pilot's memory, which the kernel counts as the child's peak.
         peak = usage.ru_maxrss * 1024
         if peak <= resource.getrusage(_OWN_PEAK).ru_maxrss * 1024:
             peak = 0
@@ -197,7 +201,7 @@ class RunningPayload:
         )
 
     def inline_streams(self) -> None:
-        """Standard output and error into the Finish, where they are small."""
+        """Put standard output and error into the Finish if they are small."""
         if self._files:
             self.finish.stdout = self._inline(self._files[0])
             self.finish.stderr = self._inline(self._files[1]) if len(self._files) > 1 else ""
@@ -209,10 +213,10 @@ class RunningPayload:
         return base64.b64encode(os.pread(number, size, 0)).decode() if size else ""
 
     def upload_outputs(self, connection: Connection) -> None:
-        """Upload what has to be, and say so in the Finish.
+        """Upload the outputs, and record them in the Finish.
 
-        A file that can't be stored is told of and the others go on: nothing that a payload leaves behind makes it
-        run again.
+        A file that cannot be stored is reported as refused, and the upload continues: no file that a payload leaves
+        behind may cause the job to run again.
         """
         try:
             self._upload_large_streams(connection)
@@ -236,7 +240,7 @@ class RunningPayload:
             self.upload_streams(connection)
 
     def upload_streams(self, connection: Connection) -> None:
-        """Upload standard output and error of a job that was killed, as they are now."""
+        """Upload the present standard output and error of a killed job."""
         for name, number in zip(("stdout", "stderr"), self._files):  # noqa: B905 (Python 3.9)
             if os.fstat(number).st_size:
                 try:
@@ -247,21 +251,21 @@ class RunningPayload:
                         )
                 except (ServerUnavailable, RequestRefused, Unreadable, OSError) as error:
                     log(
-                        "output of a killed job is lost",
+                        "cannot upload the output of a killed job",
                         job=self.key[0],
                         stream=name,
-                        why=escape_name(str(error)),
+                        reason=escape_name(str(error)),
                     )
 
     def _upload_large_streams(self, connection: Connection) -> None:
-        """Standard output and error, as far as they are not in the Finish."""
+        """Upload standard output and error if they are too large for the Finish."""
         inlined = (self.finish.stdout, self.finish.stderr)
         for name, number, inline in zip(self._stream_files, self._files, inlined):  # noqa: B905 (Python 3.9)
             if inline is None:
                 self._upload_output(connection, name, partial(_copy_of, number))
 
     def _upload_output(self, connection: Connection, name: str, opened: Callable[[], IO[bytes]]) -> None:
-        """Upload one file. Raises Away, and Refused if the server wants no other file either."""
+        """Upload one file. Raises ServerUnavailable, and RequestRefused if the server accepts no other file either."""
         try:
             with opened() as file:
                 retry_until_available(
@@ -286,11 +290,11 @@ class RunningPayload:
             )
 
     def _shared_inputs(self) -> Set[str]:
-        """The names of links that are inputs."""
+        """The names of inputs that are links."""
         return {os.path.normpath(item.name) for item in self.payload.inputs if item.mode == "shared"}
 
     def stream(self, name: str) -> Optional[int]:
-        """The open file of standard output or error, while there is one."""
+        """The descriptor of standard output or error while it is open."""
         if not self._files:
             return None
         return self._files[0] if name == "stdout" else self._files[1] if len(self._files) > 1 else None
@@ -301,9 +305,9 @@ class RunningPayload:
         self._files.clear()
 
     def clean_up(self, work_dirs: WorkDirs, *, alone: bool) -> bool:
-        """Remove the folders if there is nothing in them but what we put there; False if more is to be done.
+        """Remove the folders if they contain only files of the pilot; False if `remove_folders` must do it.
 
-        `alone`: no process lives below the pilot. Then they are kept for another payload, if they are clean.
+        `alone`: the pilot has no descendant process. Clean folders are then kept for another payload.
         """
         if self.work_dir is None or (alone and work_dirs.give_back(self.work_dir, self._streams)):
             return True

@@ -1,6 +1,6 @@
-"""All payloads of the pilot: starts them, watches their limits, ends them with all that they started.
+"""Runs the payloads of the pilot: starts them, enforces their limits, and ends them with all their descendants.
 
-Belongs to the loop's thread. `events` collects what the machine has to hear.
+Used by the loop's thread only. `events` collects the events for the machine.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from .thread_pool import ThreadPool
 from .work_dirs import WorkDirs
 
 TERM_GRACE = 5.0
-"""Between SIGTERM and SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 UPLOAD_GRACE = 10.0
-"""What is being uploaded when the payload is to end has so long."""
+"""Seconds for which a killed payload's uploads may continue."""
 
 
 class PayloadRunner:
+    """All payloads that are being prepared, running, or uploading their outputs."""
+
     def __init__(
         self,
         folder: str,
@@ -43,7 +45,7 @@ class PayloadRunner:
         clock: Callable[[], float],
         max_output: int = 0,
     ) -> None:
-        """`most_output`: bytes of one output file that the server takes; 0: not known."""
+        """`max_output`: maximum bytes of one output file; 0: not known."""
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
         self._work_dirs = WorkDirs(folder)
@@ -59,7 +61,7 @@ class PayloadRunner:
         self._orphans = Orphans()
         self._sampling = Sampling()
         self._null = os.open(os.devnull, os.O_RDONLY)
-        # Inherited by all payloads.
+        # No core dumps; payloads inherit the limit.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     # Starting
@@ -123,7 +125,7 @@ class PayloadRunner:
     # Ending
 
     def kill(self, key: Key, reason: str, *, keep_streams: bool = False) -> None:
-        """End one that the machine wants ended: its Finish will say "killed"."""
+        """Kill a payload for the machine; the failure in its Finish is "killed"."""
         payload = self.running.get(key)
         if payload is None:
             return
@@ -143,7 +145,7 @@ class PayloadRunner:
             kill_group(payload.pid, signal.SIGTERM)
 
     def reap(self) -> None:
-        """Take in all children that have ended."""
+        """Reap all children that have ended."""
         ended: List[RunningPayload] = []
         while True:
             pid = peek_dead_child()
@@ -165,7 +167,7 @@ class PayloadRunner:
             self._collect(payload)
 
     def _sweep(self, ended: List[RunningPayload]) -> None:
-        """There are children left: see whether what has ended left some behind."""
+        """Kill the processes that ended payloads left behind, if it is time to look for them."""
         now = self._clock()
         self._orphans.mark_ended(payload.key for payload in ended)
         longest = max((payload.finish.wall for payload in ended), default=0.0)
@@ -210,7 +212,7 @@ class PayloadRunner:
         return min(instants)
 
     def enforce_limits(self) -> None:
-        """Enforce the limits, as far as this instant asks for it."""
+        """Enforce the limits that are due for a check now."""
         now = self._clock()
         for payload in list(self.running.values()):
             if now >= self._wall_end(payload):
@@ -249,7 +251,7 @@ class PayloadRunner:
             rss = sum(process.rss for process in own_processes)
             limit = payload.payload.memory * MB
             if limit and rss > limit and len(own_processes) > 1:
-                # Pages that processes share were counted for each of them.
+                # The sum counts shared pages once per process: measure again without.
                 rss = proportional_memory(process.pid for process in own_processes) or rss
             payload.rss = max(payload.rss, rss)
             if limit and rss > limit:
@@ -260,13 +262,13 @@ class PayloadRunner:
         self._sampling.record_sample(now, self._clock(), oldest)
 
     def kill_all(self) -> None:
-        """The pilot leaves: no mercy any more. What outlives this, the guardian finds."""
+        """Kill all payloads because the pilot leaves. The guardian kills any process that survives."""
         for pid in list(self._by_pid):
             kill_group(pid, signal.SIGKILL)
         self._orphans.kill_all()
-        log("left", payloads=len(self._by_pid))
+        log("killed remaining payloads", count=len(self._by_pid))
 
 
 def _log_cleanup_error(result: Any, error: Optional[BaseException]) -> None:
     if error is not None:
-        log("could not tidy up", error=repr(error))
+        log("cannot remove the folders of a payload", error=repr(error))

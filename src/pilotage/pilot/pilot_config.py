@@ -1,4 +1,4 @@
-"""What does not change during the life of a pilot."""
+"""Settings that stay the same for the life of a pilot."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PilotConfig:
     end: float = math.inf
     """When the batch system ends this pilot."""
     margin: float = 30.0
-    """Payloads are ended so long before `end`."""
+    """Payloads are stopped this long before `end`."""
     min_remaining: float = 60.0
-    """With less time left than this nothing is taken or started any more."""
+    """With less time left than this, no job is taken or started."""
     max_output: int = 0
-    """Bytes of one output file that the server takes; 0: not known."""
+    """Maximum bytes of one output file; 0: not known."""
     patience: float = 600.0
-    """A pilot that holds nothing waits so long for a server that is away."""
+    """How long a pilot without jobs waits for an unavailable server."""

@@ -1,4 +1,4 @@
-"""The process tree below the pilot, read from /proc."""
+"""Reads the processes below the pilot from /proc, and kills them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Process:
     session: int
     state: str
     cpu: float
-    """Seconds, those of its reaped children included."""
+    """Seconds, including reaped children."""
     rss: int
     """Bytes."""
     started: int
@@ -29,7 +29,7 @@ class Process:
 
 
 def parse_stat(text: str) -> Process:
-    """One line of /proc/PID/stat; the program's name in it may hold blanks and brackets."""
+    """Parse /proc/PID/stat. The program's name in it may contain blanks and brackets."""
     pid, _, rest = text.partition(" (")
     fields = rest.rpartition(") ")[2].split()
     return Process(
@@ -62,7 +62,7 @@ def read_processes() -> Dict[int, Process]:
 
 
 def descendants(root: int, processes: Dict[int, Process]) -> List[Process]:
-    """The living descendants of `root`, parents before children; without `root` itself."""
+    """The living descendants of `root`, parents before children, without `root` itself."""
     children: Dict[int, List[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
@@ -77,7 +77,7 @@ def descendants(root: int, processes: Dict[int, Process]) -> List[Process]:
 
 
 def proportional_memory(pids: Iterable[int]) -> int:
-    """Bytes, with pages that several processes share counted once; 0 where the kernel does not tell."""
+    """Bytes of memory, with shared pages counted once; 0 if the kernel does not report it."""
     total = 0
     for pid in pids:
         try:
@@ -92,7 +92,7 @@ def proportional_memory(pids: Iterable[int]) -> int:
 
 
 def read_variable(pid: int, name: str) -> str:
-    """What `name` was in a process's environment when it started; "" if that can't be read."""
+    """A variable in the environment with which a process was started; "" if it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             for entry in file.read(1 << 20).split(b"\0"):
@@ -104,10 +104,10 @@ def read_variable(pid: int, name: str) -> str:
 
 
 def kill_descendants(root: int, spare: Set[int], patience: float) -> bool:
-    """Kill all descendants of `root`, those of this moment and those they fork meanwhile; True if none is left.
+    """Kill all descendants of `root`, including processes that they fork meanwhile; True if none is left.
 
-    Only right for a root that reaps its orphans, as a subreaper does: dead ones are passed over, not waited for.
-    `spare` and what is below them is left alone.
+    `root` must be a subreaper that reaps its orphans: dead processes are skipped, not waited for.
+    The processes in `spare` and their descendants are not killed.
     """
     until = time.monotonic() + patience
     while True:

@@ -1,4 +1,4 @@
-"""Remove a tree of folders whatever a payload did to it: modes taken away, links, any depth."""
+"""Removes a folder tree that a payload has written: missing permissions, links and any depth are handled."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder and all below it. No link is followed, and nothing outside of the folder is touched.
+    """Remove a folder and everything below it. Links are not followed, and nothing outside of the folder is changed.
 
-    What can't be removed is said, not raised.
+    If the folder cannot be removed, a line on standard error says so; no error is raised.
     """
     with contextlib.suppress(OSError):
         os.rmdir(folder)
@@ -33,9 +33,10 @@ def remove_tree(folder: str) -> None:
 
 
 def _empty(root: int) -> None:
-    """Remove what is in a folder, level by level.
+    """Remove the contents of a folder, level by level.
 
-    The folders of each folder are moved up beside it before it is removed: no depth costs recursion or descriptors.
+    Before a subfolder is removed, its own subfolders are moved up beside it. So the depth of the tree costs neither
+    recursion nor file descriptors.
     """
     stuck: Set[str] = set()
     numbers = itertools.count()
@@ -49,7 +50,7 @@ def _empty(root: int) -> None:
 
 
 def _flatten(root: int, name: str, numbers: Iterator[int]) -> bool:
-    """Remove one folder of `root`, with its own folders moved up; False if neither it nor one of those could be."""
+    """Remove one subfolder after moving its subfolders up to `root`; False if nothing could be moved or removed."""
     subfolder = _open_folder(name, root)
     if subfolder is None:
         return False
@@ -78,7 +79,7 @@ def _move_up(folder: int, name: str, root: int, new: str) -> bool:
 
 
 def _unlink_files(folder: int, stuck: "Set[str] | tuple[()]") -> Iterator[str]:
-    """Remove all that is no folder from a folder; the names of those that are."""
+    """Remove everything but folders from a folder; yields the names of its folders."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -92,7 +93,7 @@ def _unlink_files(folder: int, stuck: "Set[str] | tuple[()]") -> Iterator[str]:
 
 
 def _open_folder(name: str, parent: Optional[int]) -> Optional[int]:
-    """A descriptor of a folder that its owner may read, change and enter; None if there can be none."""
+    """Open a folder after granting its owner full access; None if that fails."""
     with contextlib.suppress(OSError):
         _grant_owner_access(name, parent)
         return os.open(name, FOLDER, dir_fd=parent)

@@ -1,4 +1,4 @@
-"""Open what lies below a folder without following any symbolic link, whoever changes the folder meanwhile."""
+"""Opens files below a folder without following symbolic links, even if the folder changes at the same time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NAME_ERRORS = frozenset(
         errno.EILSEQ,
     )
 )
-"""Errors that the name of a file makes, on this node and on every other one."""
+"""Errors caused by the name of a file; they would happen on every node."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking: a FIFO that took the place of a file must not stop the pilot.
+# Non-blocking: a FIFO that has replaced a file must not block the pilot.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FILE_KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -36,21 +36,21 @@ _FILE_KINDS = (
 
 
 class NotAFile(OSError):
-    """What has that name is no regular file."""
+    """The name does not belong to a regular file."""
 
 
 def open_root(folder: str) -> int:
-    """A descriptor of the folder that names are looked for in. Raises OSError."""
+    """Open the folder that names are relative to. Raises OSError."""
     return os.open(folder, _FOLDER & ~os.O_NOFOLLOW)
 
 
 def open_folder(root: int, name: str) -> int:
-    """A descriptor of the folder `name` below `root`; "" is `root` itself. Raises OSError."""
+    """Open the folder `name` below `root`; "" is `root` itself. Raises OSError."""
     return _open_path(root, name, make=False)
 
 
 def make_folders(root: int, name: str) -> int:
-    """As `open_folder`; folders that are not there are made for this user alone."""
+    """Like `open_folder`, but create missing folders, which only this user can enter."""
     return _open_path(root, name, make=True)
 
 
@@ -77,9 +77,9 @@ def split(name: str) -> "tuple[str, str]":
 
 
 def open_file(root: int, name: str) -> int:
-    """A descriptor of the regular file `name` below `root`, for reading.
+    """Open the regular file `name` below `root` for reading.
 
-    Anything else is never opened, and raises NotAFile; OSError if it cannot be read.
+    Raises NotAFile for anything else, which is never opened, and OSError if the file cannot be read.
     """
     parent, last = split(name)
     folder = open_folder(root, parent)
@@ -89,7 +89,7 @@ def open_file(root: int, name: str) -> int:
     finally:
         os.close(folder)
     try:
-        # It may have been replaced since it was looked at.
+        # The file may have been replaced since the check.
         check_regular(os.fstat(number).st_mode)
     except BaseException:
         os.close(number)
@@ -98,7 +98,7 @@ def open_file(root: int, name: str) -> int:
 
 
 def check_regular(mode: int) -> None:
-    """Raise NotAFile with the kind of thing that this is, unless it is a regular file."""
+    """Raise NotAFile, naming the kind of file, unless it is a regular file."""
     if not stat.S_ISREG(mode):
         raise NotAFile(f"{kind_of(mode)}, not a regular file")
 
@@ -108,12 +108,12 @@ def kind_of(mode: int) -> str:
 
 
 def is_storable_name(name: str) -> bool:
-    """Can a file of this name be stored and shown? Bytes that are not UTF-8, and control characters, cannot."""
+    """Whether a file of this name can be stored and shown: it is UTF-8 without control characters."""
     return name.isprintable() or all(map(_plain, name))
 
 
 def escape_name(name: str) -> str:
-    """The name as text for people and messages: what is not `carried` is escaped."""
+    """The name as text for messages, with unprintable characters escaped."""
     return (
         name if is_storable_name(name) else "".join(char if _plain(char) else _escaped(char) for char in name)
     )

@@ -1,6 +1,6 @@
-"""When the processes of the payloads are looked at: a look reads all of /proc, which costs more than a short payload.
+"""Decides when to sample the processes of payloads. A sample reads all of /proc and costs more than a short payload.
 
-Pure: instants come in.
+Pure: instants are arguments.
 """
 
 from __future__ import annotations
@@ -8,27 +8,29 @@ from __future__ import annotations
 import math
 
 MIN_INTERVAL, MAX_INTERVAL = 0.1, 0.5
-"""A payload is looked at for the first time when it is so old; later looks are at most so far apart."""
+"""Seconds: the age of a payload at its first sample, and the maximum time between samples."""
 _COST_FACTOR = 50
-"""Looking may take a fiftieth of a core."""
+"""Sampling may use at most 1/50 of a core."""
 
 
 class Sampling:
+    """The schedule of samples."""
+
     def __init__(self) -> None:
         self.next_at = math.inf
 
     def on_payload_started(self, now: float) -> None:
-        """A payload was started."""
+        """Schedule the first sample of a new payload."""
         self.next_at = min(self.next_at, now + MIN_INTERVAL)
 
     def is_due(self, now: float, oldest: float) -> bool:
-        """Whether to look now, as the oldest payload that runs was started at `oldest`."""
+        """Whether to sample now. `oldest`: when the oldest running payload was started."""
         if now >= self.next_at and now < oldest + MIN_INTERVAL:
-            # What this look was meant for has ended, and the others are too young for it.
+            # The payload that this sample was scheduled for has ended; the others are too young.
             self.next_at = oldest + MIN_INTERVAL
         return now >= self.next_at
 
     def record_sample(self, started: float, ended: float, oldest: float) -> None:
-        """A look was taken from `begun` to `over`."""
+        """Schedule the next sample after one that took from `started` to `ended`."""
         pause = min(MAX_INTERVAL, 2 * (started - oldest))
         self.next_at = ended + max(pause, MIN_INTERVAL, _COST_FACTOR * (ended - started))

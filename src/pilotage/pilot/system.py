@@ -1,4 +1,4 @@
-"""The few calls that Python's library lacks, and the two clocks."""
+"""System calls that Python's library lacks, signals to processes, and the clock."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def forbid_dumps() -> bool:
-    """Close this process's memory and environment in /proc to others of the same user; a fork inherits it."""
+    """Deny other processes of this user access to this process's memory and environment. Forked children inherit it."""
     return _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def become_subreaper() -> bool:
-    """Orphans among this process's descendants become its children from now on."""
+    """Become the parent of orphaned descendants from now on."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: int) -> bool:
-    """Have this signal sent to this process when its parent has gone."""
+    """Ask the kernel to send this signal to this process when its parent ends."""
     return _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def clock() -> float:
-    """Seconds that also pass while the machine sleeps."""
+    """Monotonic seconds that include the time during which the machine is suspended (CLOCK_BOOTTIME)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def kill(pid: int, number: int) -> None:
-    """Send a signal to a process that may have gone."""
+    """Send a signal to a process that may have ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def kill_group(leader: int, number: int) -> None:
-    """Send a signal to a process group. Only while its leader is unreaped, else its number may be another's."""
+    """Send a signal to a process group. Call only before its leader is reaped: then its number may be reused."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
 def peek_dead_child() -> Optional[int]:
-    """A child that has ended, still unreaped; 0 if none has yet; None if there are no children at all."""
+    """The pid of an ended child, which stays unreaped; 0 if no child has ended; None if there are no children."""
     try:
         info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -63,4 +63,4 @@ def peek_dead_child() -> Optional[int]:
 
 
 LEAVE_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Each means that somebody, a batch system as a rule, wants the pilot gone."""
+"""Signals that ask the pilot to leave; usually a batch system sends them."""

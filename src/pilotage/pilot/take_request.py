@@ -1,4 +1,4 @@
-"""What the pilot asks for: as much as fits, and while payloads are very short some more."""
+"""Decides how many jobs the pilot asks for: enough to fill the node, and more while payloads are very short."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UNLIMITED = 1e9
 def next_take(
     number: int, assignments: Assignments, job_rate: JobRate, config: PilotConfig, now: float
 ) -> Optional[Take]:
-    """The take that makes best use of the node, or None if nothing more is wanted.
+    """The take that makes best use of the node; None if no more jobs are needed.
 
-    `count` covers the free processors with one-processor jobs. `ahead` is bounded by the terms; jobs ahead are
-    matched against the part of the node that is not in the hands of long payloads.
+    `count` suffices to fill the free processors with one-processor jobs. `ahead` is limited by the settings. Jobs
+    ahead are matched against the part of the node that no long payload occupies.
     """
     node = config.node
     used, used_memory = assignments.resources_used(*OCCUPYING, *WAITING)
@@ -59,7 +59,7 @@ def _ahead(assignments: Assignments, job_rate: JobRate, config: PilotConfig) -> 
 
 def _offered_part(config: PilotConfig, processors: int, used_memory: int, now: float) -> Node:
     node = config.node
-    # 0 would mean "not known, refuse nothing": a node whose memory is used up offers 1 MB.
+    # 0 would mean "not known, do not check memory": a node without free memory offers 1 MB.
     memory = max(1, node.memory - used_memory) if node.memory else 0
     cpu_left = (config.end - config.margin - now) * config.cpu_power
     return dataclasses.replace(

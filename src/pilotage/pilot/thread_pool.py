@@ -1,7 +1,7 @@
-"""Threads that do what would hold up the loop: exchanges, downloads, uploads, removals.
+"""Threads for tasks that would block the loop: exchanges, downloads, uploads, and removals.
 
-Results come back through `arrived`; a byte in the wake-up pipe tells the loop that some did. Threads are started
-when first needed; there is one for exchanges alone, so that a slow upload never delays a heartbeat.
+Threads start on demand. A finished task writes a byte to the wake-up pipe, and the loop then calls its callback.
+Exchanges have a thread of their own, so that a slow upload never delays a heartbeat.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RETRY_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class ThreadPool:
-    """Work for `threads` threads, each with its own connection; `done(result, error)` is called by the loop."""
+    """Runs tasks in up to `threads` threads, each with its own connection. The loop calls `done(result, error)`."""
 
     def __init__(self, connect: Callable[[], Connection], wake: Callable[[], None], threads: int = 1) -> None:
         self._connect = connect
@@ -40,7 +40,7 @@ class ThreadPool:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def run_callbacks(self) -> None:
-        """Call what is done, in the loop's thread."""
+        """Call the callbacks of finished tasks. For the loop's thread."""
         while self._arrived:
             done, result, error = self._arrived.popleft()
             self._busy -= 1
@@ -61,7 +61,7 @@ class ThreadPool:
 
 
 def retry_until_available(work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
-    """Do it again while the server is away, until it is done or nobody wants it any more (the last Away is raised)."""
+    """Repeat `work` while the server is unavailable. Raises the last ServerUnavailable once `is_cancelled` is true."""
     failures = 0
     while True:
         try:

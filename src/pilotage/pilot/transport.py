@@ -1,4 +1,4 @@
-"""HTTP to the server: kept-alive connections, a pinned certificate, and a plain account of what went wrong."""
+"""HTTP to the server: kept-alive connections, a pinned certificate, and two kinds of errors (retry, or give up)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Readable(Protocol):
-    """A body of which pieces are read as they are sent."""
+    """A request body that is read piece by piece while it is sent."""
 
     def read(self, most: int = ...) -> bytes: ...
 
@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 
 
 class ServerUnavailable(Exception):
-    """No answer that settles the matter: the same request may be sent again."""
+    """No conclusive answer: the same request may be sent again."""
 
     def __init__(self, reason: str, retry_after: float = 0.0) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class ServerUnavailable(Exception):
 
 
 class RequestRefused(Exception):
-    """The server answered no, and would again."""
+    """The server refused the request, and would refuse it again."""
 
     def __init__(self, status: int, error: ErrorBody) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class RequestRefused(Exception):
 
 
 class _PinnedConnection(http.client.HTTPSConnection):
-    """HTTPS that believes one certificate only, whoever signed it."""
+    """HTTPS that accepts only the certificate with the given fingerprint. Its issuer does not matter."""
 
     fingerprint = ""
 
@@ -70,7 +70,7 @@ class _PinnedConnection(http.client.HTTPSConnection):
 
 
 class Connection:
-    """One kept-alive connection; not for two threads at once."""
+    """One kept-alive connection, for one thread at a time."""
 
     def __init__(self, server: str, fingerprint: str = "", token: str = "", timeout: float = TIMEOUT) -> None:
         self._url = urllib.parse.urlsplit(server)
@@ -83,7 +83,7 @@ class Connection:
         self.token = token
 
     def post(self, path: str, body: Any, kind: Type[T]) -> T:
-        """Post a wire dataclass, answer with another. Raises Away or Refused."""
+        """Post a wire dataclass and decode the answer as `kind`. Raises ServerUnavailable or RequestRefused."""
         data = self.request("POST", path, encode(body), {"Content-Type": "application/json"})
         try:
             return decode(kind, data)
@@ -91,7 +91,7 @@ class Connection:
             raise ServerUnavailable(f"unreadable answer: {error}") from None
 
     def request(self, method: str, path: str, body: Body, headers: Dict[str, str]) -> bytes:
-        """The body of a 2xx answer. Raises Away or Refused."""
+        """Send a request and return the body of a 2xx answer. Raises ServerUnavailable or RequestRefused."""
         response = self._request(method, path, body, headers)
         try:
             return response.read()
@@ -100,7 +100,7 @@ class Connection:
             raise ServerUnavailable(_describe(error)) from None
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The body of a 2xx answer to GET, in pieces. Raises Away or Refused."""
+        """Yield the body of a 2xx answer to GET in pieces. Raises ServerUnavailable or RequestRefused."""
         response = self._request("GET", path, None, {})
         done = False
         try:
@@ -131,7 +131,7 @@ class Connection:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise ServerUnavailable(_describe(error)) from None
-        except BaseException:  # the body could not be read: half of it was sent
+        except BaseException:  # the body could not be read, and a part of it was sent
             self.close()
             raise
         if 200 <= response.status < 300:
@@ -148,17 +148,17 @@ class Connection:
         except (ConnectionError, http.client.RemoteDisconnected):
             if not isinstance(body, (bytes, type(None))):
                 return self._early_answer()
-            # A kept-alive connection that the server closed in the meantime says nothing about the server.
+            # The server may close an idle kept-alive connection: try again with a new one.
             if fresh:
                 raise
         self.close()
         return self._send(method, path, body, headers)
 
     def _early_answer(self) -> http.client.HTTPResponse:
-        """What the server said before it closed the connection under a long body. Raises as `getresponse`."""
+        """The answer that the server sent before it stopped reading a long body. Raises like `getresponse`."""
         assert self._connection is not None
         response = self._connection.getresponse()
-        # The rest of the body was not sent: nothing else can follow on this connection.
+        # The rest of the body was not sent, so the connection cannot be used for another request.
         response.will_close = True
         return response
 

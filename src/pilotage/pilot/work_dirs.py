@@ -1,8 +1,8 @@
-"""The folders that payloads run in. One that was left as clean as a new one is used again.
+"""The working directories of payloads. A directory that a payload has left clean is used again.
 
-On a file system with a journal, to make and remove two folders and two files costs more than to start a process. A
-workplace is used again only if no process lived below the pilot when that was looked at, so that nobody can have its
-files open, and only for payloads of the same owner and group.
+On a file system with a journal, creating and removing two folders and two files costs more than starting a process.
+A directory is reused only for payloads of the same owner and group. It is reused only if the pilot had no descendant
+process when this was checked, so that no process can have its files open.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Owner = Tuple[str, str]
 """Owner and group."""
 _STREAM = stat.S_IFREG | 0o600
 _MAX_KEPT = 16
-"""So many are kept for the next payloads."""
+"""Clean directories kept for later payloads."""
 
 
 class WorkDir:
@@ -38,7 +38,7 @@ class WorkDir:
         return states
 
     def clean(self, streams: FrozenSet[str]) -> bool:
-        """Empty the files of standard output and error; False if there is, or was done, anything else."""
+        """Empty the files of standard output and error; False if anything else was created or changed."""
         try:
             if self._current_state() != self._initial_state or os.listdir(self.tmp):
                 return False
@@ -57,12 +57,12 @@ class WorkDir:
         return True
 
     def keep_only(self, streams: FrozenSet[str]) -> None:
-        """Of the empty files leave those that the next payload begins with. Raises OSError."""
+        """Remove the empty files that the next payload does not use. Raises OSError."""
         for name in self._streams - streams:
             os.unlink(os.path.join(self.folder, name))
 
     def remove(self, streams: FrozenSet[str]) -> bool:
-        """Remove the folders if there is nothing in them but these files; False if more is to be done."""
+        """Remove the folders if they contain these files only; False if they remain."""
         try:
             for name in streams:
                 os.unlink(os.path.join(self.folder, name))
@@ -74,21 +74,23 @@ class WorkDir:
 
 
 def _attributes(folder: str) -> Tuple[str, ...]:
-    """The names of its extended attributes, lists of access rights among them."""
+    """The names of the folder's extended attributes, which include access control lists."""
     try:
         return tuple(os.listxattr(folder, follow_symlinks=False))
-    except OSError:  # this file system has none
+    except OSError:  # this file system has no extended attributes
         return ()
 
 
 class WorkDirs:
+    """Creates working directories, and keeps clean ones for reuse."""
+
     def __init__(self, parent: str) -> None:
         self._parent = parent
         self._count = 0
         self._clean: List[WorkDir] = []
 
     def take(self, owner: Owner, streams: FrozenSet[str]) -> WorkDir:
-        """One for a payload with these files of standard output and error. Raises OSError."""
+        """A directory for a payload with these files of standard output and error. Raises OSError."""
         for work_dir in self._clean:
             if work_dir.owner == owner:
                 self._clean.remove(work_dir)
@@ -98,7 +100,7 @@ class WorkDirs:
         return WorkDir(os.path.join(self._parent, f"payload-{self._count}"), owner)
 
     def give_back(self, work_dir: WorkDir, streams: FrozenSet[str]) -> bool:
-        """Keep it for another payload; False if it cannot be. No process may live below the pilot."""
+        """Keep a directory for another payload; False if it is not clean. The pilot must have no descendants."""
         if len(self._clean) >= _MAX_KEPT or not work_dir.clean(streams):
             return False
         self._clean.append(work_dir)

@@ -204,7 +204,7 @@ def test_the_number_of_entries_is_bounded(folder: Path, monkeypatch: pytest.Monk
     found = find_outputs(str(folder), ["d", "nothing"])
     assert 40 < len(found.outputs) <= 50
     assert found.missing == ["nothing"]
-    assert "more than 50 names" in refusals(found)["d, nothing"]
+    assert "more than 50 entries" in refusals(found)["d, nothing"]
     # A file that is named is found among any number of others.
     assert names(find_outputs(str(folder), ["last", "d/7"])) == ["d/7", "last"]
 
