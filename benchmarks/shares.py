@@ -17,10 +17,9 @@ from random import Random
 import numpy as np
 
 from benchmarks.figure import Figure, figure
-from pilotage.core.shares.correction import Corrections, Facts, correct
-from pilotage.core.shares.history import Memory
+from pilotage.core.shares.correction import Corrections, Facts, Memory, correct
+from pilotage.core.shares.correctors.wms_history import CorrectionSlice, Form, HistoryInstance
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import CorrectionSlice, Form, HistoryInstance
 from pilotage.core.shares.use import DAY, HOUR, Intervals, Ledger
 
 BEGIN = 1_700_000_000.0
@@ -151,6 +150,7 @@ def drawn(pool: Pool) -> Corrections:
         owners=pool.owners,
         admits=lambda owner, group: True,
         use=pool.ledger.over,
+        decayed_use=pool.ledger.decayed,
         elapsed=PERIOD,
     )
     return correct(["WMSHistory"], {"WMSHistory": pool.instances}, facts, pool.memory)

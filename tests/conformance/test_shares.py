@@ -26,8 +26,8 @@ import pytest
 
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.shares.correction import Facts, correct
+from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.use import Use
 
 HOUR, DAY = 3600, 86400
@@ -198,6 +198,7 @@ def corrected(case: dict[str, Any]) -> dict[str, float]:
         owners=frozenset(("a", group) for group in shares),
         admits=lambda owner, group: True,
         use=lambda span: Use(running[span], running[span]),
+        decayed_use=lambda half_life: Use({}, {}),
         elapsed=600.0,
     )
     instance = HistoryInstance(max_global_correction_factor=most, slices=slices)

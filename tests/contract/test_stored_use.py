@@ -8,7 +8,7 @@ import numpy as np
 from stores import fill
 
 from pilotage.core.ids import JobId, PilotId
-from pilotage.core.shares.use import Bucket, Ledger
+from pilotage.core.shares.use import DAY, Bucket, Ledger, columns_of
 from pilotage.store.tables import attempts, usage
 
 
@@ -58,10 +58,28 @@ def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
 
 def test_what_correctors_carry_on_comes_back(connection: Any) -> None:
     assert usage.corrector_memory(connection) == (None, {})
-    remembered = {("Groups", "Week", "physics"): 1.25, ("a", "b", "ü"): 0.5}
+    remembered = {("WMSHistory", "Groups", "Week", "physics"): 1.25, ("Other", "a", "b", "ü"): 0.5}
     usage.save_correction(connection, 7.0, remembered)
     usage.save_correction(connection, 8.0, remembered)
     assert usage.corrector_memory(connection) == (8.0, remembered)
+    # As stored when WMSHistory was the only corrector.
+    connection.execute("UPDATE corrections SET memory = ?", ('[["Groups", "Week", "physics", 2.5]]',))
+    assert usage.corrector_memory(connection) == (8.0, {("WMSHistory", "Groups", "Week", "physics"): 2.5})
+
+
+def test_decayed_use_is_the_same_after_a_restart(connection: Any) -> None:
+    begin = 1_700_006_400.0
+    ledger = Ledger(begin, 40 * DAY, [(begin + 5 * DAY, begin + 6 * DAY)])
+    rows = [("alice", "physics", begin + day * DAY, begin + day * DAY + 5000.0, 2) for day in range(20)]
+    rows.append(("bob", "physics", begin + 19.5 * DAY, None, 1))  # type: ignore[arg-type]
+    changed = ledger.charge([columns_of(ledger, rows)], begin + 20 * DAY)
+    buckets = [(span, start, ledger.levels[span][start]) for span, start in changed]
+    usage.save(connection, usage.Save(None, ledger.as_of, True, 0, ledger.entities, buckets, []))
+    again = Ledger(begin + 20 * DAY, 40 * DAY, list(ledger.outages))
+    usage.load(connection, again)
+    for half_life in (0.5 * DAY, 2 * DAY):
+        assert ledger.decayed(half_life).jobs.keys() == {("alice", "physics"), ("bob", "physics")}
+        assert again.decayed(half_life) == ledger.decayed(half_life)
 
 
 def test_times_of_waiting_by_owner(connection: Any) -> None:

@@ -36,22 +36,34 @@ def share_list(
     if session.as_json:
         session.screen.json(table)
         return None
-    spans = _spans(table)
+    windows = _windows(table)
     if session.screen.terminal:
         session.screen.table(
-            _narrow_columns(spans, table),
-            (_narrow_cells(row, spans, bool(table.correctors)) for row in table.rows),
+            _narrow_columns(windows, table),
+            (_narrow_cells(row, windows, bool(table.correctors)) for row in table.rows),
         )
-        _tell_notes(session, table)
+        _print_notes(session, table)
     else:
-        session.screen.table(_columns(spans), (_cells(row, spans) for row in table.rows))
+        session.screen.table(_columns(windows), (_cells(row, windows) for row in table.rows))
     session.screen.note(_state(table, exact=not session.screen.terminal))
     return None
 
 
-def _spans(table: ShareTable) -> list[float]:
-    """The time spans that any row looks back upon, ascending."""
-    return sorted({part.time_span for row in table.rows for part in row.slices})
+Window = tuple[float, str]
+"""Seconds, and how use is measured in them: `used` or `decayed`."""
+
+
+def _windows(table: ShareTable) -> list[Window]:
+    """The spans and half-lives that the rows look back over, ascending."""
+    return sorted({(part.time_span, part.measure) for row in table.rows for part in row.slices})
+
+
+def _by_window(row: ShareRow) -> dict[Window, ShareSlice]:
+    """The slices of a row. If two instances have the same window, the first one counts."""
+    slices: dict[Window, ShareSlice] = {}
+    for part in row.slices:
+        slices.setdefault((part.time_span, part.measure), part)
+    return slices
 
 
 def _short(seconds: float) -> str:
@@ -62,16 +74,16 @@ def _short(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-def _narrow_columns(spans: Sequence[float], table: ShareTable) -> Sequence[Column]:
+def _narrow_columns(windows: Sequence[Window], table: ShareTable) -> Sequence[Column]:
     """For 80 columns: owners stand below their group, a factor that was scaled behind the raw one."""
-    used = [Column(f"used {_short(one)}", right=True) for one in spans]
+    used = [Column(f"{measure} {_short(span)}", right=True) for span, measure in windows]
     factor = [Column("factor", right=True)] if table.correctors else []
     names = [Column("group"), Column("share", right=True), Column("entitled", right=True)]
     return (*names, *used, *factor, Column("priority", right=True), Column("waiting", right=True))
 
 
-def _narrow_cells(row: ShareRow, spans: Sequence[float], corrected: bool) -> Sequence[object]:
-    slices = {part.time_span: part for part in row.slices}
+def _narrow_cells(row: ShareRow, windows: Sequence[Window], corrected: bool) -> Sequence[object]:
+    slices = _by_window(row)
     factor = f"{row.correction:.3f}"
     if row.owner and abs(row.scaled - row.correction) > 0.0005:
         factor += f" → {row.scaled:.3f}"
@@ -79,40 +91,48 @@ def _narrow_cells(row: ShareRow, spans: Sequence[float], corrected: bool) -> Seq
         f"  {row.owner}" if row.owner else row.group,
         f"{row.share:.4g}" if row.share else "" if row.owner else "0",
         _part(row.entitled),
-        *(_used(slices.get(one)) for one in spans),
+        *(_used(slices.get(window)) for window in windows),
         *([factor] if corrected else []),
         f"{row.priority:.4g}",
         row.waiting,
     )
 
 
-def _tell_notes(session: Session, table: ShareTable) -> None:
+def _print_notes(session: Session, table: ShareTable) -> None:
     for row in table.rows:
+        who = f"{row.owner} in group {row.group}" if row.owner else f"group {row.group}"
+        if len(row.factors) > 1:
+            session.screen.note(f"# {who}: factor {row.correction:.3f} = {_factors(row)}")
         if row.note:
-            who = f"{row.owner} in group {row.group}" if row.owner else f"group {row.group}"
             session.screen.note(f"# {who}: {row.note}")
 
 
-def _columns(spans: Sequence[float]) -> Sequence[Column]:
-    used = [Column(f"used {_short(one)}", right=True) for one in spans]
+def _factors(row: ShareRow) -> str:
+    """Such as "0.500 (WMSHistory groups) × 0.800 (HalfLife groups)"."""
+    return " × ".join(f"{one.factor:.3f} ({one.corrector} {one.instance})" for one in row.factors)
+
+
+def _columns(windows: Sequence[Window]) -> Sequence[Column]:
+    used = [Column(f"{measure} {_short(span)}", right=True) for span, measure in windows]
     names = ("correction", "scaled", "priority", "waiting")
     right = [Column(name, right=True) for name in names]
     share = (Column("share", right=True), Column("entitled", right=True))
-    return (Column("group"), Column("owner"), *share, *used, *right, Column("note"))
+    return (Column("group"), Column("owner"), *share, *used, *right, Column("factors"), Column("note"))
 
 
-def _cells(row: ShareRow, spans: Sequence[float]) -> Sequence[object]:
-    slices = {part.time_span: part for part in row.slices}
+def _cells(row: ShareRow, windows: Sequence[Window]) -> Sequence[object]:
+    slices = _by_window(row)
     return (
         row.group,
         row.owner,
         f"{row.share:.6g}" if row.share else "" if row.owner else "0",
         _part(row.entitled),
-        *(_used(slices.get(one)) for one in spans),
+        *(_used(slices.get(window)) for window in windows),
         f"{row.correction:.3f}",
         f"{row.scaled:.3f}",
         f"{row.priority:.6g}",
         row.waiting,
+        _factors(row),
         row.note,
     )
 

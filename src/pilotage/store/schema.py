@@ -508,7 +508,7 @@ corrections = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Float, nullable=False),
-    # JSON list of [instance, slice, entity, correction].
+    # JSON list of [corrector, instance, slice, entity, correction].
     sa.Column("memory", sa.Text, nullable=False),
     # JSON of the factors in force and of what they were made of; empty: they are drawn up anew.
     sa.Column("found", sa.Text, nullable=False, server_default=""),

@@ -28,6 +28,20 @@ class ShareSlice:
     used: Optional[float]
     running: float
     correction: float
+    corrector: str = ""
+    """Empty for use that is only shown."""
+    instance: str = ""
+    measure: str = "used"
+    """used: over the whole span; decayed: `time_span` is the half-life with which use loses weight."""
+
+
+@dataclass
+class ShareFactor:
+    """The factor that one instance of a corrector gives."""
+
+    corrector: str
+    instance: str
+    factor: float
 
 
 @dataclass
@@ -41,7 +55,7 @@ class ShareRow:
     entitled: Optional[float]
     """Its part of 1 among all groups, or among the owners of its group, that wait or have used something lately."""
     correction: float
-    """The factor that the correctors give."""
+    """The product of `factors`; 1 if nothing corrects."""
     scaled: float
     """The same after the owners of a group were made to add up to their group's corrected share."""
     priority: float
@@ -50,6 +64,8 @@ class ShareRow:
     queues: int
     slices: List[ShareSlice] = field(default_factory=list)
     note: str = ""
+    factors: List[ShareFactor] = field(default_factory=list)
+    """One for each instance that corrects between these entities, in the order of the policy."""
 
 
 @dataclass

@@ -200,8 +200,8 @@ def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> N
     made = policy_of_cfg(DOCUMENT)
     correction = made.policy.correction
     assert correction.correctors == ("WMSHistory",)
-    assert list(correction.wms_history) == ["GroupsInstance", "lhcb_userInstance"]
-    groups, users = correction.wms_history.values()
+    assert list(correction.WMSHistory) == ["GroupsInstance", "lhcb_userInstance"]
+    groups, users = correction.WMSHistory.values()
     assert (groups.group, users.group) == ("", "lhcb_user")
     for instance in (groups, users):
         assert instance.max_global_correction_factor == 3
@@ -284,7 +284,7 @@ def test_no_other_ce_may_start_pilots_here(kind: str) -> None:
 def test_corrections_are_found_wherever_they_stand(place: str) -> None:
     text = REGISTRY + corrections(place) + "}\n" * place.count("{")
     made = policy_of_cfg(text)
-    assert made.policy.correction.wms_history["All"].max_global_correction_factor == 3
+    assert made.policy.correction.WMSHistory["All"].max_global_correction_factor == 3
     assert made.section == "/".join(place.replace("{", "").split()) + "/ShareCorrections"
 
 
@@ -297,7 +297,7 @@ def test_several_that_differ_must_be_chosen_from() -> None:
     assert error.line == line_of(REGISTRY + first + second, "Other") + 2
     for name, factor in (("Operations", 3), ("/Other/ShareCorrections", 4), ("Other//ShareCorrections", 4)):
         made = policy_of_cfg(REGISTRY + first + second, section=name)
-        assert made.policy.correction.wms_history["All"].max_global_correction_factor == factor
+        assert made.policy.correction.WMSHistory["All"].max_global_correction_factor == factor
         [left] = [one for one in made.left if one.path.endswith("ShareCorrections")]
         assert "not chosen" in left.reason
     assert "there are: Operations/ShareCorrections" in refused(REGISTRY + first, "Nowhere").hint
@@ -313,7 +313,7 @@ def test_several_that_are_alike_are_one() -> None:
 def test_what_would_not_be_valid_is_listed_or_refused_with_its_line() -> None:
     sharing = DOCUMENT.replace("lhcb_user\n", "prod\n")
     made = policy_of_cfg(REGISTRY + sharing)
-    assert list(made.policy.correction.wms_history) == ["GroupsInstance"]
+    assert list(made.policy.correction.WMSHistory) == ["GroupsInstance"]
     assert any("JobSharing" in one.reason for one in made.left)
     idle = policy_of_cfg(REGISTRY + DOCUMENT.replace("ToStart = WMSHistory", "ToStart = Other"))
     assert idle.policy.correction.correctors == ()
@@ -361,16 +361,15 @@ def test_both_names_of_the_global_factor() -> None:
     error = refused(both)
     assert "differ" in error.message
     assert error.line == line_of(both, "MaxGlobalCorrection = 4")
-    assert policy_of_cfg(both.replace("= 4", "= 3")).policy.correction.wms_history[
+    assert policy_of_cfg(both.replace("= 4", "= 3")).policy.correction.WMSHistory[
         "GroupsInstance"
     ].max_global_correction_factor == pytest.approx(3)
 
 
-def test_two_instances_for_the_same_are_refused_with_the_line_of_the_second() -> None:
-    text = DOCUMENT.replace("Group = lhcb_user\n", "")
-    error = refused(REGISTRY + text)
-    assert "both correct between the groups" in error.message
-    assert error.line == line_of(REGISTRY + text, "lhcb_userInstance")
+def test_two_instances_for_the_same_are_both_taken() -> None:
+    correction = policy_of_cfg(REGISTRY + DOCUMENT.replace("Group = lhcb_user\n", "")).policy.correction
+    assert [instance.name for instance in correction.instances] == ["GroupsInstance", "lhcb_userInstance"]
+    assert len(correction.between("")) == 2
 
 
 def test_shares_that_are_all_nothing() -> None:
@@ -505,7 +504,7 @@ def test_a_list_of_groups_makes_an_instance_for_each() -> None:
         "Registry\n{\nGroups\n{\nlhcb_prod\n{\nProperties = NormalUser, JOB_SHARING\n}\n}\n}\n"
     )
     found = policy_of_cfg(text)
-    history = parse(found.text).correction.wms_history
+    history = parse(found.text).correction.WMSHistory
     assert {name: one.group for name, one in history.items()} == {
         "GroupsInstance": "",
         "lhcb_userInstance_lhcb_user": "lhcb_user",

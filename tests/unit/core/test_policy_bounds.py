@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Policy, parse
 from pilotage.core.policy.bounds import RANGES, ZERO_TOO
 from pilotage.core.policy.key_lines import line_of
+from pilotage.core.shares.correctors import CORRECTORS
 
 HEAD = """\
 [groups.g]
@@ -32,6 +33,8 @@ def _numbers(kind: Any, pattern: tuple[str, ...] = ()) -> Iterator[tuple[str, An
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         for field in msgspec.structs.fields(kind):
             yield from _numbers(field.type, (*pattern, field.encode_name))
+    elif get_origin(kind) is Annotated:
+        yield from _numbers(inner[0], pattern)
     elif kind in (int, float):
         yield ".".join(pattern), kind
     elif getattr(kind, "__origin__", None) is dict:
@@ -58,17 +61,10 @@ def document(pattern: str, value: str) -> str:
     if pattern.startswith("limits."):
         parts = {"attribute": '"owner"', "value": '"u"', "running": "1", pattern.rpartition(".")[2]: value}
         return HEAD + "[[limits]]\n" + "".join(f"{key} = {one}\n" for key, one in parts.items())
-    if pattern.startswith("correction.WMSHistory"):
-        instance = {"form": '"integral"'}
-        part = {"time_span": "3600"}
-        (part if ".slices." in pattern else instance)[pattern.rpartition(".")[2]] = value
-        return (
-            HEAD
-            + '[correction]\ncorrectors = ["WMSHistory"]\n[correction.WMSHistory.i]\n'
-            + "".join(f"{key} = {one}\n" for key, one in instance.items())
-            + "[correction.WMSHistory.i.slices.hour]\n"
-            + "".join(f"{key} = {one}\n" for key, one in part.items())
-        )
+    if pattern.startswith("correction.") and pattern.count("."):
+        corrector = pattern.split(".")[1]
+        if corrector in CORRECTORS:
+            return _with_instance(corrector, pattern, value)
     table, _, key = pattern.rpartition(".")
     if pattern.endswith("_buckets"):
         value = f"[{value}]"
@@ -76,6 +72,18 @@ def document(pattern: str, value: str) -> str:
     header = f"[{table}]\n"
     text = HEAD if header in HEAD else HEAD + header
     return text.replace(header, f"{header}{key} = {value}\n")
+
+
+def _with_instance(corrector: str, pattern: str, value: str) -> str:
+    """The example of a corrector, with one key set in the table that `pattern` names."""
+    table, _, key = pattern.rpartition(".")
+    lines = [HEAD, f'[correction]\ncorrectors = ["{corrector}"]\n']
+    for line in CORRECTORS[corrector].example.splitlines(keepends=True):
+        if not line.startswith(f"{key} ="):
+            lines.append(line)
+        if line.startswith("[") and line.count(".") == table.count("."):
+            lines.append(f"{key} = {value}\n")
+    return "".join(lines)
 
 
 @pytest.mark.parametrize("pattern", sorted(NUMBERS))

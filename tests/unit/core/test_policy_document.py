@@ -351,7 +351,7 @@ BAD_CORRECTION = {
         "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
         "",
         ("[correction.WMSHistory.Home]",),
-        "Home has no slice",
+        "Home: there is no slice",
     ),
     "a weight below nothing": (
         "weight = 80",
@@ -460,12 +460,6 @@ BAD_CORRECTION = {
         ("[correction.WMSHistory.Groups]",),
         "WMSHistory has instances, but nothing starts it",
     ),
-    "two for the same": (
-        'group = "home"\nform',
-        "form",
-        ("[correction.WMSHistory.Home]",),
-        "Home and Groups both correct between the groups",
-    ),
     "no period": ("period = 30", "period = 0", ("period = 0",), "correction.period must be"),
     "a period that is no number": (
         "period = 30",
@@ -506,9 +500,9 @@ BAD_CORRECTION = {
 
 def test_the_correction_is_read() -> None:
     correction = parse(CORRECTED).correction
-    home = correction.wms_history["Home"]
+    home = correction.WMSHistory["Home"]
     assert (home.form, home.unit, home.gain, home.slices["Day"].weight) == ("integral", "cores", 0.5, 1)
-    assert correction.wms_history["Groups"].slices["Hour"].max_correction == 5
+    assert correction.WMSHistory["Groups"].slices["Hour"].max_correction == 5
 
 
 @pytest.mark.parametrize("what", BAD_CORRECTION)
@@ -616,9 +610,9 @@ def test_the_policy_to_begin_with_is_valid_with_every_setting_switched_on(owner:
     assert warnings(policy) == []
     switched_on = "\n".join(line[1:] if re.match(r"#\S", line) else line for line in text.splitlines())
     full = parse(switched_on)
-    week = full.correction.wms_history["groups"].slices["week"]
+    week = full.correction.WMSHistory["groups"].slices["week"]
     assert (week.time_span, week.weight, week.max_correction) == (604800, 80, 2)
-    assert full.correction.wms_history["analysts"].group == "analysis"
+    assert full.correction.WMSHistory["analysts"].group == "analysis"
     assert len(full.limits) == 1
     # Each group of lines is valid by itself too.
     for block in re.findall(r"(?:^#\S.*\n)+", text, re.MULTILINE):

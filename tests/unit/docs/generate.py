@@ -9,6 +9,7 @@ from pilotage.core import handover, policy
 from pilotage.core.jobs.states import JOB_STATES
 from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
+from pilotage.core.policy.reference import correctors_markdown
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 MADE = "<!-- Made by `python -m tests.unit.docs.generate` from {source}; a test holds the two equal. -->"
@@ -114,6 +115,12 @@ refused with the line and the reason. Keys that are not listed here are refused.
 lists 1,000 entries, and the whole document 2 MiB.
 
 {policy.reference_markdown()}
+
+## Correctors
+
+The names that `correction.correctors` may have, each with an instance between the groups as an example.
+
+{correctors_markdown()}
 """
 
 

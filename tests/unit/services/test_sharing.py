@@ -378,6 +378,70 @@ def test_a_group_that_goes_while_its_jobs_wait_is_flagged_and_they_stay(bench: B
     assert [offer.job for offer in bench.pilot().take()] == [other]
 
 
+HALF_LIFE = """\
+[correction.HalfLife.Groups]
+half_life = 3600
+max_correction = 3
+[correction.HalfLife.Physicists]
+group = "physics"
+"""
+
+
+def test_two_correctors_multiply_are_shown_apart_and_survive_a_restart(tmp_path: Path) -> None:
+    text = CORRECTED.replace('["WMSHistory"]', '["WMSHistory", "HalfLife"]') + HALF_LIFE
+    bench = Bench(tmp_path, text, START)
+    shares = Shares(bench)
+    for owner in ("alice", "bob"):
+        bench.submit(5, owner=owner)
+    bench.submit(5, group="sharing")
+    bench.pilot().hold()
+    pass_time(shares, 1200)
+    shares.cycle()
+    rows = {
+        (row.group, row.owner): row for row in share_table(entitlements(bench.pool), shares.book.as_of).rows
+    }
+    for group in ("physics", "sharing"):
+        row = rows[group, ""]
+        assert [(one.corrector, one.instance) for one in row.factors] == [
+            ("WMSHistory", "Groups"),
+            ("HalfLife", "Groups"),
+        ]
+        history, half_life = (one.factor for one in row.factors)
+        assert row.correction == row.scaled == history * half_life
+        assert row.priority == pytest.approx(1000 * row.correction)
+        assert {(part.corrector, part.measure) for part in row.slices} == {
+            ("WMSHistory", "used"),
+            ("HalfLife", "decayed"),
+        }
+    assert {rows["physics", ""].correction, rows["sharing", ""].correction} == {0.5 / 3, 4 * 3}
+    assert len(rows["physics", "alice"].factors) == 2
+    # Another server, with nothing but the store, comes to the same.
+    before = bench.pool.corrections
+    again = Shares(bench)
+    again.cycle()
+    assert bench.pool.corrections.groups == pytest.approx(before.groups)
+    assert bench.pool.corrections.owners == pytest.approx(before.owners)
+    bench.close()
+
+
+def test_use_that_nothing_corrects_is_shown_beside_a_corrector_of_others(tmp_path: Path) -> None:
+    text = (
+        POLICY + '[correction]\ncorrectors = ["HalfLife"]\n[correction.HalfLife.Groups]\nhalf_life = 3600\n'
+    )
+    bench = Bench(tmp_path, text, START)
+    shares = Shares(bench)
+    bench.submit(2)
+    bench.pilot().hold()
+    pass_time(shares, 600)
+    shares.cycle()
+    physics, alice = shares.row("physics"), shares.row("physics", "alice")
+    assert [one.corrector for one in physics.factors] == ["HalfLife"]
+    assert [part.measure for part in physics.slices] == ["decayed"]
+    assert (alice.factors, alice.correction) == ([], 1.0)
+    assert [part.name for part in alice.slices] == ["Hour", "Week"]
+    bench.close()
+
+
 # --- accounting
 
 

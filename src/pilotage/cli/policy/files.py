@@ -97,7 +97,7 @@ def _tell_left(session: Session, made: Imported) -> None:
 
 def _contents(made: Imported) -> str:
     policy = made.policy
-    instances = len(policy.correction.wms_history)
+    instances = len(list(policy.correction.instances))
     where = f" of WMSHistory from {made.section}" if instances else ""
     parts = (
         (len(policy.groups), "group", ""),

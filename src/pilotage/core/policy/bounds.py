@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilotage.core.policy.corrector_keys import CORRECTOR_KEYS
 from pilotage.core.policy.model import Policy
 
 YEAR: Final = 366 * 86400.0
@@ -22,7 +23,6 @@ LONGEST_LIST: Final = 1000
 _SECONDS: Final = (0.0, 100 * YEAR)
 _COUNT: Final = (0, 10**12)
 _BYTES: Final = (0, 2**60)
-_FACTOR: Final = (1.0, 1e6)
 # 0 switches off; what is above is not so small that dividing by it would overflow.
 _SHARE: Final = (1e-6, 1e12)
 
@@ -49,11 +49,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "limits.*.delay": _SECONDS,
     "limits.*.burst": (1, 10**9),
     "correction.period": (1.0, YEAR),
-    "correction.WMSHistory.*.max_global_correction_factor": _FACTOR,
-    "correction.WMSHistory.*.gain": (1e-6, 1000.0),
-    "correction.WMSHistory.*.slices.*.time_span": (1.0, 20 * YEAR),
-    "correction.WMSHistory.*.slices.*.weight": _SHARE,
-    "correction.WMSHistory.*.slices.*.max_correction": _FACTOR,
+    **{key.name: key.setting.range for key in CORRECTOR_KEYS if key.setting.range is not None},
     "accounting.history": (0.0, 20 * YEAR),
     **dict.fromkeys(
         (
@@ -71,7 +67,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 }
 """The least and the most of every number, `*` for a name. A test holds that each number of a policy is here."""
 
-ZERO_TOO: Final = frozenset({"groups.*.share", "correction.WMSHistory.*.slices.*.weight"})
+ZERO_TOO: Final = frozenset({"groups.*.share", *(key.name for key in CORRECTOR_KEYS if key.setting.or_zero)})
 """Numbers that may be 0 besides."""
 
 

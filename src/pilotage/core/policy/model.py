@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import msgspec
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.limits import Limit
-from pilotage.core.shares.settings import HistoryInstance
+from pilotage.core.shares.corrector import CorrectorInstance
+from pilotage.core.shares.correctors import CORRECTORS
 
 ADMINISTRATOR = "ADMINISTRATOR"
 JOB_ADMINISTRATOR = "JOB_ADMINISTRATOR"
@@ -98,10 +100,45 @@ class LimitEntry(_Table, frozen=True):
     burst: int = 1
 
 
-class Correction(_Table, frozen=True, rename={"wms_history": "WMSHistory"}):
+class NamedInstance(NamedTuple):
+    """One instance of a corrector, `[correction.CORRECTOR.NAME]`."""
+
+    corrector: str
+    name: str
+    settings: CorrectorInstance
+
+
+class _Correction(_Table, frozen=True):
+    """The table `correction`. It has one more field for each corrector: a table of its instances by name."""
+
     correctors: tuple[str, ...] = ()
     period: float = 60.0
-    wms_history: dict[str, HistoryInstance] = {}
+
+    def instances_of(self, corrector: str) -> Mapping[str, CorrectorInstance]:
+        """The instances of one corrector, by name, in the order of the document."""
+        return cast(Mapping[str, CorrectorInstance], getattr(self, corrector))
+
+    @property
+    def instances(self) -> Iterator[NamedInstance]:
+        """All instances in the order in which they run."""
+        for corrector in self.correctors:
+            for name, settings in self.instances_of(corrector).items():
+                yield NamedInstance(corrector, name, settings)
+
+    def between(self, group: str) -> tuple[CorrectorInstance, ...]:
+        """The instances between the owners of `group`, or between the groups if it is empty, as they run."""
+        return tuple(instance.settings for instance in self.instances if instance.settings.group == group)
+
+
+if TYPE_CHECKING:
+    Correction = _Correction
+else:
+    Correction = msgspec.defstruct(
+        "Correction",
+        [(name, dict[str, instance], {}) for name, instance in CORRECTORS.items()],
+        bases=(_Correction,),
+        frozen=True,
+    )
 
 
 class Accounting(_Table, frozen=True):

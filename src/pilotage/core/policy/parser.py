@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,10 @@ import msgspec
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
 from pilotage.core.policy.key_lines import check_shape, line_of
-from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, Policy
+from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, NamedInstance, Policy
 from pilotage.core.policy.reference import KEYS
 from pilotage.core.policy.validation import check
-from pilotage.core.shares.settings import scaled_range
+from pilotage.core.shares.priorities import scaled_range
 
 NODE_TAGS = frozenset({"GPU", "apptainer", "userns"})
 """Tags that a pilot finds out of its node by itself, whatever the policy says of its CE."""
@@ -75,7 +76,11 @@ def warnings(policy: Policy) -> list[str]:
             said.append(f"groups.{name}: with share 0 its jobs start only where nobody else's fit")
         if name not in populated:
             said.append(f"groups.{name} has no users")
-    said += [f"WMSHistory {text}" for text in _never_binding(policy)]
+    said += [
+        f"{corrector} {name}: {text}"
+        for corrector, name, instance in policy.correction.instances
+        for text in instance.warnings()
+    ]
     unread = {
         "groups.*.vo": [name for name, group in policy.groups.items() if group.vo],
         f"property {GENERIC_PILOT}": [n for n, g in policy.groups.items() if GENERIC_PILOT in g.properties],
@@ -128,13 +133,12 @@ def known_properties(policy: Policy) -> list[str]:
     """Properties of the draw rule in force that one must know. See docs/reference/rules.md, section 3."""
     if policy.matching.rule == "proportional":
         said = ["rule proportional: each queue that fits is drawn by its priority's part of the whole"]
-        forms = {instance.form for instance in policy.correction.wms_history.values()}
-        if "integral" not in forms:
+        if not any(instance.settings.reaches_shares for instance in policy.correction.instances):
             said.append(
                 "without a correction of form integral, shares hold of what is started: groups with longer jobs get"
                 " more than their share of the running ones"
             )
-        return [*said, *_room(policy), *_after_scaling(policy)]
+        return [*said, *_of_instances(policy)]
     return [
         "rule document: the draw is not proportional to priority (of 1 and 3 the second gets .833, not .75), and a"
         " group whose share is spread over many queues gets less than one with a single queue (20 of 1 against one of"
@@ -142,49 +146,38 @@ def known_properties(policy: Policy) -> list[str]:
         "rule document: of the queues that fit a node those of the highest CPU bucket go first: shares hold within a"
         " bucket only, and short jobs wait for as long as longer ones keep coming",
         'matching.rule = "proportional" has neither property',
-        *_room(policy),
-        *_after_scaling(policy),
+        *_of_instances(policy),
     ]
 
 
-def _room(policy: Policy) -> Iterator[str]:
-    """How far the integral form can make up for different lengths of jobs."""
-    for name, instance in policy.correction.wms_history.items():
-        if instance.form == "integral":
-            most = min(
-                instance.max_global_correction_factor, *(s.max_correction for s in instance.slices.values())
-            )
-            yield (
-                f"{name}: form integral makes up for jobs of one entity that use up to {most**2:g} times as much as"
-                " those of another (max_correction and max_global_correction_factor, squared); it comes to rest within"
-                " about three time_spans, and one slice longer than the jobs does best"
-            )
+def _of_instances(policy: Policy) -> Iterator[str]:
+    """Properties of the corrections, instance by instance, then between the same entities."""
+    for corrector, name, instance in policy.correction.instances:
+        yield from (f"{corrector} {name}: {text}" for text in instance.properties())
+    for group in dict.fromkeys(instance.settings.group for instance in policy.correction.instances):
+        yield from _together(
+            group, [one for one in policy.correction.instances if one.settings.group == group]
+        )
 
 
-def _never_binding(policy: Policy) -> Iterator[str]:
-    for name, instance in policy.correction.wms_history.items():
-        most = instance.max_global_correction_factor
-        lowest, highest = instance.weighted_range
-        if highest <= most and lowest >= 1 / most:
-            yield (
-                f"{name}: max_global_correction_factor = {most:g} never binds, since its slices keep the"
-                f" correction between {lowest:.3g} and {highest:.3g}"
-            )
-
-
-def _after_scaling(policy: Policy) -> Iterator[str]:
-    """What the global bound of a correction between owners comes to, once they are scaled to their group's share."""
-    for name, instance in policy.correction.wms_history.items():
-        if not instance.group:
-            continue
-        lowest, highest = instance.correction_range
+def _together(group: str, instances: Sequence[NamedInstance]) -> Iterator[str]:
+    """The range of the factors of all `instances`, which correct between the same entities."""
+    ranges = [instance.settings.correction_range for instance in instances]
+    lowest, highest = math.prod(low for low, _ in ranges), math.prod(high for _, high in ranges)
+    names = ", ".join(f"{instance.corrector} {instance.name}" for instance in instances)
+    if len(instances) > 1:
+        whom = f"the owners of {group}" if group else "the groups"
+        yield (
+            f"{names} correct between {whom}: their factors multiply, to between {lowest:.3g} and {highest:.3g}"
+        )
+    if group:
         two, ten = (scaled_range(lowest, highest, owners) for owners in (2, 10))
         yield (
-            f"{name}: max_global_correction_factor = {instance.max_global_correction_factor:g} bounds each owner's"
-            f" correction before the owners of {instance.group} are scaled to add up to its share. A correction lies"
-            f" between {lowest:.3g} and {highest:.3g}; so two owners differ by at most a factor of"
-            f" {highest / lowest:.3g}, and of an equal part one of 2 owners gets between {two[0]:.3g} and {two[1]:.3g},"
-            f" one of 10 between {ten[0]:.3g} and {ten[1]:.3g}, and never more than {highest / lowest:.3g}"
+            f"{names}: bounds hold for each owner's correction before the owners of {group} are scaled to add up to"
+            f" its share. A correction lies between {lowest:.3g} and {highest:.3g}; so two owners differ by at most a"
+            f" factor of {highest / lowest:.3g}, and of an equal part one of 2 owners gets between {two[0]:.3g} and"
+            f" {two[1]:.3g}, one of 10 between {ten[0]:.3g} and {ten[1]:.3g}, and never more than"
+            f" {highest / lowest:.3g}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from pilotage.core.policy.bounds import range_of
+from pilotage.core.policy.corrector_keys import CORRECTOR_KEYS
 from pilotage.core.policy.model import (
     PROPERTIES,
     Accounting,
@@ -21,7 +22,7 @@ from pilotage.core.policy.model import (
     User,
 )
 from pilotage.core.queues.limits import ATTRIBUTES
-from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
+from pilotage.core.shares.correctors import CORRECTORS
 
 KEYS: dict[str, str] = {
     "groups.*.share": "what fraction of the whole the group is entitled to, relative to the other shares",
@@ -68,21 +69,11 @@ KEYS: dict[str, str] = {
     "limits.*.running": "at most so many such jobs at a time",
     "limits.*.delay": "seconds between two starts of such jobs",
     "limits.*.burst": "starts that may be saved up",
-    "correction.correctors": "the correctors to run, in this order: WMSHistory; none: shares are not corrected",
+    "correction.correctors": (
+        f"the correctors to run, in this order: {', '.join(CORRECTORS)}; none: shares are not corrected"
+    ),
     "correction.period": "seconds between two corrections",
-    "correction.WMSHistory.*.group": "correct between the owners of this group; empty: between the groups",
-    "correction.WMSHistory.*.max_global_correction_factor": (
-        "the weighted sum stays between 1/this and this; owners are scaled to their group's share afterwards, and can"
-        " then be further apart: docs/explanation/fair-shares.md"
-    ),
-    "correction.WMSHistory.*.form": (
-        "ratio: the document's, expected/used; integral: the last correction times (expected/used)^gain"
-    ),
-    "correction.WMSHistory.*.unit": "jobs: running jobs are counted; cores: the cores that they hold",
-    "correction.WMSHistory.*.gain": "of form integral only, for each time_span that passes; absent: 1",
-    "correction.WMSHistory.*.slices.*.time_span": "seconds to look back",
-    "correction.WMSHistory.*.slices.*.weight": "part of this slice in the correction, relative to the other slices",
-    "correction.WMSHistory.*.slices.*.max_correction": "the slice's correction stays between 1/this and this",
+    **{key.name: key.setting.meaning for key in CORRECTOR_KEYS},
     "accounting.history": "seconds for which the use of each day is kept, at least the longest time_span",
     "retention.hot": "seconds after its end for which a job stays in the table of those that wait and run",
     "retention.jobs": "seconds after its end for which a job, its submission and its description can be looked at",
@@ -111,8 +102,6 @@ def reference_markdown() -> str:
         "jobs": Jobs,
         "limits.*": LimitEntry,
         "correction": Correction,
-        "correction.WMSHistory.*": HistoryInstance,
-        "correction.WMSHistory.*.slices.*": CorrectionSlice,
         "accounting": Accounting,
         "retention": Retention,
     }
@@ -123,11 +112,23 @@ def reference_markdown() -> str:
             if key not in KEYS:
                 continue
             default = "(needed)" if field.required else f"`{_shown(field.default)}`"
-            lines.append(
-                f"| `{key}` | {_type_name(field.type)} | {default} | {range_of(key)} | {KEYS[key]} |"
-            )
+            lines.append(_row(key, field.type, default))
+        if table is Correction:
+            lines += [_row(key.name, key.type, f"`{_shown(key.default)}`") for key in CORRECTOR_KEYS]
     lines.append(f"| `platforms.*` | list of texts | `[]` | | {KEYS['platforms.*']} |")
     return "\n".join(lines)
+
+
+def _row(key: str, kind: Any, default: str) -> str:
+    return f"| `{key}` | {_type_name(kind)} | {default} | {range_of(key)} | {KEYS[key]} |"
+
+
+def correctors_markdown() -> str:
+    """The correctors that a policy can name, with an example of each."""
+    parts = []
+    for name, instance in CORRECTORS.items():
+        parts.append(f"`{name}`: {instance.meaning}.\n\n```toml\n{instance.example}```")
+    return "\n\n".join(parts)
 
 
 def _shown(value: Any) -> str:

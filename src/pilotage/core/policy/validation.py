@@ -10,8 +10,8 @@ from pilotage.core.policy.bounds import out_of_bounds
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
 from pilotage.core.queues.limits import ATTRIBUTES
-from pilotage.core.shares.correction import CORRECTORS
-from pilotage.core.shares.settings import SHORTEST_SPAN, HistoryInstance
+from pilotage.core.shares.corrector import CorrectorInstance
+from pilotage.core.shares.correctors import CORRECTORS
 from pilotage.core.shares.use import HOURS_KEPT
 
 
@@ -142,62 +142,36 @@ def _check_correction(policy: Policy, refuse: _Refuser) -> None:
     if not HOURS_KEPT <= policy.accounting.history < math.inf:
         message = f"accounting.history must be at least {HOURS_KEPT} (8 days)"
         refuse(message, "accounting", "history")
-    if correction.wms_history and "WMSHistory" not in correction.correctors:
-        hint = 'add correctors = ["WMSHistory"] to [correction]'
-        refuse("WMSHistory has instances, but nothing starts it", "correction", "WMSHistory", hint=hint)
-    if "WMSHistory" in correction.correctors and not correction.wms_history:
-        hint = "add [correction.WMSHistory.NAME] with slices, or start no corrector"
-        refuse("WMSHistory is started, but has no instance", "correction", "correctors", hint=hint)
-    corrected: dict[str, str] = {}
-    for name, instance in correction.wms_history.items():
-        _check_instance(name, instance, policy, refuse)
-        if instance.group in corrected:
-            whom = f"the owners of {instance.group}" if instance.group else "the groups"
-            message = f"{name} and {corrected[instance.group]} both correct between {whom}"
-            refuse(message, "correction", "WMSHistory", name)
-        corrected[instance.group] = name
+    for corrector in CORRECTORS:
+        _check_corrector(corrector, policy, refuse)
 
 
-def _check_instance(name: str, instance: HistoryInstance, policy: Policy, refuse: _Refuser) -> None:
-    here = ("correction", "WMSHistory", name)
+def _check_corrector(corrector: str, policy: Policy, refuse: _Refuser) -> None:
+    started = corrector in policy.correction.correctors
+    instances = policy.correction.instances_of(corrector)
+    if instances and not started:
+        names = ", ".join(f'"{name}"' for name in (*policy.correction.correctors, corrector))
+        hint = f"add correctors = [{names}] to [correction]"
+        refuse(f"{corrector} has instances, but nothing starts it", "correction", corrector, hint=hint)
+    if started and not instances:
+        hint = f"add [correction.{corrector}.NAME], or do not start {corrector}"
+        refuse(f"{corrector} is started, but has no instance", "correction", "correctors", hint=hint)
+    for name, instance in instances.items():
+        _check_instance(corrector, name, instance, policy, refuse)
+
+
+def _check_instance(
+    corrector: str, name: str, instance: CorrectorInstance, policy: Policy, refuse: _Refuser
+) -> None:
+    here = ("correction", corrector, name)
     if instance.group and instance.group not in policy.groups:
         refuse(f"{name}: there is no group {instance.group}", *here, "group", hint=_known(policy.groups))
     if instance.group and policy.sharing(instance.group):
         hint = "its share belongs to the group as a whole; leave the instance out"
         refuse(f"{name}: {instance.group} has JOB_SHARING, so its owners have no shares", *here, hint=hint)
-    if not 1 < instance.max_global_correction_factor < math.inf:
-        message = (
-            f"{name}: max_global_correction_factor must be a number above 1; with 1 nothing is corrected"
-        )
-        refuse(message, *here, "max_global_correction_factor")
-    if not 0 < instance.strength < math.inf:
-        refuse(f"{name}: gain must be a number above 0", *here, "gain")
-    if instance.gain is not None and instance.form != "integral":
-        refuse(f'{name}: gain is read with form = "integral" only', *here, "gain")
-    _check_slices(name, instance, policy, refuse)
-
-
-def _check_slices(name: str, instance: HistoryInstance, policy: Policy, refuse: _Refuser) -> None:
-    here = ("correction", "WMSHistory", name)
-    if not instance.slices:
-        hint = f"add [correction.WMSHistory.{name}.slices.NAME] with time_span and weight"
-        refuse(f"{name} has no slice, so nothing is corrected", *here, hint=hint)
-    for label, part in instance.slices.items():
-        there = (*here, "slices", label)
-        if not 0 <= part.weight < math.inf:
-            refuse(f"{name}, {label}: weight must be a number of at least 0", *there, "weight")
-        if not 1 <= part.max_correction < math.inf:
-            refuse(f"{name}, {label}: max_correction must be at least 1", *there, "max_correction")
-        if not SHORTEST_SPAN <= part.time_span <= policy.accounting.history:
-            hint = "raise accounting.history, or shorten the slice"
-            message = f"{name}, {label}: time_span must be between 60 and accounting.history"
-            refuse(f"{message} ({policy.accounting.history:g})", *there, "time_span", hint=hint)
-    if all(part.max_correction == 1 for part in instance.slices.values()):
-        hint = "give at least one slice a max_correction above 1"
-        refuse(f"{name}: max_correction is 1 in all slices, so nothing is corrected", *here, hint=hint)
-    if not sum(part.weight for part in instance.slices.values()) > 0:
-        hint = "give at least one slice a weight above 0"
-        refuse(f"{name}: the weights of its slices add up to 0, so nothing is corrected", *here, hint=hint)
+    for fault in instance.faults(policy.accounting.history):
+        where = f"{name}, {fault.part}" if fault.part else name
+        refuse(f"{where}: {fault.message}", *here, *fault.keys, hint=fault.hint)
 
 
 def _known(names: dict[str, Any]) -> str:

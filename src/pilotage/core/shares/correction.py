@@ -1,10 +1,11 @@
-"""Share corrections: correctors that run in order, each with instances, on what was used lately.
+"""Share corrections: correctors run in order, each with instances, on the use of the past.
 
 See docs/reference/rules.md, section 5.
 
-A corrector looks at the shares as corrected so far and gives a factor for each group, or for each owner of a group
-that is not JOB_SHARING. Group factors are not renormalised; owner factors are scaled by `Priorities` so that the
-owners add up to their group's corrected share.
+A corrector sees the shares as corrected by the correctors before it. Its instances give a factor for each group, or
+for each owner of a group that is not JOB_SHARING. The factors of several instances between the same entities multiply.
+Group factors are not renormalised; `Priorities` scales owner factors so that the owners add up to their group's
+corrected share.
 """
 
 from __future__ import annotations
@@ -12,46 +13,51 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Protocol
 
-from pilotage.core.shares.history import Memory, correct_by_history
+from pilotage.core.shares.corrector import Competition, CorrectorInstance, InstanceMemory
 from pilotage.core.shares.reports import InstanceReport
-from pilotage.core.shares.settings import HistoryInstance
 from pilotage.core.shares.use import Entity, Use
+
+Memory = dict[tuple[str, str, str, str], float]
+"""(corrector, instance, part, entity) → a number that the instance carries on."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What correctors look at. `owners` are (owner, group) pairs with waiting jobs; `elapsed` is seconds of up-time
-    since the last correction; `use(span)` is the use of the last `span` seconds of up-time.
+    """The input of all correctors.
+
+    `owners` are (owner, group) pairs with waiting jobs. `elapsed` is seconds of up-time since the last correction.
+    `use(span)` is the use of the last `span` seconds of up-time. `decayed_use(half_life)` weighs use by its age.
     """
 
     shares: Mapping[str, float]
     owners: frozenset[Entity]
     admits: Callable[[str, str], bool]
     use: Callable[[float], Use]
+    decayed_use: Callable[[float], Use]
     elapsed: float
 
     @cached_property
     def waiting(self) -> dict[str, set[str]]:
         """The owners with waiting jobs, by group."""
-        found: dict[str, set[str]] = {}
+        waiting: dict[str, set[str]] = {}
         for owner, group in self.owners:
-            found.setdefault(group, set()).add(owner)
-        return found
+            waiting.setdefault(group, set()).add(owner)
+        return waiting
 
 
 @dataclass(slots=True)
 class Corrections:
-    """The factors in force; 1 where none is named."""
+    """The factors in force; an entity without one has the factor 1."""
 
     groups: dict[str, float] = field(default_factory=dict)
     owners: dict[Entity, float] = field(default_factory=dict)
     reports: list[InstanceReport] = field(default_factory=list)
     memory: Memory = field(default_factory=dict)
-    """What integral correctors carry from one correction to the next."""
+    """The numbers that instances carry from one correction to the next."""
 
-    def take(self, report: InstanceReport) -> None:
+    def add(self, report: InstanceReport) -> None:
+        """Multiply the factors of one more instance into the factors in force."""
         for entity in report.entities:
             if report.group:
                 owner = (entity.name, report.group)
@@ -61,57 +67,53 @@ class Corrections:
         self.reports.append(report)
 
 
-class Corrector(Protocol):
-    def __call__(
-        self, name: str, instance: HistoryInstance, facts: Facts, shares: Mapping[str, float], memory: Memory
-    ) -> tuple[InstanceReport, Memory]: ...
-
-
-def _by_history(
-    name: str, instance: HistoryInstance, facts: Facts, shares: Mapping[str, float], memory: Memory
-) -> tuple[InstanceReport, Memory]:
-    if instance.group:
-        waiting = facts.waiting.get(instance.group, set())
-        return correct_by_history(
-            name,
-            instance,
-            shares=None,
-            waiting=waiting,
-            known=lambda owner: owner in waiting or facts.admits(owner, instance.group),
-            use=lambda span: facts.use(span).of_owners(instance.group, instance.unit),
-            memory=memory,
-            elapsed=facts.elapsed,
-        )
-    return correct_by_history(
-        name,
-        instance,
-        shares=shares,
-        waiting=facts.waiting,
-        known=lambda group: group in shares,
-        use=lambda span: facts.use(span).of_groups(instance.unit),
-        memory=memory,
-        elapsed=facts.elapsed,
-    )
-
-
-CORRECTORS: dict[str, Corrector] = {"WMSHistory": _by_history}
-"""By the name that the policy gives."""
-
-
 def correct(
     names: Sequence[str],
-    instances: Mapping[str, Mapping[str, HistoryInstance]],
+    instances: Mapping[str, Mapping[str, CorrectorInstance]],
     facts: Facts,
     memory: Memory,
 ) -> Corrections:
-    """Run the correctors `names` in order. `instances` are those of each corrector, by name."""
+    """Run the correctors `names` in order. `instances` holds the instances of each corrector, by name."""
     result = Corrections()
-    # Instances look at the same spans.
-    facts = replace(facts, use=cache(facts.use))
+    # Several instances look at the same spans.
+    facts = replace(facts, use=cache(facts.use), decayed_use=cache(facts.decayed_use))
+    remembered: dict[tuple[str, str], InstanceMemory] = {}
+    for (corrector, name, part, entity), value in memory.items():
+        remembered.setdefault((corrector, name), {})[part, entity] = value
     for corrector in names:
-        shares = {group: share * result.groups.get(group, 1.0) for group, share in facts.shares.items()}
+        groups, owners = dict(result.groups), dict(result.owners)
         for name, instance in instances[corrector].items():
-            report, remembered = CORRECTORS[corrector](name, instance, facts, shares, memory)
-            result.take(report)
-            result.memory.update(remembered)
+            competition = _competition(facts, instance, groups, owners)
+            entities, carried = instance.correct(competition, remembered.get((corrector, name), {}))
+            result.add(InstanceReport(name, instance.group, entities, corrector))
+            for (part, entity), value in carried.items():
+                result.memory[corrector, name, part, entity] = value
     return result
+
+
+def _competition(
+    facts: Facts,
+    instance: CorrectorInstance,
+    groups: Mapping[str, float],
+    owners: Mapping[Entity, float],
+) -> Competition:
+    """The entities of one instance. `groups` and `owners` are the factors of the correctors before it."""
+    group, unit = instance.group, instance.unit
+    if group:
+        waiting = frozenset(facts.waiting.get(group, ()))
+        return Competition(
+            waiting=waiting,
+            share_of=lambda owner: owners.get((owner, group), 1.0),
+            is_known=lambda owner: owner in waiting or facts.admits(owner, group),
+            use_over=lambda span: facts.use(span).of_owners(group, unit),
+            decayed_use=lambda half_life: facts.decayed_use(half_life).of_owners(group, unit),
+            elapsed=facts.elapsed,
+        )
+    return Competition(
+        waiting=frozenset(facts.waiting) & facts.shares.keys(),
+        share_of=lambda name: facts.shares[name] * groups.get(name, 1.0),
+        is_known=facts.shares.__contains__,
+        use_over=lambda span: facts.use(span).of_groups(unit),
+        decayed_use=lambda half_life: facts.decayed_use(half_life).of_groups(unit),
+        elapsed=facts.elapsed,
+    )

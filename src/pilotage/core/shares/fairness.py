@@ -9,13 +9,13 @@ solves for the point of rest, under stated assumptions, and `bound` says how far
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import groupby
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.rank import chance
-from pilotage.core.shares.history import clamp, slice_correction
-from pilotage.core.shares.settings import HistoryInstance
+from pilotage.core.shares.corrector import CorrectorInstance
 
 STEPS = 80
 SETTLED = 1e-5
@@ -39,22 +39,22 @@ class FairnessVerdict(StrEnum):
 
 
 def expected_use(
-    shares: Mapping[str, float], rule: Rule, instance: HistoryInstance | None
+    shares: Mapping[str, float], rule: Rule, instances: Sequence[CorrectorInstance] = ()
 ) -> dict[str, float]:
     """The part of the whole that each entity of `shares` comes to use.
 
-    Assumes one task queue each in one CPU bucket, jobs of equal lengths, all always waiting. `instance` corrects
-    between them; None: nothing does.
+    Assumes one task queue each in one CPU bucket, jobs of equal lengths, all always waiting. `instances` correct
+    between them, in the order of their correctors.
     """
     total = sum(shares.values())
     if total <= 0:
         return dict.fromkeys(shares, 1 / len(shares)) if shares else {}
     entitled = {name: share / total for name, share in shares.items()}
-    if rule == "proportional" or (instance is not None and instance.form == "integral"):
+    if rule == "proportional" or reaches_shares(instances):
         return entitled
     used = dict(entitled)
     for _ in range(STEPS):
-        drawn = _drawn(shares, entitled, used, rule, instance)
+        drawn = _drawn(shares, used, rule, instances)
         furthest = max(abs(drawn[name] - used[name]) for name in used)
         # Half a step each time: whole ones overshoot, since a correction works against what it has just made.
         used = {name: (used[name] + drawn[name]) / 2 for name in used}
@@ -63,36 +63,33 @@ def expected_use(
     return used
 
 
+def reaches_shares(instances: Iterable[CorrectorInstance]) -> bool:
+    """Whether one of the instances makes use settle at the shares."""
+    return any(instance.reaches_shares for instance in instances)
+
+
 def _drawn(
     shares: Mapping[str, float],
-    entitled: Mapping[str, float],
     used: Mapping[str, float],
     rule: Rule,
-    instance: HistoryInstance | None,
+    instances: Sequence[CorrectorInstance],
 ) -> dict[str, float]:
-    weights = {
-        name: share * (_factor(entitled[name], used[name], instance) if instance else 1.0)
-        for name, share in shares.items()
-    }
+    weights = dict(shares)
+    # As `correct` does: each corrector on the shares after the one before, its instances on the same shares.
+    for _, group in groupby(instances, key=type):
+        before, total = dict(weights), sum(weights.values())
+        for instance in group:
+            for name in weights:
+                weights[name] *= instance.factor_at_rest(before[name] / total, used[name])
     return {
         name: chance(weight, (other for rival, other in weights.items() if rival != name), rule)
         for name, weight in weights.items()
     }
 
 
-def _factor(entitled: float, used: float, instance: HistoryInstance) -> float:
-    """At rest all slices see the same use."""
-    parts = instance.slices.values()
-    whole = sum(part.weight for part in parts)
-    weighted = sum(part.weight * slice_correction(entitled, used, part.max_correction) for part in parts)
-    return clamp(weighted / whole, instance.max_global_correction_factor)
-
-
-def bound(expected: float, starts: int, instance: HistoryInstance | None) -> float:
+def bound(expected: float, starts: int, instances: Iterable[CorrectorInstance] = ()) -> float:
     """How far use may be from `expected`: what the rule leaves, and three standard deviations of `starts` draws."""
-    systematic = SYSTEMATIC
-    if instance is not None and instance.form == "integral":
-        systematic = SYSTEMATIC_INTEGRAL
+    systematic = SYSTEMATIC_INTEGRAL if reaches_shares(instances) else SYSTEMATIC
     return min(1.0, systematic + 3 * math.sqrt(expected * (1 - expected) / max(1, starts)))
 
 

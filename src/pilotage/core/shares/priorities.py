@@ -20,6 +20,20 @@ from pilotage.core.shares.use import Entity
 Queue = TypeVar("Queue", bound=Hashable)
 
 
+def scaled_range(lowest: float, highest: float, owners: int) -> tuple[float, float]:
+    """The least and the most that one of `owners` owners can get, as parts of an equal share.
+
+    Corrections of owners lie between `lowest` and `highest` and are then scaled so that the owners add up to their
+    group's share. An owner reaches an end if its correction is at one end and all others are at the other end. With
+    more and more owners the ends approach lowest/highest and highest/lowest.
+    """
+    others = owners - 1
+    return (
+        owners * lowest / (lowest + others * highest),
+        owners * highest / (highest + others * lowest),
+    )
+
+
 @dataclass(slots=True)
 class _Waiting(Generic[Queue]):
     """What one entity has waiting: (sum of UserPriority, jobs) by queue, and their sums."""

@@ -1,4 +1,4 @@
-"""What a correction was made of: shown by `share list`."""
+"""The parts of a correction, as `pilotage share list` shows them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 
 class SliceReport(NamedTuple):
-    """One entity in one slice. `expected` and `used` are parts of the whole; `running` the average number of jobs
-    (or cores); None for an entity that is not of the slice's set.
+    """One entity in one slice.
+
+    `expected` and `used` are parts of the whole; None for an entity outside the set of the slice. `running` is the
+    average number of jobs (or cores). `measure` names the column that shows `used`.
     """
 
     name: str
@@ -16,10 +18,11 @@ class SliceReport(NamedTuple):
     used: float | None
     running: float
     correction: float
+    measure: str = "used"
 
 
 class EntityReport(NamedTuple):
-    """`name` is a group, or an owner; `weighted` the sum over the slices, `factor` that within the global bounds."""
+    """`name` is a group or an owner. `weighted` is the sum over the slices, `factor` that sum within the bounds."""
 
     name: str
     slices: tuple[SliceReport, ...]
@@ -28,8 +31,9 @@ class EntityReport(NamedTuple):
 
 
 class InstanceReport(NamedTuple):
-    """`group` is empty for an instance between groups."""
+    """`group` is empty for an instance between groups. `corrector` is empty for use that is only shown."""
 
     name: str
     group: str
     entities: tuple[EntityReport, ...]
+    corrector: str = "WMSHistory"

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.shares.settings import Unit
-
 Entity = tuple[str, str]
 """(owner, group)."""
+
+Unit = Literal["jobs", "cores"]
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -27,6 +28,10 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 MINUTES_KEPT = 3 * HOUR
 HOURS_KEPT = 8 * DAY
 """Seconds for which the finer buckets are kept; those of a day as the policy says (`accounting.history`)."""
+
+
+HALF_LIVES = 10
+"""Half-lives that decayed use looks back over. Older use would count less than a thousandth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,55 @@ class Ledger:
         return Use(
             self._named(np.bincount(places, jobs) / length), self._named(np.bincount(places, cores) / length)
         )
+
+    def decayed(self, half_life: float) -> Use:
+        """The average running jobs and cores, each second weighted with 2^(-age/half_life); age is up-time.
+
+        Seconds older than `HALF_LIVES` half-lives count nothing. Within a bucket use counts as spread evenly.
+        """
+        horizon = self.look_back(HALF_LIVES * half_life)
+        covered = list(self._finest(horizon))
+        if not covered:
+            return Use({}, {})
+        edges = np.array([(start, min(start + span, self.as_of)) for start, span, _ in covered])
+        begins, ends = self._ages(edges[:, 0]), self._ages(edges[:, 1])
+        rate = np.log(2.0) / half_life
+        # The mean of the weight over the up-time of each bucket; without up-time, the weight at its end.
+        lengths = np.maximum(begins - ends, 1e-9)
+        means = np.exp(-rate * ends) * -np.expm1(-rate * lengths) / (rate * lengths)
+        # The bucket that the horizon cuts counts by the part inside.
+        parts = (1.0 if s >= horizon else self._part(horizon, self.as_of, s, e) for s, e in edges)
+        means *= np.fromiter(parts, np.float64, len(edges))
+        places = np.concatenate([bucket.places for _, _, bucket in covered])
+        weights = np.repeat(means, [len(bucket.places) for _, _, bucket in covered]) * rate
+        jobs = np.concatenate([bucket.jobs for _, _, bucket in covered]) * weights
+        cores = np.concatenate([bucket.cores for _, _, bucket in covered]) * weights
+        return Use(
+            self._named(np.bincount(places, jobs).astype(np.float64)),
+            self._named(np.bincount(places, cores).astype(np.float64)),
+        )
+
+    def _finest(self, begin: float) -> Iterator[tuple[int, int, Bucket]]:
+        """(start, span, bucket) from `begin` on: without overlap, each of the shortest span kept for its time."""
+        first_hour = -(-self._first(HOUR) // DAY) * DAY
+        first_minute = -(-self._first(MINUTE) // HOUR) * HOUR
+        edges = ((DAY, -np.inf, first_hour), (HOUR, first_hour, first_minute), (MINUTE, first_minute, np.inf))
+        for span, first, last in edges:
+            for start, bucket in sorted(self.levels[span].items(), key=lambda entry: entry[0]):
+                if first <= start < last and begin < start + span and start < self.as_of:
+                    yield start, span, bucket
+
+    def _ages(self, instants: Floats) -> Floats:
+        """Seconds of up-time between each instant and `as_of`."""
+        downs = np.array([min(down, self.as_of) for down, _ in self.outages])
+        ups = np.array([min(up, self.as_of) for _, up in self.outages])
+        if not len(downs):
+            return np.asarray(self.as_of - instants)
+        # Down-time after each instant: all of the outages that begin later, and the rest of the one that it is in.
+        later = np.concatenate([np.cumsum((ups - downs)[::-1])[::-1], [0.0]])
+        following = np.searchsorted(downs, instants, side="left")
+        inside = np.where(following > 0, np.maximum(ups[following - 1] - instants, 0.0), 0.0)
+        return np.asarray(self.as_of - instants - later[following] - inside)
 
     def _named(self, amounts: Floats) -> dict[Entity, float]:
         return {self.entities[place]: float(amounts[place]) for place in np.flatnonzero(amounts > 0)}

@@ -14,10 +14,9 @@ from itertools import islice
 import msgspec
 
 from pilotage.core.policy import Policy
-from pilotage.core.shares.correction import Corrections, Facts, correct
-from pilotage.core.shares.history import Memory
+from pilotage.core.shares.correction import Corrections, Facts, Memory, correct
+from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.reports import InstanceReport
-from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
@@ -125,6 +124,11 @@ class UseBook:
             ledger = self._ledger
             return {} if ledger is None else {name: ledger.over(span) for name, span in spans.items()}
 
+    def decayed(self, half_life: float) -> Use:
+        """Average use with a weight that halves with each `half_life` seconds of up-time."""
+        with self._lock:
+            return Use({}, {}) if self._ledger is None else self._ledger.decayed(half_life)
+
     def between(self, begin: float, end: float) -> Use:
         with self._lock:
             return Use({}, {}) if self._ledger is None else self._ledger.between(begin, end)
@@ -170,28 +174,26 @@ def corrections(book: UseBook, who: WaitingEntities, last: float | None, memory:
     """
     policy = who.policy
     now = book.as_of or 0.0
-    seen: dict[float, Use] = {}
-
-    def use(span: float) -> Use:
-        if span not in seen:
-            seen[span] = book.look({"": span}).get("") or Use({}, {})
-        return seen[span]
-
     facts = Facts(
         shares=policy.shares(),
         owners=who.entities,
         admits=policy.admits,
-        use=use,
+        use=lambda span: book.look({"": span}).get("") or Use({}, {}),
+        decayed_use=book.decayed,
         elapsed=book.up_time(last, now) if last is not None else policy.correction.period,
     )
-    instances = {"WMSHistory": {**policy.correction.wms_history, **_watched(policy)}}
-    names = list(policy.correction.correctors)
-    return correct(names if "WMSHistory" in names else [*names, "WMSHistory"], instances, facts, memory)
+    names = policy.correction.correctors
+    instances = {name: policy.correction.instances_of(name) for name in names}
+    return correct([*names, SHOWN_ONLY], {**instances, SHOWN_ONLY: _watched(policy)}, facts, memory)
+
+
+SHOWN_ONLY = ""
+"""Stands for a corrector in reports of use that nothing corrects."""
 
 
 def _watched(policy: Policy) -> dict[str, HistoryInstance]:
-    """Instances that correct nothing (all between 1 and 1), so that use is shown where no corrector looks."""
-    corrected = {instance.group for instance in policy.correction.wms_history.values()}
+    """Instances with the factor 1, which show the use of entities that no corrector looks at."""
+    corrected = {instance.settings.group for instance in policy.correction.instances}
     slices = {
         name: CorrectionSlice(time_span=span, max_correction=1.0)
         for name, span in WATCHED.items()
@@ -199,7 +201,7 @@ def _watched(policy: Policy) -> dict[str, HistoryInstance]:
     }
     targets = ["", *(group for group in policy.groups if not policy.sharing(group))]
     return {
-        f"\0{group}": HistoryInstance(group=group, max_global_correction_factor=1.0, slices=slices)
+        group: HistoryInstance(group=group, max_global_correction_factor=1.0, slices=slices)
         for group in targets
         if group not in corrected
     }

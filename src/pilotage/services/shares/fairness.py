@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.policy import Policy
-from pilotage.core.shares.fairness import bound, covered, expected_use, judge
+from pilotage.core.shares.corrector import CorrectorInstance
+from pilotage.core.shares.fairness import bound, covered, expected_use, judge, reaches_shares
 from pilotage.core.shares.priorities import Entitled
-from pilotage.core.shares.settings import HistoryInstance
-from pilotage.core.shares.use import Entity, Use
+from pilotage.core.shares.use import Entity, Unit, Use
 from pilotage.services.shares.corrections import UseBook
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import usage as use_rows
@@ -49,15 +49,14 @@ ALWAYS = 0.95
 
 def fairness_report(policy: Policy, entitled: Sequence[Entitled], period: Period) -> FairnessReport:
     """Groups against each other, and the owners of each group that is not JOB_SHARING."""
-    instances = {instance.group: instance for instance in policy.correction.wms_history.values()}
     waiting = {(one.owner, one.group): one.waiting for one in entitled}
-    by_group = _Groups(policy, period, waiting, instances)
+    by_group = _Groups(policy, period, waiting)
     report = FairnessReport(
         begin=period.begin,
         end=period.end,
         rule=policy.matching.rule,
-        unit=instances[""].unit if "" in instances else "jobs",
-        assumptions=_assumptions(policy, instances.get("")),
+        unit=_unit(policy.correction.between("")),
+        assumptions=_assumptions(policy),
         rows=by_group.rows(),
     )
     for group in sorted(policy.groups):
@@ -66,14 +65,19 @@ def fairness_report(policy: Policy, entitled: Sequence[Entitled], period: Period
     return report
 
 
-def _assumptions(policy: Policy, instance: HistoryInstance | None) -> list[str]:
+def _unit(instances: Sequence[CorrectorInstance]) -> Unit:
+    """The unit of the first instance; that of several may differ."""
+    return instances[0].unit if instances else "jobs"
+
+
+def _assumptions(policy: Policy) -> list[str]:
     said = ["an entity counts as one with demand if work of it was waiting for 95 % of the time"]
     if policy.matching.rule == "document":
         said.append(
             "rule document: expected for one task queue each in one CPU bucket, jobs of equal lengths; more queues or"
             " buckets move it"
         )
-    elif instance is None or instance.form == "ratio":
+    elif not reaches_shares(policy.correction.between("")):
         said.append("without form integral the expectation holds for jobs of equal lengths")
     return said
 
@@ -83,18 +87,17 @@ class _Groups:
     policy: Policy
     period: Period
     waiting: Mapping[Entity, int]
-    instances: Mapping[str, HistoryInstance]
 
     def rows(self) -> list[FairnessRow]:
-        instance = self.instances.get("")
-        used = self.period.use.of_groups(instance.unit if instance else "jobs")
+        instances = self.policy.correction.between("")
+        used = self.period.use.of_groups(_unit(instances))
         shares = {
             group: share
             for group, share in self.policy.shares().items()
             if share and (used.get(group) or self._sum(self.waiting, group))
         }
         return self._compared(
-            instance,
+            instances,
             shares,
             used,
             starts=lambda group: self._sum(self.period.starts, group),
@@ -106,12 +109,12 @@ class _Groups:
         )
 
     def owners(self, group: str) -> list[FairnessRow]:
-        instance = self.instances.get(group)
-        used = self.period.use.of_owners(group, instance.unit if instance else "jobs")
+        instances = self.policy.correction.between(group)
+        used = self.period.use.of_owners(group, _unit(instances))
         names = {owner for owner in used if self.policy.admits(owner, group)}
         names |= {owner for owner, theirs in self.waiting if theirs == group}
         return self._compared(
-            instance,
+            instances,
             dict.fromkeys(sorted(names), 1.0),
             used,
             starts=lambda owner: self.period.starts.get((owner, group), 0),
@@ -126,7 +129,7 @@ class _Groups:
 
     def _compared(
         self,
-        instance: HistoryInstance | None,
+        instances: Sequence[CorrectorInstance],
         shares: Mapping[str, float],
         running: Mapping[str, float],
         *,
@@ -139,9 +142,9 @@ class _Groups:
             return []
         whole = sum(running.get(one, 0.0) for one in shares)
         used = {one: running.get(one, 0.0) / whole if whole else 0.0 for one in shares}
-        expected = expected_use(shares, self.policy.matching.rule, instance)
+        expected = expected_use(shares, self.policy.matching.rule, instances)
         total = sum(starts(one) for one in shares)
-        bounds = {one: bound(expected[one], total, instance) for one in shares}
+        bounds = {one: bound(expected[one], total, instances) for one in shares}
         verdicts = judge(used, expected, bounds, {one: demand(one) >= ALWAYS for one in shares})
         share = sum(shares.values())
         return [

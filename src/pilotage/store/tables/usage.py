@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pilotage.core.shares.history import Memory
+from pilotage.core.shares.correction import Memory
 from pilotage.core.shares.use import Bucket, Entity, Ledger, Outage
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
@@ -141,7 +141,12 @@ def corrector_memory(connection: Connection) -> tuple[float | None, Memory]:
     row = connection.execute("SELECT at, memory FROM corrections WHERE id = 1").fetchone()
     if row is None:
         return None, {}
-    return row[0], {(name, part, entity): value for name, part, entity, value in json.loads(row[1])}
+    remembered: Memory = {}
+    for *key, value in json.loads(row[1]):
+        # A key of three parts was stored when WMSHistory was the only corrector.
+        corrector, name, part, entity = key if len(key) == 4 else ("WMSHistory", *key)
+        remembered[corrector, name, part, entity] = value
+    return row[0], remembered
 
 
 def last_correction(connection: Connection) -> tuple[float | None, str]:

@@ -16,11 +16,10 @@ from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.core.shares.correction import Corrections, Facts, correct
-from pilotage.core.shares.history import Memory
+from pilotage.core.shares.correction import Corrections, Facts, Memory, correct
+from pilotage.core.shares.corrector import CorrectorInstance
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import HistoryInstance, Unit
-from pilotage.core.shares.use import DAY, HOUR, Ledger, columns_of
+from pilotage.core.shares.use import DAY, HOUR, Ledger, Unit, columns_of
 
 BEGIN = 1_700_006_400.0
 PERIOD = 600.0
@@ -50,7 +49,8 @@ class Pool:
     flows: Mapping[str, Flow]
     shares: Mapping[str, float]
     rule: Rule
-    instances: Mapping[str, HistoryInstance]
+    instances: Mapping[str, CorrectorInstance]
+    """By name; correctors run in the order in which they are first named."""
     slots: int = 100
     seed: int = 1
     steps: dict[float, float] = field(default_factory=dict)
@@ -140,11 +140,15 @@ class Pool:
             owners=self.index.priorities.waiting_owners(),
             admits=lambda _owner, group: group in self.shares,
             use=self.ledger.over,
+            decayed_use=self.ledger.decayed,
             elapsed=self.ledger.up_time(self.corrected_at, now),
         )
         self.corrected_at = now
         if self.instances:
-            self.corrections = correct(["WMSHistory"], {"WMSHistory": self.instances}, facts, self.memory)
+            correctors: dict[str, dict[str, CorrectorInstance]] = {}
+            for name, instance in self.instances.items():
+                correctors.setdefault(instance.corrector, {})[name] = instance
+            self.corrections = correct(list(correctors), correctors, facts, self.memory)
             self.memory = self.corrections.memory
             self.index.priorities.correct(self.corrections.groups, self.corrections.owners)
         self.factors.append({group: self.corrections.groups.get(group, 1.0) for group in self.flows})

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.policy import known_properties, parse
-from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance, scaled_range
+from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
+from pilotage.core.shares.priorities import Priorities, scaled_range
 
 SHARE = 1000.0
 
@@ -85,9 +85,7 @@ max_correction = 10
     for rule in ("document", "proportional"):
         told = known_properties(parse(f'{text}[matching]\nrule = "{rule}"\n'))
         [line] = [line for line in told if "before the owners" in line]
-        assert line.startswith(
-            "analysts: max_global_correction_factor = 3 bounds each owner's correction before"
-        )
+        assert line.startswith("WMSHistory analysts: bounds hold for each owner's correction before")
         assert "at most a factor of 9" in line
         assert "one of 2 owners gets between 0.2 and 1.8" in line
         assert "one of 10 between 0.122 and 5" in line

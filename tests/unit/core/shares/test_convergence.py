@@ -18,10 +18,11 @@ from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.shares.correctors.half_life import HalfLifeInstance
+from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.fairness import FairnessVerdict, bound, expected_use, judge
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.settings import CorrectionSlice, HistoryInstance, Unit
-from pilotage.core.shares.use import DAY, HOUR
+from pilotage.core.shares.use import DAY, HOUR, Unit
 
 WEEK = 7 * DAY
 SHARES = {"major": 3000.0, "minor": 1000.0}
@@ -80,16 +81,16 @@ def test_what_fairness_check_expects_is_the_fixed_point() -> None:
     exact = (37 - math.sqrt(73)) / 36
     assert fixed_point(chance_to_win) == pytest.approx(exact, abs=1e-9)
     shares = {"major": 3.0, "minor": 1.0}
-    assert expected_use(shares, "document", DOCUMENT)["major"] == pytest.approx(exact, abs=1e-4)
-    assert expected_use(shares, "document", None)["major"] == pytest.approx(1 - 1 / 6, abs=1e-4)
-    for instance in (None, DOCUMENT, integral(DAY)):
-        assert expected_use(shares, "proportional", instance) == {"major": 0.75, "minor": 0.25}
-    assert expected_use(shares, "document", integral(DAY))["major"] == 0.75
+    assert expected_use(shares, "document", (DOCUMENT,))["major"] == pytest.approx(exact, abs=1e-4)
+    assert expected_use(shares, "document")["major"] == pytest.approx(1 - 1 / 6, abs=1e-4)
+    for instances in ((), (DOCUMENT,), (integral(DAY),), (DOCUMENT, HalfLifeInstance())):
+        assert expected_use(shares, "proportional", instances) == {"major": 0.75, "minor": 0.25}
+    assert expected_use(shares, "document", (integral(DAY),))["major"] == 0.75
     # Clamped: a correction of at most 1.1 cannot make up for what the draw does.
     weak = HistoryInstance(slices={"Day": CorrectionSlice(time_span=DAY, max_correction=1.1)})
-    assert 0.8 < expected_use(shares, "document", weak)["major"] < 1 - 1 / 6
-    assert expected_use({"a": 0.0, "b": 0.0}, "document", None) == {"a": 0.5, "b": 0.5}
-    assert expected_use({}, "document", None) == {}
+    assert 0.8 < expected_use(shares, "document", (weak,))["major"] < 1 - 1 / 6
+    assert expected_use({"a": 0.0, "b": 0.0}, "document") == {"a": 0.5, "b": 0.5}
+    assert expected_use({}, "document") == {}
 
 
 def test_verdicts_tell_apart_who_wanted_more() -> None:
@@ -103,8 +104,8 @@ def test_verdicts_tell_apart_who_wanted_more() -> None:
     }
     assert set(judge(expected, expected, close, never).values()) == {FairnessVerdict.WITHIN}
     assert set(judge(used, expected, {"a": 0.6, "b": 0.6}, always).values()) == {FairnessVerdict.TOO_FEW}
-    assert bound(0.5, 100, None) == pytest.approx(0.01 + 3 * 0.05)
-    assert bound(0.5, 0, None) == 1.0
+    assert bound(0.5, 100) == pytest.approx(0.01 + 3 * 0.05)
+    assert bound(0.5, 0) == 1.0
 
 
 @pytest.mark.slow

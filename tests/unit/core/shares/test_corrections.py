@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as altered
 
-from pilotage.core.shares import correction as correction_module
-from pilotage.core.shares.correction import Corrections, Facts, correct
-from pilotage.core.shares.history import Memory, clamp, slice_correction
+from pilotage.core.shares.correction import Corrections, Facts, Memory, correct
+from pilotage.core.shares.corrector import Competition, CorrectorInstance, InstanceMemory, clamp, ratio
+from pilotage.core.shares.correctors.wms_history import CorrectionSlice, Form, HistoryInstance
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.reports import EntityReport, InstanceReport
-from pilotage.core.shares.settings import CorrectionSlice, Form, HistoryInstance, Unit
-from pilotage.core.shares.use import Entity, Use
+from pilotage.core.shares.use import Entity, Unit, Use
 
 WEEK, HOUR = 604800.0, 3600.0
 WEEK_SLICE = CorrectionSlice(time_span=WEEK, weight=80, max_correction=2)
@@ -65,6 +65,7 @@ def facts(
         owners=frozenset(waiting),
         admits=lambda owner, group: (owner, group) in members,
         use=use,
+        decayed_use=use,
         elapsed=elapsed,
     )
 
@@ -85,7 +86,7 @@ EQUAL = {"A": 1000.0, "B": 1000.0}
 
 
 def test_three_times_the_share_gives_one_third() -> None:
-    assert slice_correction(0.25, 0.75, 5) == 1 / 3
+    assert ratio(0.25, 0.75, 5) == 1 / 3
     found = corrected(
         facts({"A": 1000.0, "B": 3000.0}, by_groups({"A": 75, "B": 25}, {}), A, B), Groups=ONE_SLICE
     )
@@ -258,31 +259,68 @@ def test_use_is_counted_in_jobs_or_cores(unit: Unit, factors: Mapping[str, float
 # --- in order
 
 
-def test_correctors_run_in_order_on_the_shares_corrected_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Mapping[str, float]] = []
+class Halve(CorrectorInstance, frozen=True):
+    """Halves the share of A, and notes the shares that it is given."""
 
-    def halve(
-        name: str, instance: HistoryInstance, facts: Facts, shares: Mapping[str, float], memory: Memory
-    ) -> tuple[InstanceReport, Memory]:
-        seen.append(dict(shares))
-        return InstanceReport(name, instance.group, (EntityReport("A", (), 0.5, 0.5),)), {}
+    corrector = "Halve"
+    seen: ClassVar[list[Mapping[str, float]]] = []
 
-    monkeypatch.setitem(correction_module.CORRECTORS, "Halve", halve)
+    def correct(
+        self, competition: Competition, memory: InstanceMemory
+    ) -> tuple[tuple[EntityReport, ...], InstanceMemory]:
+        self.seen.append({entity: competition.share_of(entity) for entity in competition.waiting})
+        return (EntityReport("A", (), 0.5, 0.5),), {("", "A"): 1.0 + memory.get(("", "A"), 0.0)}
+
+
+def test_correctors_run_in_order_on_the_shares_corrected_so_far() -> None:
+    seen = Halve.seen
+    seen.clear()
     shares = {"A": 2000.0, "B": 1000.0}
     asked = facts(shares, by_groups({"A": 1, "B": 1}, {}), A, B)
-    instances = {"WMSHistory": {"Groups": ONE_SLICE}, "Halve": {"Half": HistoryInstance()}}
+    instances = {"WMSHistory": {"Groups": ONE_SLICE}, "Halve": {"Half": Halve()}}
     alone = {"A": (2 / 3) / 0.5, "B": (1 / 3) / 0.5}
 
     found = correct(["WMSHistory", "Halve"], instances, asked, {})
     assert seen == [pytest.approx({"A": 2000 * alone["A"], "B": 1000 * alone["B"]})]
     assert found.groups == pytest.approx({"A": alone["A"] * 0.5, "B": alone["B"]})
-    assert [report.name for report in found.reports] == ["Groups", "Half"]
+    assert [(report.corrector, report.name) for report in found.reports] == [
+        ("WMSHistory", "Groups"),
+        ("Halve", "Half"),
+    ]
 
     seen.clear()
     found = correct(["Halve", "WMSHistory"], instances, asked, {})
     assert seen == [shares]
     # Halved first, both are entitled to a half, and have it.
     assert found.groups == pytest.approx({"A": 0.5, "B": 1.0})
+
+
+def test_instances_between_the_same_entities_multiply_whatever_their_order() -> None:
+    asked = facts(EQUAL, by_groups({"A": 3, "B": 1}, {"A": 1}), A, B)
+    week = altered(ONE_SLICE, max_global_correction_factor=1.5)
+    alone = [corrected(asked, Only=instance).groups for instance in (week, DOCUMENT)]
+    product = {name: alone[0][name] * alone[1][name] for name in "AB"}
+    assert product["A"] != 1
+    assert corrected(asked, Week=week, Document=DOCUMENT).groups == pytest.approx(product, rel=1e-15)
+    assert corrected(asked, Document=DOCUMENT, Week=week).groups == pytest.approx(product, rel=1e-15)
+    owners = [altered(instance, group="A") for instance in (week, DOCUMENT)]
+    running = by_owners("A", {"ann": 3, "bob": 1}, {"ann": 1})
+    asked = facts(EQUAL, running, ("ann", "A"), ("bob", "A"))
+    together = corrected(asked, Week=owners[0], Document=owners[1])
+    assert together.owners == pytest.approx({("ann", "A"): product["A"], ("bob", "A"): product["B"]})
+
+
+def test_instances_of_one_name_remember_apart() -> None:
+    asked = facts(EQUAL, by_groups({"A": 3, "B": 1}, {}), A, B, elapsed=WEEK)
+    instances = {"WMSHistory": {"Groups": integral()}, "Halve": {"Groups": Halve()}}
+    memory: Memory = {}
+    for count in (1.0, 2.0):
+        memory = correct(["WMSHistory", "Halve"], instances, asked, memory).memory
+        assert memory["Halve", "Groups", "", "A"] == count
+    alone: Memory = {}
+    for _ in range(2):
+        alone = corrected(asked, alone, Groups=integral()).memory
+    assert {key: value for key, value in memory.items() if key[0] == "WMSHistory"} == alone
 
 
 def test_use_of_one_span_is_read_once_for_all_instances() -> None:
@@ -351,22 +389,22 @@ def test_the_integral_form_stays_within_its_bounds() -> None:
 
 
 def test_a_slice_without_use_keeps_the_last_correction() -> None:
-    memory = {("Groups", "Week", "A"): 0.5, ("Groups", "Week", "B"): 3.0}
+    memory = {("WMSHistory", "Groups", "Week", "A"): 0.5, ("WMSHistory", "Groups", "Week", "B"): 3.0}
     found = corrected(facts(EQUAL, by_groups({}, {}), A, B), memory, Groups=integral())
     assert found.groups == {"A": 0.5, "B": 3.0}
     assert found.memory == memory
 
 
 def test_use_as_expected_keeps_the_last_correction() -> None:
-    memory = {("Groups", "Week", "A"): 0.5, ("Groups", "Week", "B"): 3.0}
+    memory = {("WMSHistory", "Groups", "Week", "A"): 0.5, ("WMSHistory", "Groups", "Week", "B"): 3.0}
     found = corrected(facts(EQUAL, by_groups({"A": 2, "B": 2}, {}), A, B), memory, Groups=integral())
     assert found.groups == {"A": 0.5, "B": 3.0}
 
 
 def test_who_is_not_of_the_set_is_forgotten_and_begins_anew() -> None:
-    memory = {("Groups", "Week", "A"): 0.5, ("Groups", "Week", "B"): 3.0}
+    memory = {("WMSHistory", "Groups", "Week", "A"): 0.5, ("WMSHistory", "Groups", "Week", "B"): 3.0}
     found = corrected(facts(EQUAL, by_groups({"A": 1}, {}), A), memory, Groups=integral())
-    assert found.memory == {("Groups", "Week", "A"): 0.5}
+    assert found.memory == {("WMSHistory", "Groups", "Week", "A"): 0.5}
     assert "B" not in found.groups
 
 

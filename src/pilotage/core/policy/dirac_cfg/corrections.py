@@ -7,7 +7,8 @@ from pilotage.core.policy import toml
 from pilotage.core.policy.dirac_cfg.draft import Draft
 from pilotage.core.policy.dirac_cfg.tree import Section
 from pilotage.core.policy.model import Accounting
-from pilotage.core.shares.settings import HistoryInstance
+from pilotage.core.shares.correctors import CORRECTORS
+from pilotage.core.shares.correctors.wms_history import HistoryInstance
 
 NAME, CORRECTOR, TO_START = "ShareCorrections", "WMSHistory", "ShareCorrectorsToStart"
 FACTORS = ("MaxGlobalCorrectionFactor", "MaxGlobalCorrection")
@@ -59,7 +60,7 @@ def take(section: Section, sharing: dict[str, bool], draft: Draft) -> None:
     wanted = section.items(TO_START)
     for name in wanted:
         if name != CORRECTOR and option is not None:
-            draft.leave(option, name, "there is no such corrector")
+            draft.leave(option, name, _not_taken(name))
     corrector = section.sections.get(CORRECTOR)
     if corrector is None or CORRECTOR not in wanted:
         if corrector is not None:
@@ -84,6 +85,12 @@ def take(section: Section, sharing: dict[str, bool], draft: Draft) -> None:
     if longest > Accounting().history:
         draft.notes.append(f"accounting.history is raised to {longest:g} s, the longest TimeSpan")
         draft.table(("accounting",), corrector.line, [("history", toml.number(longest))])
+
+
+def _not_taken(corrector: str) -> str:
+    if corrector in CORRECTORS:
+        return "DIRAC has no such corrector; write its instances in the policy"
+    return "there is no such corrector"
 
 
 def _name_of(name: str, group: str, instance: Section, corrector: Section) -> str:
