@@ -147,7 +147,7 @@ def test_what_an_option_makes_of_a_file_is_checked(
     assert cli("submit", "--site", "FileBanned", "--ban-site", "FileBanned", "jobs/job.yaml") == 2
     assert "banned" in capsys.readouterr().err
     assert cli("submit", "--site", "a-%s", "jobs/job.yaml") == 2
-    assert "can't be replaced" in capsys.readouterr().err
+    assert "placeholder is not allowed" in capsys.readouterr().err
     assert state.requests == []
 
 

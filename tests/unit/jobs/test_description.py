@@ -133,42 +133,46 @@ def test_defaults_and_the_table_agree() -> None:
     ("jdl", "line", "part"),
     [
         ('Executable = "x";\nSitee = "A";', 2, "did you mean Site"),
-        ('Executable = "x";\n\nCPUTime = "long";', 3, "CPUTime must be seconds"),
+        ('Executable = "x";\n\nCPUTime = "long";', 3, "CPUTime must be a number of seconds"),
         ('Executable = "x";\nexecutable = "y";', 2, "given twice"),
         ('Executable = "x";\nMemory = 1; MinRAM = 2;', 2, "given twice"),
-        ('Executable = "x";\nInputData = {"LFN:/vo/1"};', 2, "nothing would be moved"),
-        ('Executable = "x";\nOutputPath = "/x";', 2, "nothing would be moved"),
-        ('Executable = "x";\nArguments = "don\'t";', 2, "quote is not closed"),
+        ('Executable = "x";\nInputData = {"LFN:/vo/1"};', 2, "no data would be transferred"),
+        ('Executable = "x";\nOutputPath = "/x";', 2, "no data would be transferred"),
+        ('Executable = "x";\nArguments = "don\'t";', 2, "unclosed quote"),
         ('Executable = "x";\nArguments = 1 + 2;', 2, "constant"),
         ('Executable = "x";\nRequirements = other.A > ;', 2, "not expected"),
         ('Executable = "x";\nRequirements = "other.A >";', 2, "Requirements: the text ends"),
         ('Executable = "x"\nSite = "A";', 2, "';'"),
         ('Executable = "x";\nPriority = 11;', 2, "0 to 10"),
-        ('Executable = "x";\nPriority = true;', 2, "truth value"),
+        ('Executable = "x";\nPriority = true;', 2, "not true"),
         ('Executable = "x";\nLogLevel = "DEBUGGG";', 2, "one of DEBUG"),
         ('Executable = "x";\nPilotTypes = "strange";', 2, "must be private"),
         ('Executable = "x";\nPilotTypes = {"private", "Generic"};', 2, "ForceGeneric"),
         ('Executable = "x";\nEnvironment = {"A"};', 2, "NAME=value"),
         ('Executable = "x";\nEnvironment = {"A=1", "A=2"};', 2, "set twice"),
-        ('Executable = "x";\nEnvironment = {"A b=1"};', 2, "name of a variable"),
+        ('Executable = "x";\nEnvironment = {"A b=1"};', 2, "not a valid variable name"),
         ('Executable = "x";\nStdOutput = "/etc/x";', 2, "absolute"),
-        ('Executable = "x";\nOutputSandbox = {"a/../../b"};', 2, "leads out"),
+        ('Executable = "x";\nOutputSandbox = {"a/../../b"};', 2, "outside of the job's folder"),
         ('Executable = "x";\nStdError = "";', 2, "not a file name"),
         ('Executable = "x";\nInputSandbox = {"a/f", "b/f"};', 2, "two input files"),
         ('Executable = "x";\nInputSandbox = {"LFN:/vo/f"};', 2, "not supported yet"),
-        ('Executable = "x";\nInputSandbox = {"shared:rel/f"};', 2, "not absolute"),
+        ('Executable = "x";\nInputSandbox = {"shared:rel/f"};', 2, "must be absolute"),
         ('Executable = "x";\nSite = "A"; BannedSites = "A";', 2, "banned"),
         ('Executable = "x";\nPilotTypes = "private"; ForceGeneric = true;', 2, "generic"),
-        ('Executable = "x";\nProcessors = 4; MaxProcessors = 2;', 2, "below"),
+        ('Executable = "x";\nProcessors = 4; MaxProcessors = 2;', 2, "must be at least"),
         ('Executable = "x";\nParameters = {};', None, "no job"),
-        ('Executable = "x";\nParameterStep = 1;', 2, "without Parameters"),
-        ('Executable = "x";\nParameters = {1}; ParameterStep = 1;', 2, "do not apply"),
-        ('Executable = "x";\nParameters.A = {1}; Parameters.B = {1, 2};', None, "differ in length"),
+        ('Executable = "x";\nParameterStep = 1;', 2, "needs the attribute Parameters"),
+        ('Executable = "x";\nParameters = {1}; ParameterStep = 1;', 2, "cannot be used with a list"),
+        ('Executable = "x";\nParameters.A = {1}; Parameters.B = {1, 2};', None, "same number of values"),
         ('Executable = "x";\nParameters = 2; Site = "S%n";', 2, "task queue"),
         ('Executable = "x";\nParameters = 2; CPUTime = "%s";', 2, "task queue"),
         ('Executable = "x";\nParameters = 2; Requirements = other.A == "%s";', 2, "task queue"),
         ('Executable = "%(A)s";\nParameters.B = {1};', 1, "no parameter"),
-        ('Executable = "x";\nParameters = {"..", "a"}; OutputSandbox = {"%s/f"};', 2, "leads out"),
+        (
+            'Executable = "x";\nParameters = {"..", "a"}; OutputSandbox = {"%s/f"};',
+            2,
+            "outside of the job's folder",
+        ),
         ('Executable = "%s";\nParameters = {"a", ""};', 1, "empty"),
         ('Executable = "";', 1, "empty"),
         ('Executable = "x";\nSite = 1;', 2, "must be a name"),
@@ -221,7 +225,7 @@ def test_all_mistakes_of_a_jdl_are_told_at_once_each_with_its_place() -> None:
     ]
     text = str(caught.value)
     assert text.startswith("8 mistakes:\n  line 2, column 3: Executable must be a constant")
-    assert "line 4, column 19: Memory must be megabytes" in text
+    assert "line 4, column 19: Memory must be a number of megabytes" in text
 
 
 def test_all_mistakes_of_a_yaml_are_told_at_once_each_with_its_place() -> None:
@@ -285,11 +289,11 @@ def test_gLites_parametric_jobs(parameters: str, values: list[str]) -> None:
 @pytest.mark.parametrize(
     ("jdl", "part"),
     [
-        (GLITE % "", "no Parameters: how many"),
-        (GLITE % "Parameters = 3; ParameterStart = 3;", "where the values end"),
+        (GLITE % "", "attribute Parameters is missing"),
+        (GLITE % "Parameters = 3; ParameterStart = 3;", "end of the values"),
         (GLITE % "Parameters = 3; ParameterStep = 0;", "steps of 0"),
-        (GLITE % 'Parameters = 3; Site = "LCG._PARAM_.ch";', "can't be replaced"),
-        (GLITE % 'Parameters = 3; Requirements = other.Name == "_PARAM_";', "can't be replaced"),
+        (GLITE % 'Parameters = 3; Site = "LCG._PARAM_.ch";', "placeholder is not allowed"),
+        (GLITE % 'Parameters = 3; Requirements = other.Name == "_PARAM_";', "placeholder is not allowed"),
     ],
 )
 def test_gLites_parametric_jobs_that_cannot_be(jdl: str, part: str) -> None:
@@ -318,7 +322,7 @@ def test_placeholders_that_nothing_fills_are_told(jdl: str, warnings: list[str])
     told = placeholder_warnings(submission.description, submission.names)
     assert len(told) == len(warnings)
     for text, part in zip(told, warnings, strict=True):
-        assert text.startswith(part + " stays as it is")
+        assert text.startswith(part + " is passed on unchanged")
 
 
 @pytest.mark.parametrize(
@@ -360,19 +364,19 @@ def test_a_description_of_an_earlier_version_that_names_generic_pilots_is_still_
     ("text", "line", "part"),
     [
         ("executable: x\nsites: a\nsites: b", 3, "given twice"),
-        ("executable: x\nsite: a", 2, "it is sites"),
+        ("executable: x\nsite: a", 2, "its name is sites"),
         ("executable: x\nCPUTime: 5", 2, "cpu_time"),
         ("executable: x\nmemory: 2 XB", 2, "500 MB or 2 GB"),
-        ("executable: x\nsites:", 2, "not nothing"),
+        ("executable: x\nsites:", 2, "not empty"),
         ("executable: &a x\njob_name: *a", 1, "anchors"),
         ("executable: !!python/object:os.system x", 1, "tag"),
-        ("executable: a: b", 1, "not YAML"),
+        ("executable: a: b", 1, "invalid YAML"),
         ("- x", 1, "one mapping"),
         ("executable: x\nrequirements: 'a >'", 2, "the text ends"),
         ("executable: x\nparameters: {count: 5, stpe: 2}", 2, "list of values"),
         ("executable: x\nparameters: {}", 2, "empty"),
         ("executable: x\ninput_sandbox: [{path: a, mode: url}]", 2, "mode"),
-        ("executable: x\ninput_sandbox: [{path: a, colour: red}]", 2, "not known"),
+        ("executable: x\ninput_sandbox: [{path: a, colour: red}]", 2, "unknown key"),
     ],
 )
 def test_yaml_refused_with_a_place(text: str, line: int, part: str) -> None:

@@ -46,7 +46,7 @@ def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> N
     make = LISTS.get(field.kind, lambda texts: texts[0])
     read(name, make(["x" * (longest - 10)]))
     for length in (longest + 1, 2_000_000):
-        with pytest.raises(InvalidInput, match=f"{name}.*at most") as refused:
+        with pytest.raises(InvalidInput, match=f"{name}.*the limit is") as refused:
             read(name, make(["x" * length]))
         assert f"{longest:,}" in str(refused.value) or f"{MAX_TOTAL_CHARS:,}" in str(refused.value)
 
@@ -54,29 +54,29 @@ def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> N
 @pytest.mark.parametrize("name", [one.name for one in TEXTS if one.kind in LISTS])
 def test_a_list_with_too_many_entries_is_refused_with_field_and_limit(name: str) -> None:
     most = length_of(name).max_entries
-    with pytest.raises(InvalidInput, match=f"{name} has .* entries: at most {most:,}"):
+    with pytest.raises(InvalidInput, match=f"{name} has .* entries; the limit is {most:,}"):
         read(name, LISTS[BY_NAME[name].kind](["x"] * (most + 1)))
 
 
 def test_the_limits_hold_in_jdl_too() -> None:
-    with pytest.raises(InvalidInput, match=r"JobName.* at most 255"):
+    with pytest.raises(InvalidInput, match=r"JobName.* the limit is 255"):
         description_from_text(f'Executable = "true"; JobName = "{"n" * 300}";', "jdl")
 
 
 def test_all_texts_of_a_job_together_are_bounded() -> None:
-    with pytest.raises(InvalidInput, match=f"texts of one job .* at most {MAX_TOTAL_CHARS:,}"):
+    with pytest.raises(InvalidInput, match=f"texts of one job .* the limit is {MAX_TOTAL_CHARS:,}"):
         read("arguments", ["x" * 100_000] * 11)
 
 
 @pytest.mark.parametrize(
     ("field", "text", "value", "named"),
     [
-        ("job_name", "%s", "v" * 256, "job_name.* at most 255"),
-        ("executable", "%s", "v" * 5000, "executable.* at most 4,096"),
-        ("arguments", ["%s" * 1000], "v" * 60_000, "arguments.* at most 131,071"),
-        ("arguments", ["%s"] * 100, "v" * 60_000, f"texts of one job .* at most {MAX_TOTAL_CHARS:,}"),
-        ("environment", {"A": "%s%s%s"}, "v" * 60_000, "environment.* at most 131,071"),
-        ("job_name", "x", "v" * (MAX_VALUE_CHARS + 1), f"parameters.* at most {MAX_VALUE_CHARS:,}"),
+        ("job_name", "%s", "v" * 256, "job_name.* the limit is 255"),
+        ("executable", "%s", "v" * 5000, "executable.* the limit is 4,096"),
+        ("arguments", ["%s" * 1000], "v" * 60_000, "arguments.* the limit is 131,071"),
+        ("arguments", ["%s"] * 100, "v" * 60_000, f"texts of one job .* the limit is {MAX_TOTAL_CHARS:,}"),
+        ("environment", {"A": "%s%s%s"}, "v" * 60_000, "environment.* the limit is 131,071"),
+        ("job_name", "x", "v" * (MAX_VALUE_CHARS + 1), f"parameters.* the limit is {MAX_VALUE_CHARS:,}"),
     ],
 )
 def test_the_limits_hold_with_the_parameters_filled_in(field: str, text: Any, value: str, named: str) -> None:

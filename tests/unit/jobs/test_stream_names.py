@@ -30,18 +30,18 @@ def described(field: str, name: str, executable: str = "run.sh") -> JobDescripti
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        (".", "a folder"),
+        (".", "a directory"),
         ("./", "not a file name"),
-        ("a/..", "leads out"),
-        ("..", "leads out"),
+        ("a/..", "outside of the job's folder"),
+        ("..", "outside of the job's folder"),
         ("/abs", "absolute"),
         ("a/", "not a file name"),
-        ("./a", "plain form"),
-        ("a//b", "plain form"),
-        ("run.sh", "the program itself"),
-        ("in.txt", "is an input"),
-        ("data", "a folder of inputs"),
-        ("big/out", "below the input 'big'"),
+        ("./a", "not a normalized path"),
+        ("a//b", "not a normalized path"),
+        ("run.sh", "name of the executable"),
+        ("in.txt", "is also an input"),
+        ("data", "a directory of input files"),
+        ("big/out", "inside the shared input directory 'big'"),
     ],
 )
 def test_names_that_are_refused_with_the_field(field: str, name: str, told: str) -> None:
@@ -57,7 +57,7 @@ def test_names_that_are_taken(name: str) -> None:
 
 def test_both_streams_may_have_one_file_but_none_is_the_others_folder() -> None:
     validate_description(JobDescription(executable="x", std_output="all", std_error="all"))
-    with pytest.raises(InvalidInput, match="'a' is the folder of 'a/b'"):
+    with pytest.raises(InvalidInput, match="'a' is also the directory of 'a/b'"):
         validate_description(JobDescription(executable="x", std_output="a", std_error="a/b"))
 
 

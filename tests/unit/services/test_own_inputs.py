@@ -110,6 +110,6 @@ def test_columns_must_belong_to_a_file_that_is_sent(bench: Bench) -> None:
     description = bench.prepared(input_sandbox=(InputFile("u", "url", "http://x/u"), *SANDBOX)).description
     assert per_job_columns(description, ("a", "@2", "@1")) == {2: 1, 1: 2}
     for wrong in ("@0", "@3"):
-        with pytest.raises(InvalidInput, match="names no file"):
+        with pytest.raises(InvalidInput, match="does not refer to an uploaded file"):
             per_job_columns(description, (wrong,))
     assert json.loads(json.dumps(encode_file(FILES[1]))) == f"{FILES[1].digest}:11:1"

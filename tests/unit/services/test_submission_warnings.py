@@ -76,7 +76,7 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
             {"banned_sites": ("nowhere",)},
             "BannedSites: there is no nowhere in the policy; there are: here, there",
         ),
-        ({"arguments": ("%s",)}, "%s in arguments stays as it is"),
+        ({"arguments": ("%s",)}, "%s in arguments is passed on unchanged"),
         ({"submit_pools": ("a",), "grid_middlewares": ("b",)}, "SubmitPools and GridMiddleware are kept"),
         ({"pilot_types": ("private",)}, "PilotTypes is kept with the job and has no effect"),
     ],

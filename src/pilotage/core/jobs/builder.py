@@ -1,4 +1,4 @@
-"""Attributes as they were written into a submission: names known, values read, all of it checked."""
+"""Builds a submission from the attributes of a text: resolves names, reads values, checks everything."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pilotage.core.jobs.parametric import PLACEHOLDER, parameter_rows, validate_
 from pilotage.core.jobs.per_job_inputs import is_file_column
 from pilotage.core.jobs.value_readers import READERS, WrittenReal, placeholder_error
 
-_NOWHERE: Final = 2**63
-"""Behind every line of a text."""
+_NO_LINE: Final = 2**63
+"""Sorts after every line of a text."""
 
 MAX_ATTRIBUTES: Final = 5000
-_LONGEST_NAME: Final = 100
-_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_COMPARED_NAME_CHARS: Final = 100
+_PARAMETER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAttribute:
-    """One attribute: its name as written, its value, and where it stands if that is known."""
+    """One attribute: its name as written, its value, and its position if known."""
 
     name: str
     value: Any
@@ -38,21 +38,25 @@ class WrittenAttribute:
 
 
 def check_attribute_count(count: int) -> None:
-    """Raises `TooLarge` for more than any description has: each that is not known is compared with all that are."""
+    """Raises `TooLarge` for too many attributes: each unknown name is compared with all known names."""
     if count > MAX_ATTRIBUTES:
-        raise TooLarge(f"{count:,} attributes: a job description has at most {MAX_ATTRIBUTES}")
+        raise TooLarge(f"the job description has {count:,} attributes; the limit is {MAX_ATTRIBUTES:,}")
 
 
 def unknown_attribute(entry: WrittenAttribute, known: Iterable[str]) -> InvalidInput:
-    """The error for a name that is no field, with the nearest that is."""
+    """The error for an unknown attribute, with the nearest known name as hint."""
     reason = UNSUPPORTED.get(entry.name.lower().replace("_", ""))
     if reason is not None:
         return entry.error(f"{entry.name} {reason}")
     by_fold = {name.lower().replace("_", ""): name for name in known}
-    folded = entry.name[:_LONGEST_NAME].lower().replace("_", "")
+    folded = entry.name[:_COMPARED_NAME_CHARS].lower().replace("_", "")
     near = difflib.get_close_matches(folded, by_fold, n=1, cutoff=0.6)
-    hint = f"did you mean {by_fold[near[0]]}?" if near else "docs/reference/job-description.md lists all"
-    return entry.error(f"there is no attribute {entry.name!r}", hint)
+    hint = (
+        f"did you mean {by_fold[near[0]]}?"
+        if near
+        else "docs/reference/job-description.md lists all attributes"
+    )
+    return entry.error(f"unknown attribute {entry.name!r}", hint)
 
 
 def build_submission(
@@ -61,36 +65,46 @@ def build_submission(
     names: Sequence[str] = (),
     mistakes: Iterable[InvalidInput] = (),
 ) -> Submission:
-    """The submission of known fields, each at most once; `sequences` are the parameters by name.
+    """The submission with these fields; `sequences` are the values of each parameter, by name.
 
-    Instead of them `names` may be given: their values come later, the submission has none yet. All that is wrong is
-    raised at once, together with the `mistakes` that the parser has found.
+    `names`, given instead of `sequences`, are parameters with values that follow later. All errors are raised
+    together, including `mistakes`, the errors that the parser has found.
     """
-    found = list(mistakes)
+    errors = list(mistakes)
     if sequences and names:
-        found.append(InvalidInput("it has parameters of its own, and rows of values are given besides"))
-    values, first = _values(entries, bool(sequences or names), found)
+        errors.append(
+            InvalidInput(
+                "the description has parameters, and a table of values is given too: use one of them"
+            )
+        )
+    values, first = _read_values(entries, bool(sequences or names), errors)
     if "executable" not in first:
-        found.append(InvalidInput("the executable is missing", field="executable"))
+        errors.append(
+            InvalidInput(
+                "the executable is missing",
+                hint="set Executable in JDL, executable in YAML and JSON",
+                field="executable",
+            )
+        )
     names = tuple(sequences) or tuple(names)
-    found += _wrong_names(names)
-    if not found:
+    errors += _parameter_name_errors(names)
+    if not errors:
         return _submission(values, first, names, sequences)
-    found += _further(values, first, names, sequences)
-    raise combined_error(by_position(found))
+    errors += _cross_field_errors(values, first, names, sequences)
+    raise combined_error(by_position(errors))
 
 
-def _values(
+def _read_values(
     entries: Iterable[tuple[Field, WrittenAttribute]], parametric: bool, mistakes: list[InvalidInput]
 ) -> tuple[dict[str, Any], dict[str, WrittenAttribute]]:
-    """The values that could be read, and of each field its first entry; what is wrong goes to `mistakes`."""
+    """The values by field, and the first entry of each field. Errors are appended to `mistakes`."""
     values: dict[str, Any] = {}
     first: dict[str, WrittenAttribute] = {}
     for field, entry in entries:
         if field.name in first:
             earlier = first[field.name]
             where = "" if earlier.line is None else f" on line {earlier.line}"
-            mistakes.append(entry.error(f"{entry.name} is given twice: {earlier.name} stands{where} already"))
+            mistakes.append(entry.error(f"{entry.name} is given twice: {earlier.name} is already set{where}"))
             continue
         first[field.name] = entry
         try:
@@ -116,19 +130,19 @@ def _submission(
         return validate_parameters(submission)
     except Mistakes as errors:
         raise combined_error(
-            by_position([_placed(error, first.get(error.field or "")) for error in errors.all])
+            by_position([_with_position(error, first.get(error.field or "")) for error in errors.all])
         ) from None
     except InvalidInput as error:
-        raise _placed(error, first.get(error.field or "")) from error
+        raise _with_position(error, first.get(error.field or "")) from error
 
 
-def _further(
+def _cross_field_errors(
     values: Mapping[str, Any],
     first: Mapping[str, WrittenAttribute],
     names: Sequence[str],
     sequences: Mapping[str, tuple[Scalar, ...]],
 ) -> tuple[InvalidInput, ...]:
-    """What is wrong between the fields that could be read. A field that could not be read has its default."""
+    """Errors between the fields that were read. A field that could not be read counts with its default."""
     try:
         _submission({"executable": "unread", **values}, first, names, sequences)
     except Mistakes as errors:
@@ -139,41 +153,43 @@ def _further(
 
 
 def combined_error(errors: Sequence[InvalidInput]) -> InvalidInput:
-    """The only error, or all of them as one."""
+    """The error itself if there is only one, else one error that contains all."""
     return errors[0] if len(errors) == 1 else Mistakes(errors)
 
 
 def by_position(errors: Iterable[InvalidInput]) -> list[InvalidInput]:
-    """In the order of the text; those without a place come last."""
-    return sorted(errors, key=lambda error: (error.line or _NOWHERE, error.column or 0))
+    """The errors in the order of the text; errors without a position come last."""
+    return sorted(errors, key=lambda error: (error.line or _NO_LINE, error.column or 0))
 
 
-def _wrong_names(names: Iterable[str]) -> Iterator[InvalidInput]:
+def _parameter_name_errors(names: Iterable[str]) -> Iterator[InvalidInput]:
     for name in names:
-        if name and not _PARAMETER.match(name) and not is_file_column(name):
+        if name and not _PARAMETER_NAME.match(name) and not is_file_column(name):
             yield InvalidInput(
-                f"{name!r} can't name a parameter", hint="letters, digits and _", field="parameters"
+                f"{name!r} is not a valid parameter name",
+                hint="use letters, digits and _",
+                field="parameters",
             )
 
 
 def read_field(field: Field, entry: WrittenAttribute, *, parametric: bool) -> Any:
-    """The value of an entry as its field has it; errors tell the place of the entry."""
+    """The value of the field; errors carry the position of the entry."""
     if parametric and field.selects_queue and field.kind != "expression":
         texts = entry.value if isinstance(entry.value, list | tuple) else (entry.value,)
         for text in texts:
             if isinstance(text, str) and PLACEHOLDER.search(text):
-                raise _placed(placeholder_error(field, text), entry)
+                raise _with_position(placeholder_error(field, text), entry)
     try:
         check_raw_length(field.name, entry.value)
         value = READERS[field.kind](field, entry.value)
         check_length(field.name, value)
         return value
     except InvalidInput as error:
-        raise _placed(error, entry) from error
+        raise _with_position(error, entry) from error
 
 
-def _placed(error: InvalidInput, entry: WrittenAttribute | None) -> InvalidInput:
-    """The error with the place of its attribute, if it has none of its own, and the name as it was written."""
+def _with_position(error: InvalidInput, entry: WrittenAttribute | None) -> InvalidInput:
+    """The error with the position of its attribute, unless it has its own, and with the name as written."""
     if entry is None or error.line is not None:
         return error
     message = error.message
@@ -185,11 +201,11 @@ def _placed(error: InvalidInput, entry: WrittenAttribute | None) -> InvalidInput
 
 
 def parameter_values(entry: WrittenAttribute, values: Any) -> tuple[Scalar, ...]:
-    """A sequence of parameters given as a list."""
+    """The values of a parameter that is given as a list."""
     for value in values:
         if not isinstance(value, str | int | float):
-            raise entry.error(f"{entry.name}: values are texts, numbers or truth values")
+            raise entry.error(f"{entry.name}: each value must be a text, a number, true or false")
         if isinstance(value, str) and "\x00" in value:
             raise entry.error(f"{entry.name}: a value contains a NUL character")
-    # As text where that is how it was written: 1.10 is not 1.1.
+    # A real keeps its spelling: 1.10 must not become 1.1.
     return tuple(value.text if isinstance(value, WrittenReal) else value for value in values)

@@ -1,4 +1,4 @@
-"""What a user says of a job: the facts, and what must hold between them."""
+"""The job description: its fields, and the conditions that hold between them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ WHOLE_NODE_TAG: Final = "WholeNode"
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file the payload finds as `name` in its folder.
+    """A file that the payload finds as `name` in its folder.
 
-    `copy`: `source` is a path where the job is submitted from, and is sent along. `shared`: `source` lies on
-    a file system that the node sees too. `url`: the node fetches `source`.
+    `copy`: `source` is a path on the submitting machine, and the file is uploaded. `shared`: `source` is a path on
+    a file system that the node mounts too. `url`: the node downloads `source`.
     """
 
     name: str
@@ -34,7 +34,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class JobDescription:
-    """One job, or what all jobs of a submission share. What each field means: `fields.FIELDS`."""
+    """One job, or the common part of all jobs of a submission. `fields.FIELDS` explains each field."""
 
     executable: str
     arguments: tuple[str, ...] = ()
@@ -74,17 +74,17 @@ class JobDescription:
 
     @property
     def required_tags(self) -> tuple[str, ...]:
-        """The tags to match on: those given, and that of a whole node."""
+        """The tags used for matching: `tags`, plus `WholeNode` if the job requests a whole node."""
         extra = (WHOLE_NODE_TAG,) if self.whole_node and WHOLE_NODE_TAG not in self.tags else ()
         return self.tags + extra
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One description and the values that make one job or many of it.
+    """One description, and the parameter values that make one or many jobs from it.
 
-    `names` are the parameters' names, "" that of the nameless one; `parameters` has a row of values, in the
-    order of `names`, for each job. Without parameters it is one job.
+    `names` are the names of the parameters ("" is the unnamed parameter). `parameters` has one row of values per job,
+    in the order of `names`. Without parameters the submission is one job.
     """
 
     description: JobDescription
@@ -97,24 +97,25 @@ class Submission:
 
 
 def validate_description(description: JobDescription) -> JobDescription:
-    """The description with sites reduced by those banned; raises `InvalidInput` for what can't be meant."""
+    """The description with the banned sites removed from `sites`; raises `InvalidInput` for contradictions."""
     check_mistakes(_mistakes(description))
     return _without_banned(description)
 
 
 def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
     if not description.executable:
-        yield InvalidInput("the executable is empty", field="executable")
+        yield InvalidInput("the executable must not be empty", field="executable")
     if not description.job_type:
-        yield InvalidInput("the job type is empty", field="job_type")
+        yield InvalidInput("the job type must not be empty", field="job_type")
     if description.pilot_types == (PRIVATE,) and description.force_generic:
         yield InvalidInput(
-            "force_generic asks for generic pilots, but pilot_types allows private ones only",
+            "force_generic requires generic pilots, but pilot_types allows private pilots only",
             field="force_generic",
         )
     if 0 < description.max_processors < description.processors:
         yield InvalidInput(
-            f"max_processors ({description.max_processors}) is below processors ({description.processors})",
+            f"max_processors ({description.max_processors}) must be at least processors"
+            f" ({description.processors})",
             field="max_processors",
         )
     yield from path_mistakes(description)
@@ -125,23 +126,23 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         [(item.name, item.mode == COPY) for item in description.input_sandbox],
     )
     names: set[str] = set()
-    for one in description.input_sandbox:
-        if one.name in names:
-            yield InvalidInput(f"two input files are named {one.name!r}", field="input_sandbox")
-        names.add(one.name)
+    for file in description.input_sandbox:
+        if file.name in names:
+            yield InvalidInput(f"two input files have the name {file.name!r}", field="input_sandbox")
+        names.add(file.name)
     if description.sites and set(description.sites) <= set(description.banned_sites):
-        yield InvalidInput("all sites asked for are banned by banned_sites too", field="sites")
+        yield InvalidInput("all requested sites are also in banned_sites", field="sites")
 
 
 def _without_banned(description: JobDescription) -> JobDescription:
     if not description.sites:
         return description
-    left = tuple(site for site in description.sites if site not in description.banned_sites)
-    return replace(description, sites=left, banned_sites=())
+    allowed = tuple(site for site in description.sites if site not in description.banned_sites)
+    return replace(description, sites=allowed, banned_sites=())
 
 
 def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
-    """One for each output or input name that leads out of the payload's folder."""
+    """An error for each output or input name outside of the payload's folder."""
     paths = [(description.std_output, "std_output"), (description.std_error, "std_error")]
     paths += [(name, "output_sandbox") for name in description.output_sandbox]
     paths += [(file.name, "input_sandbox") for file in description.input_sandbox]
@@ -160,9 +161,11 @@ def check_relative_path(path: str, field: str) -> None:
         raise InvalidInput(f"{field}: {path!r} is not a file name", field=field)
     if path.startswith(("/", "~")):
         raise InvalidInput(
-            f"{field}: {path!r} is absolute", hint="names are relative to the payload's folder", field=field
+            f"{field}: {path!r} is an absolute path",
+            hint="give a path relative to the job's folder",
+            field=field,
         )
     if ".." in path.split("/"):
-        raise InvalidInput(f"{field}: {path!r} leads out of the payload's folder", field=field)
+        raise InvalidInput(f"{field}: {path!r} is outside of the job's folder", hint="remove ..", field=field)
     if _CONTROL.search(path):
         raise InvalidInput(f"{field}: {path!r} contains control characters", field=field)

@@ -1,26 +1,26 @@
-"""Durations with colons and days, as Slurm reads them."""
+"""Durations with colons and days, in the syntax of Slurm."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# At most three digits of days: "2026-11" is a month that somebody has not finished writing.
+# At most three digits of days: "2026-11" is more likely an incomplete date.
 _CLOCK: Final = re.compile(r"(?:(\d{1,3})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\Z")
 
 
 def clock_seconds(text: str) -> int | None:
-    """The seconds of a duration with a colon or a dash; None for any other text, a bare number included.
+    """The seconds of a duration with a colon or a dash; None for any other text, including a bare number.
 
     >>> [clock_seconds(text) for text in ("1:30", "2:00:00", "1-12", "1-12:30", "1-12:30:15")]
     [90, 7200, 129600, 131400, 131415]
     >>> clock_seconds("90") is clock_seconds("2h") is None
     True
     """
-    found = _CLOCK.match(text.strip())
-    if found is None or not (found[1] or found[3]):
+    match = _CLOCK.match(text.strip())
+    if match is None or not (match[1] or match[3]):
         return None
-    days, *parts = (None if part is None else int(part) for part in found.groups())
+    days, *parts = (None if part is None else int(part) for part in match.groups())
     if days is not None or parts[2] is not None:
         hours, minutes, seconds = (part or 0 for part in parts)
     else:

@@ -1,4 +1,4 @@
-"""The fields of a job description as data: their names, kinds, defaults and meanings."""
+"""The table of the job description's fields: names, kinds, defaults and meanings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ LOG_LEVELS: Final = ("DEBUG", "VERBOSE", "INFO", "WARN", "ERROR", "FATAL", "ALWA
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind` names how a value is read (`reading.READERS`); `selects_queue`: jobs that differ in it wait apart.
+    """One field.
 
-    `has_placeholders`: placeholders of parameters are replaced in it.
+    `kind` selects the reader of its value (a key of `value_readers.READERS`). `selects_queue`: jobs that differ in this
+    field wait in different task queues. `has_placeholders`: parameter placeholders are replaced in its value.
     """
 
     name: str
@@ -26,20 +27,20 @@ class Field:
     has_placeholders: bool = False
     choices: tuple[str, ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
-    """What to do instead of some values that are no choice."""
+    """(value, hint) for values that are refused although users may expect them."""
     low: int = 0
     high: int = 2**31 - 1
 
     @property
     def default(self) -> Any:
-        """The default, `MISSING` for the field that must be given."""
+        """The default, or `MISSING` for a required field."""
         return DEFAULTS[self.name]
 
 
-DEFAULTS: Final[dict[str, Any]] = {one.name: one.default for one in fields(JobDescription)}
+DEFAULTS: Final[dict[str, Any]] = {field.name: field.default for field in fields(JobDescription)}
 
 
-def _sets(name: str, jdl: tuple[str, ...], meaning: str) -> Field:
+def _name_list(name: str, jdl: tuple[str, ...], meaning: str) -> Field:
     return Field(name, jdl, "names", meaning, selects_queue=True)
 
 
@@ -48,37 +49,37 @@ FIELDS: Final[tuple[Field, ...]] = (
         "executable",
         ("Executable",),
         "text",
-        "The program: a path, or a name found in PATH.",
+        "The program: a path, or a name to be found in PATH.",
         has_placeholders=True,
     ),
     Field(
         "arguments",
         ("Arguments",),
         "arguments",
-        "Its arguments: a list, or one string that is split as a shell would, quotes and all.",
+        "Arguments of the program: a list, or one string that is split like a shell command line.",
         has_placeholders=True,
     ),
     Field(
         "environment",
         ("Environment", "ExecutionEnvironment"),
         "environment",
-        "Variables set for the program: a mapping, or a list of `NAME=value`.",
+        "Environment variables of the program: a mapping, or a list of `NAME=value`.",
         has_placeholders=True,
     ),
     Field(
         "setup_lines",
         ("SetupLines",),
         "lines",
-        "Shell lines run before the program, in its shell: `module load …`, `conda activate …`. "
-        "Placeholders are not replaced in them.",
+        "Shell lines that run before the program in the same shell: `module load …`, `conda activate …`. "
+        "Placeholders are not replaced.",
     ),
-    Field("container", ("Container",), "text", "Image that the program runs in: a path or a URI."),
+    Field("container", ("Container",), "text", "Container image in which the program runs: a path or a URI."),
     Field(
         "input_sandbox",
         ("InputSandbox",),
         "inputs",
-        "Files the program finds in its folder: `path` is sent along, `shared:/path` lies on a file system "
-        "the node sees too, `http(s)://` and `file://` are fetched by the node. In YAML also "
+        "Files that the program finds in its folder. `path` is uploaded; `shared:/path` is on a file system "
+        "that the node mounts too; the node downloads `http(s)://` and `file://`. In YAML also "
         "`{path, mode, url, name, executable}`.",
         has_placeholders=True,
     ),
@@ -86,28 +87,34 @@ FIELDS: Final[tuple[Field, ...]] = (
         "output_sandbox",
         ("OutputSandbox",),
         "paths",
-        "Files to bring back: names or patterns.",
+        "Output files to store: names or patterns.",
         has_placeholders=True,
     ),
     Field(
         "std_output", ("StdOutput",), "text", "Name of the file for standard output.", has_placeholders=True
     ),
     Field("std_error", ("StdError",), "text", "Name of the file for standard error.", has_placeholders=True),
-    Field("job_name", ("JobName",), "text", "A name, for people.", has_placeholders=True),
-    Field("job_group", ("JobGroup",), "text", "A name for jobs that belong together."),
-    Field("job_type", ("JobType",), "text", "Sites may take some types only.", selects_queue=True),
+    Field("job_name", ("JobName",), "text", "A name for display.", has_placeholders=True),
+    Field("job_group", ("JobGroup",), "text", "A label to group related jobs."),
+    Field(
+        "job_type",
+        ("JobType",),
+        "text",
+        "Type of the job; a site may accept certain types only.",
+        selects_queue=True,
+    ),
     Field(
         "user_priority",
         ("Priority", "UserPriority"),
         "integer",
-        "The owner's own ordering among their own jobs; higher goes first.",
+        "Priority among the jobs of the same owner; higher numbers go first.",
         high=10,
     ),
     Field(
         "cpu_time",
         ("CPUTime",),
         "seconds",
-        "CPU time needed, of a reference core; 0: the shortest queue.",
+        "Required CPU time on a reference core; 0: the lowest CPU bucket.",
         unit="s",
         selects_queue=True,
     ),
@@ -115,14 +122,14 @@ FIELDS: Final[tuple[Field, ...]] = (
         "wall_time",
         ("WallTime",),
         "seconds",
-        "The program is stopped after this long; 0: when the pilot must.",
+        "The program is stopped after this time; 0: only when its pilot ends.",
         unit="s",
     ),
     Field(
         "memory",
         ("Memory", "MinRAM"),
         "megabytes",
-        "Memory needed. 1 MB is 2^20 bytes, 1 GB 1024 MB, as batch systems count.",
+        "Required memory. 1 MB is 2^20 bytes and 1 GB is 1024 MB, as in batch systems.",
         unit="MB",
         selects_queue=True,
     ),
@@ -130,7 +137,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         "processors",
         ("NumberOfProcessors", "MinNumberOfProcessors", "Processors"),
         "integer",
-        "Cores needed, all on one node.",
+        "Required cores, all on one node.",
         selects_queue=True,
         low=1,
         high=100_000,
@@ -139,99 +146,95 @@ FIELDS: Final[tuple[Field, ...]] = (
         "max_processors",
         ("MaxNumberOfProcessors", "MaxProcessors"),
         "integer",
-        "Cores the program can make use of; 0: just those needed.",
+        "Maximum number of cores that the program can use; 0: the same as `processors`.",
         high=100_000,
     ),
     Field(
         "whole_node",
         ("WholeNode",),
         "boolean",
-        "Wants a node to itself: adds the tag `WholeNode`.",
+        "Requests a whole node: adds the tag `WholeNode`.",
         selects_queue=True,
     ),
-    _sets("tags", ("Tags", "Tag"), "What the node must offer beyond the above, `GPU` for example."),
-    _sets("sites", ("Site", "Sites"), "Where it may run; none, or `ANY`: anywhere."),
-    _sets("banned_sites", ("BannedSites", "BannedSite"), "Where it must not run."),
-    _sets("grid_ces", ("GridCE", "GridCEs"), "The computing elements it may run behind; none: all."),
-    _sets(
+    _name_list("tags", ("Tags", "Tag"), "Tags that the node must offer, such as `GPU`."),
+    _name_list("sites", ("Site", "Sites"), "Sites where the job may run; none or `ANY`: all."),
+    _name_list("banned_sites", ("BannedSites", "BannedSite"), "Sites where the job must not run."),
+    _name_list("grid_ces", ("GridCE", "GridCEs"), "Computing elements where the job may run; none: all."),
+    _name_list(
         "grid_middlewares",
         ("GridMiddleware", "GridMiddlewares"),
-        "The kinds of computing element to ask for pilots; none: all.",
+        "Types of computing element where pilots may be submitted for the job; none: all.",
     ),
-    _sets(
+    _name_list(
         "platforms",
         ("Platform", "Platforms", "LHCbPlatform", "LHCbPlatforms"),
-        "The platforms it runs on; none, or `ANY`: all.",
+        "Platforms on which the program runs; none or `ANY`: all.",
     ),
     Field(
         "pilot_types",
         ("PilotTypes", "PilotType"),
         "names",
-        "The pilots it accepts; none: all.",
+        "Types of pilot that may run the job; none: all.",
         selects_queue=True,
         choices=("private",),
-        hints=(("generic", "ForceGeneric (force_generic) asks for generic pilots only"),),
+        hints=(("generic", "set ForceGeneric (force_generic) to require generic pilots"),),
     ),
-    _sets(
+    _name_list(
         "submit_pools",
         ("SubmitPools", "SubmitPool"),
-        "The pools of computing elements to ask for pilots; none: all.",
+        "Pools of computing elements where pilots may be submitted for the job; none: all.",
     ),
     Field(
         "force_generic",
         ("ForceGeneric",),
         "boolean",
-        "Only generic pilots are sent for it.",
+        "Only generic pilots may run the job.",
         selects_queue=True,
     ),
     Field(
         "setup",
         ("Setup",),
         "text",
-        "The DIRAC setup it belongs to; a pilot must be of the same.",
+        "DIRAC setup; only pilots of the same setup run the job.",
         selects_queue=True,
     ),
     Field(
         "requirements",
         ("Requirements",),
         "expression",
-        "ClassAd expression that must be true of the node's offer.",
+        "ClassAd expression that must be true for the node's offer.",
         selects_queue=True,
     ),
     Field(
         "host_requirements",
         ("HostRequirements", "CERequirements"),
         "expression",
-        "ClassAd expression passed on to the batch system when a pilot is asked for.",
+        "ClassAd expression passed to the batch system when a pilot is submitted.",
         selects_queue=True,
     ),
-    Field(
-        "output_se", ("OutputSE",), "text", "Storage element that the computing element should be close to."
-    ),
-    Field(
-        "log_level", ("LogLevel",), "choice", "How much the pilot writes about this job.", choices=LOG_LEVELS
-    ),
+    Field("output_se", ("OutputSE",), "text", "Storage element close to the preferred computing elements."),
+    Field("log_level", ("LogLevel",), "choice", "Log level of the pilot for this job.", choices=LOG_LEVELS),
     Field(
         "on_cutoff",
         ("OnCutoff",),
         "choice",
-        "Whether the program goes on while the pilot has lost the server.",
+        "Whether the program continues or stops while its pilot cannot reach the server.",
         choices=("continue", "stop"),
     ),
     Field(
         "retries",
         ("Retries",),
         "integer",
-        "How often it is tried again after the program exits non-zero.",
+        "How often the job is tried again after the program exits with an error.",
         high=100,
     ),
 )
 
-BY_NAME: Final = {one.name: one for one in FIELDS}
-BY_JDL: Final = {jdl.lower(): one for one in FIELDS for jdl in one.jdl}
+BY_NAME: Final = {field.name: field for field in FIELDS}
+BY_JDL: Final = {jdl.lower(): field for field in FIELDS for jdl in field.jdl}
 
-# Attributes that DIRAC or gLite act upon and Pilotage does not: refused, since silence would be a promise.
-_NOT_MOVED: Final = "is not supported yet: nothing would be moved"
+# Attributes with an effect in DIRAC or gLite but not in Pilotage: refused, because users would expect the effect.
+_NOT_MOVED: Final = "is not supported yet: no data would be transferred"
 UNSUPPORTED: Final[dict[str, str]] = {
     "inputdata": _NOT_MOVED,
     "outputdata": _NOT_MOVED,
@@ -240,11 +243,11 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "outputsandboxdesturi": _NOT_MOVED,
     "inputsandboxbaseuri": _NOT_MOVED,
     "outputsandboxbasedesturi": _NOT_MOVED,
-    "maxram": "is not supported yet: memory is asked for with Memory and not capped",
-    "rank": "is not supported: which computing element is asked first is the sites' policy",
-    "retrycount": "is not supported: use Retries",
-    "shallowretrycount": "is not supported: lost attempts are tried again by themselves",
-    "virtualorganisation": "is not a matter of the job: the group's VO is in the policy",
-    "owner": "is not a matter of the job: it is who submits",
-    "ownergroup": "is not a matter of the job: it is chosen when logging in",
+    "maxram": "is not supported yet: request memory with Memory; there is no upper limit",
+    "rank": "is not supported: the policy decides the order of computing elements",
+    "retrycount": "is not supported: use Retries instead",
+    "shallowretrycount": "is not supported: lost attempts are always tried again",
+    "virtualorganisation": "cannot be set by a job: the policy defines the VO of each group",
+    "owner": "cannot be set by a job: it is the submitting user",
+    "ownergroup": "cannot be set by a job: it is chosen at login",
 }

@@ -1,4 +1,4 @@
-"""JDL, the job description language of DIRAC and gLite."""
+"""Parser of JDL, the job description language of DIRAC and gLite."""
 
 from __future__ import annotations
 
@@ -28,40 +28,45 @@ from pilotage.core.jobs.description import Scalar, Submission
 from pilotage.core.jobs.fields import BY_JDL, FIELDS, Field
 from pilotage.core.jobs.parametric import GLITE_PLACEHOLDER, glite_progression, progression
 
-# Room for the values of MAX_JOBS jobs; what a Requirements may be is checked apart.
+# Enough for the values of MAX_JOBS jobs. The size of Requirements is checked separately.
 _LIMITS: Final = ParserLimits(text=16 * 1024 * 1024, nodes=1_000_000)
 _PARAMETRIC: Final = ("parameters", "parameterstart", "parameterstep", "parameterfactor")
-_NAMES: Final = (*(jdl for one in FIELDS for jdl in one.jdl), "Parameters", "ParameterStart", "ParameterStep")
+_NAMES: Final = (
+    *(jdl for field in FIELDS for jdl in field.jdl),
+    "Parameters",
+    "ParameterStart",
+    "ParameterStep",
+)
 
 
 def parse_jdl(text: str) -> Submission:
-    """The submission a JDL text describes, with or without enclosing brackets.
+    """The submission of a JDL text, with or without enclosing brackets.
 
-    All that is wrong is raised as one `InvalidInput`, each mistake with its line: an unknown or repeated attribute, a
-    value of the wrong type, an attribute that Pilotage would not act upon. A syntax error is raised alone.
+    All errors are raised as one `InvalidInput`, each with its line: an unknown or repeated attribute, a value of the
+    wrong type, an unsupported attribute. A syntax error is raised alone.
     """
-    read = _Jdl()
+    reader = _JdlReader()
     definitions = parse_definitions(text, _LIMITS)
     check_attribute_count(len(definitions))
     for definition in definitions:
         try:
-            read.take(definition)
+            reader.add(definition)
         except InvalidInput as error:
-            read.mistakes.append(error)
-    return read.submission()
+            reader.mistakes.append(error)
+    return reader.submission()
 
 
 @dataclass(slots=True)
-class _Jdl:
-    """The attributes of one text, as far as they have been read."""
+class _JdlReader:
+    """Collects the attributes of one text."""
 
     fields: list[tuple[Field, WrittenAttribute]] = dataclass_field(default_factory=list)
     parametric: dict[str, dict[str, WrittenAttribute]] = dataclass_field(default_factory=dict)
     glite: WrittenAttribute | None = None
-    """JobType, if it says Parametric."""
+    """The attribute JobType, if its value is Parametric."""
     mistakes: list[InvalidInput] = dataclass_field(default_factory=list)
 
-    def take(self, definition: Definition) -> None:
+    def add(self, definition: Definition) -> None:
         head, _, name = definition.name.partition(".")
         folded = head.lower()
         if folded in _PARAMETRIC:
@@ -88,46 +93,44 @@ class _Jdl:
         if self.glite is not None:
             fields = [(field, _with_placeholders(field, entry)) for field, entry in fields]
             if not self.parametric:
-                message = (
-                    f"{self.glite.name} is {self.glite.value}, but there is no Parameters: how many jobs?"
-                )
+                message = f"{self.glite.name} is {self.glite.value}, but the attribute Parameters is missing"
                 self.mistakes.append(self.glite.error(message))
-        for name, found in self.parametric.items():
+        for name, attributes in self.parametric.items():
             try:
-                sequences[name] = _sequence(name, found, glite=self.glite is not None)
+                sequences[name] = _sequence(name, attributes, glite=self.glite is not None)
             except InvalidInput as error:
                 self.mistakes.append(error)
         return build_submission(fields, sequences, mistakes=self.mistakes)
 
 
 def _is_parametric(value: Any) -> bool:
-    """The JobType of gLite may be a list of types."""
+    """Whether a JobType, in gLite also a list of types, contains Parametric."""
     values = value if isinstance(value, list) else [value]
-    return any(isinstance(one, str) and one.strip().lower() == "parametric" for one in values)
+    return any(isinstance(item, str) and item.strip().lower() == "parametric" for item in values)
 
 
 def _with_placeholders(field: Field, entry: WrittenAttribute) -> WrittenAttribute:
-    """With `%s` for gLite's placeholder; an expression is read again from its text, to be refused if it has one."""
+    """The entry with `%s` in place of gLite's placeholder. An expression with one becomes text, which is refused."""
     if isinstance(entry.value, Expression):
         text = unparse(entry.value)
-        return replace(entry, value=_filled_in(text)) if GLITE_PLACEHOLDER in text else entry
-    return replace(entry, value=_filled_in(entry.value))
+        return replace(entry, value=_replace_placeholder(text)) if GLITE_PLACEHOLDER in text else entry
+    return replace(entry, value=_replace_placeholder(entry.value))
 
 
-def _filled_in(value: Any) -> Any:
+def _replace_placeholder(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(GLITE_PLACEHOLDER, "%s")
     if isinstance(value, list):
-        return [_filled_in(item) for item in value]
+        return [_replace_placeholder(item) for item in value]
     if isinstance(value, dict):
-        return {_filled_in(name): _filled_in(item) for name, item in value.items()}
+        return {_replace_placeholder(name): _replace_placeholder(item) for name, item in value.items()}
     return value
 
 
 def _check_type(entry: WrittenAttribute) -> None:
-    # gLite wrote it into every description.
+    # gLite writes this attribute into every description.
     if not isinstance(entry.value, str) or entry.value.lower() != "job":
-        raise entry.error(f"Type {entry.value!r} is not supported: only single jobs and parameters are")
+        raise entry.error(f"Type {entry.value!r} is not supported: only single and parametric jobs are")
 
 
 def _entry(definition: Definition, field: Field | None = None) -> WrittenAttribute:
@@ -147,23 +150,23 @@ def _constant(definition: Definition, value: Expression) -> Any:
         return {name: _constant(definition, item) for name, item in value.attributes}
     raise InvalidInput(
         f"{definition.name} must be a constant, not an expression",
-        hint='quote text: "…"',
+        hint='put text in quotes: "…"',
         line=definition.line,
         column=definition.column,
         field=definition.name,
     )
 
 
-def _sequence(name: str, found: dict[str, WrittenAttribute], *, glite: bool) -> tuple[Scalar, ...]:
-    entry = found.get("parameters")
+def _sequence(name: str, attributes: dict[str, WrittenAttribute], *, glite: bool) -> tuple[Scalar, ...]:
+    entry = attributes.get("parameters")
     if entry is None:
-        some = next(iter(found.values()))
-        raise some.error(f"{some.name} without Parameters{'.' + name if name else ''}: how many jobs?")
+        first = next(iter(attributes.values()))
+        raise first.error(f"{first.name} needs the attribute Parameters{'.' + name if name else ''} too")
     if isinstance(entry.value, list):
-        if len(found) > 1:
-            raise entry.error(f"{entry.name} is a list: start, step and factor do not apply")
+        if len(attributes) > 1:
+            raise entry.error(f"{entry.name} is a list: start, step and factor cannot be used with a list")
         return parameter_values(entry, entry.value)
-    numbers = {part: found[key].value for key, part in _PARTS.items() if key in found}
+    numbers = {part: attributes[key].value for key, part in _PARTS.items() if key in attributes}
     try:
         if glite and not name and "factor" not in numbers:
             return glite_progression(entry.value, **numbers)

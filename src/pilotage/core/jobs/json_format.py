@@ -1,4 +1,4 @@
-"""A description as JSON, the way a submission keeps it: defaults left out."""
+"""Job descriptions as JSON, as the database stores them: without fields at their default."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ HIDDEN = "(hidden)"
 
 
 def description_to_json(description: JobDescription) -> dict[str, Any]:
-    """A dictionary for `json.dumps`, from which `description_from_json` makes an equal description."""
+    """A dictionary for `json.dumps`; `description_from_json` restores an equal description from it."""
     plain: dict[str, Any] = {}
-    for one in fields(JobDescription):
-        value = getattr(description, one.name)
-        if value == one.default:
+    for field in fields(JobDescription):
+        value = getattr(description, field.name)
+        if value == field.default:
             continue
-        if one.name == "environment":
+        if field.name == "environment":
             value = dict(value)
-        elif one.name == "input_sandbox":
+        elif field.name == "input_sandbox":
             value = [asdict(file) for file in value]
         elif isinstance(value, tuple):
             value = list(value)
-        plain[one.name] = value
+        plain[field.name] = value
     return plain
 
 
 def hide_environment_values(plain: dict[str, Any]) -> dict[str, Any]:
-    """The same for people other than the owner: of the environment's variables the names alone."""
+    """A copy for users other than the owner: environment variables keep their names, but not their values."""
     if "environment" not in plain:
         return plain
     return {**plain, "environment": dict.fromkeys(plain["environment"], HIDDEN)}
 
 
 def description_from_json(plain: dict[str, Any]) -> JobDescription:
-    """What `description_to_json` was given. It was checked then and is not checked again."""
+    """The inverse of `description_to_json`. The description was checked before and is not checked again."""
     values: dict[str, Any] = {}
     for name, value in plain.items():
         if name == "environment":
@@ -48,4 +48,4 @@ def description_from_json(plain: dict[str, Any]) -> JobDescription:
     try:
         return JobDescription(**values)
     except TypeError as error:
-        raise InvalidInput(f"the stored description is not of this version: {error}") from error
+        raise InvalidInput(f"the stored job description does not belong to this version: {error}") from error

@@ -1,7 +1,7 @@
-"""How long the texts of a job description may be, and how many entries its lists may have.
+"""Limits on the length of texts and lists in a job description.
 
-Lists of jobs, events and messages to pilots repeat these texts, so each has a limit. The limits hold for a description
-as it is written, and for each job with its parameters filled in.
+Job lists, events and messages to pilots repeat these texts, so each has a limit. The limits apply to the description
+as written, and to each job with its placeholders replaced.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Length(NamedTuple):
 
 
 MAX_TOTAL_CHARS: Final = 1_000_000
-"""Characters of all texts of one job together."""
+"""Characters of all texts of one job."""
 MAX_VALUE_CHARS: Final = 65_536
 """Characters of one parameter value."""
 
 NAME: Final = Length(255)
 _ARGUMENT: Final = 131_071
-"""Linux passes no longer one to a program."""
+"""The longest argument that Linux passes to a program."""
 _PATH: Final = 4096
 _EXPRESSION: Final = 100_000
 
@@ -45,7 +45,7 @@ LENGTHS: Final[dict[str, Length]] = {
     "requirements": Length(_EXPRESSION),
     "host_requirements": Length(_EXPRESSION),
 }
-"""Of the fields whose texts are no names; names have NAME."""
+"""Limits of the fields with long texts; NAME applies to all other fields."""
 
 
 def length_of(field: str) -> Length:
@@ -53,42 +53,42 @@ def length_of(field: str) -> Length:
 
 
 def check_raw_length(field: str, value: object) -> None:
-    """Raises InvalidInput for a value that is too long to be read at all."""
+    """Raises InvalidInput for a text that is too long to be parsed."""
     if isinstance(value, str) and len(value) > MAX_TOTAL_CHARS:
         raise InvalidInput(
-            f"{field} has {len(value):,} characters: at most {MAX_TOTAL_CHARS:,} are taken", field=field
+            f"{field} has {len(value):,} characters; the limit is {MAX_TOTAL_CHARS:,}", field=field
         )
 
 
 def check_length(field: str, value: Any) -> None:
-    """Raises InvalidInput, which names the field and its limit, for a value of a description."""
-    longest, most = length_of(field)
-    if isinstance(value, tuple) and len(value) > most:
-        raise InvalidInput(f"{field} has {len(value):,} entries: at most {most:,} are taken", field=field)
+    """Raises InvalidInput with the field and its limit if a value exceeds it."""
+    max_chars, max_entries = length_of(field)
+    if isinstance(value, tuple) and len(value) > max_entries:
+        raise InvalidInput(f"{field} has {len(value):,} entries; the limit is {max_entries:,}", field=field)
     for text in _texts(value):
-        check_text_length(field, len(text), longest)
+        check_text_length(field, len(text), max_chars)
 
 
-def check_text_length(field: str, length: int, longest: int) -> None:
-    if length > longest:
+def check_text_length(field: str, length: int, max_chars: int) -> None:
+    if length > max_chars:
         raise InvalidInput(
-            f"{field}: a text has {length:,} characters: at most {longest:,} are taken",
-            hint="long texts go into a file of the input sandbox",
+            f"{field}: a text has {length:,} characters; the limit is {max_chars:,}",
+            hint="put long texts into a file of the input sandbox",
             field=field,
         )
 
 
 def check_total_length(length: int) -> None:
-    """Raises InvalidInput for a job whose texts have so many characters together, if these are too many."""
+    """Raises InvalidInput if `length`, the characters of all texts of a job, exceeds the limit."""
     if length > MAX_TOTAL_CHARS:
         raise InvalidInput(
-            f"the texts of one job have {length:,} characters: at most {MAX_TOTAL_CHARS:,} are taken",
-            hint="long texts go into files of the input sandbox",
+            f"the texts of one job have {length:,} characters in total; the limit is {MAX_TOTAL_CHARS:,}",
+            hint="put long texts into files of the input sandbox",
         )
 
 
 def total_length(description: JobDescription) -> int:
-    """Characters of all texts of a description together."""
+    """Characters of all texts of a description."""
     return sum(
         len(text) for field in fields(JobDescription) for text in _texts(getattr(description, field.name))
     )

@@ -1,4 +1,4 @@
-"""Fields of a submission replaced by others: options of a command line over a job file."""
+"""Replaces fields of a submission: command-line options override the job file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def override_fields(
     fields: Mapping[str, Any],
     parameters: Mapping[str, tuple[Scalar, ...]] | None = None,
 ) -> Submission:
-    """The submission with plain values, as YAML has them, for some of its fields, checked anew.
+    """The submission with some fields replaced by plain values, as in YAML, and checked again.
 
-    A value replaces the field, but variables of the environment and input files replace those of the same name.
+    A value replaces the whole field. Environment variables and input files replace only entries of the same name.
     `parameters` replace all parameters.
     """
     description = submission.description

@@ -1,4 +1,4 @@
-"""Job descriptions in YAML and JSON: text or a mapping already loaded."""
+"""Parsers of job descriptions in YAML and JSON, from a text or a loaded mapping."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MAX_TEXT: Final = 16 * 1024 * 1024
 
 
 def description_from_text(text: str, kind: str) -> Submission:
-    """The submission in a text of kind `jdl`, `yaml` or `json`; `InvalidInput` names the line at fault."""
+    """The submission of a text of kind `jdl`, `yaml` or `json`; errors carry the line."""
     readers = {"jdl": parse_jdl, "yaml": from_yaml, "json": from_json}
     if kind not in readers:
-        raise InvalidInput(f"{kind!r} is no kind of job description", hint="jdl, yaml or json")
+        raise InvalidInput(f"unknown format of a job description: {kind!r}", hint="use jdl, yaml or json")
     return readers[kind](text)
 
 
@@ -39,9 +39,9 @@ def parse_yaml_mapping(
     *,
     names: Sequence[str] = (),
 ) -> Submission:
-    """The submission a mapping of snake_case names describes; `places` are lines and columns of its keys.
+    """The submission of a mapping with snake_case names. `places` are (line, column) of its keys.
 
-    `names` are those of parameters whose values come later.
+    `names` are parameters with values that follow later.
     """
     places = places or {}
     check_attribute_count(len(mapping))
@@ -65,7 +65,7 @@ def parse_yaml_mapping(
 def _unknown(entry: WrittenAttribute) -> InvalidInput:
     field = BY_JDL.get(entry.name.lower())
     if field is not None:
-        return entry.error(f"there is no attribute {entry.name!r}", f"in YAML and JSON it is {field.name}")
+        return entry.error(f"unknown attribute {entry.name!r}", f"in YAML and JSON its name is {field.name}")
     return unknown_attribute(entry, (*BY_NAME, "parameters"))
 
 
@@ -77,8 +77,8 @@ def _sequences(entry: WrittenAttribute) -> dict[str, tuple[Scalar, ...]]:
     value = entry.value
     if isinstance(value, Mapping) and not (value and "count" in value and value.keys() <= _PROGRESSION):
         if not value:
-            raise entry.error("parameters is empty")
-        return {str(name): _sequence(entry, one, str(name)) for name, one in value.items()}
+            raise entry.error("parameters must not be empty")
+        return {str(name): _sequence(entry, item, str(name)) for name, item in value.items()}
     return {"": _sequence(entry, value, "")}
 
 
@@ -95,16 +95,16 @@ def _sequence(entry: WrittenAttribute, value: Any, name: str) -> tuple[Scalar, .
                 error.message, hint=error.hint, line=entry.line, column=entry.column, field="parameters"
             ) from error
     title = f"parameters {name}".rstrip()
-    raise entry.error(f"{title} must be a list of values, or count with start, step and factor")
+    raise entry.error(f"{title} must be a list of values, or a mapping with count, start, step and factor")
 
 
 def from_json(text: str) -> Submission:
-    """The submission in a JSON text: one object, no name twice."""
+    """The submission of a JSON text: one object without repeated names."""
     _check_size(text)
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: dict[str, Any] = {}
-        for name, value in found:
+        for name, value in items:
             if name in seen:
                 raise InvalidInput(f"{name!r} is given twice", field=name)
             seen[name] = value
@@ -115,24 +115,24 @@ def from_json(text: str) -> Submission:
         return value if math.isfinite(value) else constant(digits)
 
     def constant(name: str) -> NoReturn:
-        raise InvalidInput(f"{name} is not a number that can be used here")
+        raise InvalidInput(f"{name} is not a finite number")
 
     check_brackets(text)
     try:
         loaded = json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+        raise InvalidInput(f"invalid JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     except (RecursionError, ValueError) as error:
-        raise InvalidInput("not JSON that can be read: a number is too long") from error
+        raise InvalidInput("invalid JSON: a number is too long") from error
     if not isinstance(loaded, dict):
-        raise InvalidInput("a job description is one object of names and values")
+        raise InvalidInput("a job description must be one JSON object")
     return parse_yaml_mapping(loaded)
 
 
 def from_yaml(text: str) -> Submission:
-    """The submission in a YAML text: one mapping, no name twice, no anchors, no tags.
+    """The submission of a YAML text: one mapping without repeated names, anchors or tags.
 
-    Scalars are read as YAML 1.2 has it: `no`, `010` and `12:30` are texts.
+    Scalars follow YAML 1.2: `no`, `010` and `12:30` are texts.
     """
     _check_size(text)
     return parse_yaml_mapping(*read_mapping(text))
@@ -140,4 +140,4 @@ def from_yaml(text: str) -> Submission:
 
 def _check_size(text: str) -> None:
     if len(text) > MAX_TEXT:
-        raise TooLarge(f"the description is longer than {MAX_TEXT:,} characters")
+        raise TooLarge(f"the job description exceeds {MAX_TEXT:,} characters")

@@ -1,7 +1,7 @@
-"""Input files of which each job of a submission gets its own: their digests stand in the rows of parameters.
+"""Input files that differ from job to job: the parameter rows contain their digests.
 
-The column `@2` of the rows is for the third entry of the input sandbox, and its values are `digest:size:x`, with the
-SHA-256 of the file, its bytes, and 1 if it is executable.
+Column `@2` of the rows belongs to the third entry of the input sandbox. Its values are `digest:size:x`: the SHA-256 of
+the file, its size in bytes, and 1 if it is executable, else 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PerJobFile(NamedTuple):
 
 
 def column_name(place: int) -> str:
-    """The name of the column for the entry at `place` of the input sandbox."""
+    """The column for entry number `place` of the input sandbox."""
     return f"@{place}"
 
 
@@ -37,27 +37,29 @@ def encode_file(file: PerJobFile) -> str:
 
 
 def decode_file(value: Any) -> PerJobFile:
-    """What `encode_file` was given, or InvalidInput."""
-    found = _VALUE.match(value) if isinstance(value, str) else None
-    if found is None:
+    """The inverse of `encode_file`; raises InvalidInput for any other value."""
+    match = _VALUE.match(value) if isinstance(value, str) else None
+    if match is None:
         raise InvalidInput(
             f"{value!r:.100} is not the digest, size and mode of an input file",
-            hint="submit such files with the client",
+            hint="submit jobs with their own input files through the client",
             field="parameters",
         )
-    return PerJobFile(found[1], int(found[2]), found[3] == "1")
+    return PerJobFile(match[1], int(match[2]), match[3] == "1")
 
 
 def per_job_columns(description: JobDescription, names: Sequence[str]) -> dict[int, int]:
-    """By place in the input sandbox: the place in a row. Raises InvalidInput for a column of no file to be sent."""
+    """Index in the input sandbox → index in a row. Raises InvalidInput for a column without a file to upload."""
     places: dict[int, int] = {}
     for place, name in enumerate(names):
-        found = _COLUMN.match(name)
-        if found is None:
+        match = _COLUMN.match(name)
+        if match is None:
             continue
-        entry = int(found[1])
+        entry = int(match[1])
         if entry >= len(description.input_sandbox) or description.input_sandbox[entry].mode != COPY:
-            raise InvalidInput(f"{name} names no file of the input sandbox to be sent", field="parameters")
+            raise InvalidInput(
+                f"{name} does not refer to an uploaded file of the input sandbox", field="parameters"
+            )
         places[entry] = place
     return places
 
@@ -65,5 +67,5 @@ def per_job_columns(description: JobDescription, names: Sequence[str]) -> dict[i
 def per_job_files(
     description: JobDescription, names: Sequence[str], row: Sequence[Any]
 ) -> dict[int, PerJobFile]:
-    """By place in the input sandbox: the file of the job with this row."""
+    """Index in the input sandbox → the file of the job with this row."""
     return {entry: decode_file(row[place]) for entry, place in per_job_columns(description, names).items()}

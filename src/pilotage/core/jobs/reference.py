@@ -1,6 +1,6 @@
-"""The reference page of job descriptions, made from the table of fields."""
+"""The reference page of job descriptions, generated from the table of fields."""
 
-# ruff: noqa: E501 - the lines of the page are as long as its paragraphs and rows are.
+# ruff: noqa: E501 - each paragraph and row of the page is one line.
 from __future__ import annotations
 
 import json
@@ -21,7 +21,7 @@ _KINDS: Final = {
     "choice": "one of",
     "boolean": "true or false",
     "integer": "whole number",
-    "seconds": "seconds, or `30 min`, `2 h`, `1 d`, or as Slurm writes it",
+    "seconds": "seconds, or `30 min`, `2 h`, `1 d`, or a time in Slurm's syntax",
     "megabytes": "MB, or `500 MB`, `2 GB`",
     "expression": "ClassAd expression",
     "inputs": "list of texts or mappings",
@@ -31,7 +31,7 @@ _TEXT_BEFORE: Final = """# Job descriptions
 
 <!-- Generated from src/pilotage/core/jobs/fields.py; a test compares. -->
 
-A job is described in JDL, as DIRAC and gLite users write it, in YAML, or in JSON with the names of YAML. An unknown attribute, one given twice and a value of the wrong type are refused, with the line.
+A job is described in JDL, the language of DIRAC and gLite, in YAML, or in JSON with the names of YAML. Unknown attributes, repeated attributes and values of the wrong type are refused with their line.
 
     Executable = "simulate.sh";                 executable: simulate.sh
     Arguments = "--seed %s --out 'a b'";        arguments: [--seed, "%s", --out, a b]
@@ -42,53 +42,55 @@ A job is described in JDL, as DIRAC and gLite users write it, in YAML, or in JSO
 
 ## Fields
 
-*Queue*: jobs that differ in it wait in different task queues. *Filled*: placeholders of parameters are replaced in it.
+*Queue*: jobs that differ in this field wait in different task queues. *Filled*: placeholders of parameters are replaced in this field.
 
 | YAML | JDL | value | default | queue | filled | meaning |
 |---|---|---|---|---|---|---|
 """
 
 _LIMITS: Final = (
-    "".join(f"| `{name}` | {one.max_chars:,} | {one.max_entries:,} |\n" for name, one in LENGTHS.items())
+    "".join(
+        f"| `{name}` | {length.max_chars:,} | {length.max_entries:,} |\n" for name, length in LENGTHS.items()
+    )
     + f"| all other texts and names | {NAME.max_chars:,} | {NAME.max_entries:,} |\n"
 )
 
 _TEXT_MIDDLE: Final = f"""
-JDL may stand in brackets `[ … ]` or without; names are compared without case; comments are `//` and `/* */`. `Requirements` and `HostRequirements` are written as they are in JDL and as a text in YAML. Lists of names may be one text with commas. If `sites` is given, `banned_sites` is taken out of it; nothing left is refused. In YAML scalars are read as YAML 1.2 has it (`no` and `010` are texts); anchors and tags are refused.
+JDL may be enclosed in brackets `[ … ]`. Its names are case-insensitive, and comments are `//` and `/* */`. `Requirements` and `HostRequirements` are expressions in JDL and texts in YAML. Lists of names may be one text with commas. If `sites` is given, `banned_sites` are removed from it; a job without a remaining site is refused. Scalars in YAML follow YAML 1.2 (`no` and `010` are texts); anchors and tags are refused.
 
-A time that is a bare number is in **seconds**. With colons or days it is read as Slurm reads it: `1:30` is 1 minute 30 seconds, `1:30:00` an hour and a half, `1-12` a day and 12 hours (`1-12:30`, `1-12:30:00`). A bare number of Slurm is in minutes: write `90 min`.
+A bare number is a time in **seconds**. A time with colons or days follows Slurm's syntax: `1:30` is 1 minute 30 seconds, `1:30:00` an hour and a half, `1-12` a day and 12 hours (`1-12:30`, `1-12:30:00`). In Slurm a bare number is in minutes: write `90 min`.
 
 ## Parameters
 
-Written in the description, parameters make up to {MAX_JOBS:,} jobs; any number comes from [a table](../how-to/submit-many-jobs.md#from-a-table).
+Parameters in the description make up to {MAX_JOBS:,} jobs; for more jobs use [a table](../how-to/submit-many-jobs.md#from-a-table).
 
 | JDL | YAML | values |
 |---|---|---|
-| `Parameters = {{"a", "b"}}` | `parameters: [a, b]` | those |
-| `Parameters = 3; ParameterStart = 1; ParameterStep = 1; ParameterFactor = 2` | `parameters: {{count: 3, start: 1, step: 1, factor: 2}}` | 1, 3, 7: each is the last times factor plus step |
+| `Parameters = {{"a", "b"}}` | `parameters: [a, b]` | a, b |
+| `Parameters = 3; ParameterStart = 1; ParameterStep = 1; ParameterFactor = 2` | `parameters: {{count: 3, start: 1, step: 1, factor: 2}}` | 1, 3, 7: each value is the previous one times factor plus step |
 | `Parameters.Seed = {{1, 2}}; Parameters.Mode = {{"x", "y"}}` | `parameters: {{Seed: [1, 2], Mode: [x, y]}}` | two jobs: (1, x) and (2, y) |
 
-Start and step are 0 and factor is 1 unless given.
+The defaults are 0 for start and step, and 1 for factor.
 
-gLite's `JobType = "Parametric"` is understood: `_PARAM_` stands for `%s`, and a number in `Parameters` is where the values end, as in gLite: `Parameters = 10; ParameterStart = 1; ParameterStep = 4` makes 1, 5, 9 (start is 0 and step is 1 unless given).
+gLite's `JobType = "Parametric"` is supported: `_PARAM_` means `%s`, and a number in `Parameters` is the end of the values. `Parameters = 10; ParameterStart = 1; ParameterStep = 4` makes 1, 5, 9 (the defaults are 0 for start and 1 for step).
 
 | placeholder | is replaced by |
 |---|---|
-| `%s` | the nameless value |
-| `%(Seed)s` | the value of that name |
-| `%n` | the number of the job in the submission, from 0, padded with zeros to the width of the last |
-| `%j` | the id of the job, with and without parameters |
+| `%s` | the value of the unnamed parameter |
+| `%(Seed)s` | the value of the parameter `Seed` |
+| `%n` | the number of the job in the submission, from 0, padded with zeros to the width of the last number |
+| `%j` | the id of the job, also without parameters |
 
-An input file that is sent may differ from job to job, by a placeholder in its `path`, under one `name` or several. A placeholder that nothing fills is left as it is, and submission warns of it. In a field that decides the queue a placeholder is refused.
+An uploaded input file may differ from job to job: put a placeholder into its `path`; its `name` may be constant or not. A placeholder without a value is passed on unchanged, with a warning at submission. In a field that selects the queue, a placeholder is refused.
 
 ## Limits
 
 | field | characters of a text | entries |
 |---|---|---|
 {_LIMITS}
-All texts of one job together have at most {MAX_TOTAL_CHARS:,} characters, one parameter value {MAX_VALUE_CHARS:,}. The limits hold for each job with its parameters filled in.
+The texts of one job have at most {MAX_TOTAL_CHARS:,} characters in total, and a parameter value at most {MAX_VALUE_CHARS:,}. The limits apply to each job after its placeholders are replaced.
 
-## Refused, since Pilotage would not act upon it
+## Refused attributes
 
 | JDL | reason |
 |---|---|
@@ -96,28 +98,28 @@ All texts of one job together have at most {MAX_TOTAL_CHARS:,} characters, one p
 
 
 def reference_markdown() -> str:
-    """The whole of docs/reference/job-description.md."""
-    fields = "".join(_row(one) for one in FIELDS)
+    """The text of docs/reference/job-description.md."""
+    fields = "".join(_row(field) for field in FIELDS)
     refused = "".join(f"| {name} | {reason} |\n" for name, reason in sorted(UNSUPPORTED.items()))
     return _TEXT_BEFORE + fields + _TEXT_MIDDLE + refused
 
 
-def _row(one: Field) -> str:
-    kind = _KINDS[one.kind]
-    if one.choices:
-        names = one.kind == "names"
-        kind = f"{kind}: {', '.join(one.choices)}" if names else f"one of {', '.join(one.choices)}"
-    elif one.kind == "integer":
-        kind = f"{kind}, {one.low} to {one.high:,}"
-    jdl = ", ".join(f"`{name}`" for name in one.jdl)
-    marks = " | ".join("yes" if mark else "" for mark in (one.selects_queue, one.has_placeholders))
-    return f"| `{one.name}` | {jdl} | {kind} | {_default(one)} | {marks} | {one.meaning} |\n"
+def _row(field: Field) -> str:
+    kind = _KINDS[field.kind]
+    if field.choices:
+        names = field.kind == "names"
+        kind = f"{kind}: {', '.join(field.choices)}" if names else f"one of {', '.join(field.choices)}"
+    elif field.kind == "integer":
+        kind = f"{kind}, {field.low} to {field.high:,}"
+    jdl = ", ".join(f"`{name}`" for name in field.jdl)
+    marks = " | ".join("yes" if mark else "" for mark in (field.selects_queue, field.has_placeholders))
+    return f"| `{field.name}` | {jdl} | {kind} | {_default(field)} | {marks} | {field.meaning} |\n"
 
 
-def _default(one: Field) -> str:
-    value = one.default
+def _default(field: Field) -> str:
+    value = field.default
     if value is MISSING:
-        return "must be given"
+        return "(required)"
     if value in ("", ()):
         return "none"
-    return f"{json.dumps(value)} {one.unit}".strip().replace('"', "`")
+    return f"{json.dumps(value)} {field.unit}".strip().replace('"', "`")

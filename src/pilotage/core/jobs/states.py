@@ -1,8 +1,8 @@
-"""The life of a job, as a table.
+"""The state machine of jobs, as a table.
 
-The sixteen states are DIRAC's (JobStatus of 9.1) and every move it allows is allowed here. Moves that only
-Pilotage has follow from the hand-over: an offer that was lost goes back to Waiting, a lease that runs out ends
-in Rescheduled, and a late result is applied in any state that is not final, as long as no newer attempt exists.
+The sixteen states and their transitions come from DIRAC (JobStatus of 9.1). Pilotage adds the transitions of the
+hand-over: a lost offer returns the job to Waiting, and an expired lease moves it to Rescheduled. A late result is
+applied in any state that is not final, as long as no newer attempt exists.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
     {
         S.SUBMITTING: _row(
             "submission",
-            "part of a bulk submission still under way",
+            "part of a bulk submission that is not complete yet",
             S.RECEIVED,
             S.CHECKING,
             S.WAITING,
@@ -54,7 +54,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
         ),
         S.RECEIVED: _row(
             "submission",
-            "accepted, not yet looked at",
+            "accepted, not yet checked",
             S.SCOUTING,
             S.CHECKING,
             S.STAGING,
@@ -102,7 +102,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
         ),
         S.RESCHEDULED: _row(
             "retry duty",
-            "will go back to its queue after the retry delay",
+            "returns to its queue after the retry delay",
             S.WAITING,
             S.RECEIVED,
             S.DONE,
@@ -123,7 +123,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
         ),
         S.STALLED: _row(
             "lease duty",
-            "its pilot has not been heard of; the lease still runs",
+            "its pilot is silent; the lease has not expired",
             S.RUNNING,
             S.DONE,
             S.FAILED,
@@ -132,7 +132,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
         ),
         S.COMPLETING: _row(
             "pilot",
-            "its payload has ended, outputs are on their way",
+            "its payload has ended; outputs are being uploaded",
             S.DONE,
             S.FAILED,
             S.COMPLETED,
@@ -140,28 +140,30 @@ JOB_STATES: StateTable[JobState] = StateTable(
             S.RESCHEDULED,
             S.KILLED,
         ),
-        S.COMPLETED: _row("data placement", "done but for the registration of its outputs", S.DONE, S.FAILED),
+        S.COMPLETED: _row(
+            "data placement", "done except for the registration of its outputs", S.DONE, S.FAILED
+        ),
         S.DONE: _row("owner", "its result is applied", S.DELETED),
         S.FAILED: _row(
-            "owner", "its failure is applied; may be rescheduled by hand", S.RESCHEDULED, S.DELETED
+            "owner", "its failure is applied; can be rescheduled by hand", S.RESCHEDULED, S.DELETED
         ),
         S.KILLED: _row("owner", "ended by its owner or an administrator", S.RESCHEDULED, S.DELETED),
-        S.DELETED: _row("nobody", "its outputs are gone; the history is kept"),
+        S.DELETED: _row("nobody", "its outputs are deleted; the history is kept"),
     },
 )
 
 FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.DELETED})
-"""A job is never lost: it ends in one of these."""
+"""Every job ends in one of these states."""
 
 HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
-"""Confirmed by a pilot: custody *held* of the hand-over."""
+"""Confirmed by a pilot: custody *held* in the hand-over."""
 
 FREE = frozenset(JobState) - FINAL - HELD - {S.MATCHED}
-"""Nobody has it: custody *free* of the hand-over (only Waiting ones are offered)."""
+"""Held by no pilot: custody *free* in the hand-over. Only Waiting jobs are offered."""
 
 
 def custody_of(state: JobState) -> Custody:
-    """The custody of a job in a state."""
+    """The custody that a job in this state has in the hand-over."""
     if state in HELD:
         return Custody.HELD
     if state is JobState.MATCHED:

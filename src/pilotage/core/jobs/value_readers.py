@@ -1,4 +1,4 @@
-"""Plain values, as JDL, YAML or JSON give them, into the fields of a description."""
+"""Converts plain values from JDL, YAML or JSON into values of job description fields."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pilotage.core.jobs.parametric import PLACEHOLDER
 
 
 class WrittenReal(float):
-    """A real that remembers how it was written: as an argument, `1.10` stays `1.10`."""
+    """A real number that keeps its spelling: as an argument, `1.10` stays `1.10`."""
 
     text: str
 
 
 def describe_value(value: Any) -> str:
-    """What was given, for a message."""
+    """The given value, for an error message."""
     if isinstance(value, bool):
-        return f"the truth value {str(value).lower()}"
+        return str(value).lower()
     if value is None:
-        return "nothing"
+        return "empty"
     if isinstance(value, int | float):
         return f"the number {value}"
     if isinstance(value, str):
@@ -44,7 +44,7 @@ def type_error(field: Field, wanted: str, value: Any) -> InvalidInput:
 
 
 def _text_of(field: Field, value: Any, wanted: str) -> str:
-    """A text; numbers and truth values read as they are written."""
+    """The value as a text. Numbers, true and false keep their spelling."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, WrittenReal):
@@ -58,7 +58,9 @@ def _text_of(field: Field, value: Any, wanted: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"{field.name} is not valid Unicode", field=field.name) from None
+        raise InvalidInput(
+            f"{field.name} contains text that is not valid Unicode", field=field.name
+        ) from None
     return text
 
 
@@ -67,7 +69,7 @@ def _text(field: Field, value: Any) -> str:
         raise type_error(field, "a text", value)
     text = _text_of(field, value, "a text")
     if "\n" in text or "\r" in text:
-        raise InvalidInput(f"{field.name} must be one line", field=field.name)
+        raise InvalidInput(f"{field.name} must not contain line breaks", field=field.name)
     return text
 
 
@@ -85,7 +87,9 @@ def _arguments(field: Field, value: Any) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError:
         raise InvalidInput(
-            f"arguments: a quote is not closed in {text!r}", hint="a list needs no quotes", field=field.name
+            f"arguments: unclosed quote in {text!r}",
+            hint="close the quote, or give a list of arguments",
+            field=field.name,
         ) from None
 
 
@@ -94,7 +98,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def _environment(field: Field, value: Any) -> tuple[tuple[str, str], ...]:
     if isinstance(value, dict):
-        pairs = [(str(name), _text_of(field, one, "a mapping of texts")) for name, one in value.items()]
+        pairs = [(str(name), _text_of(field, item, "a mapping of texts")) for name, item in value.items()]
     elif isinstance(value, str | list | tuple):
         items = (
             (value,) if isinstance(value, str) else _texts(field, value, "a mapping or a list of NAME=value")
@@ -103,14 +107,14 @@ def _environment(field: Field, value: Any) -> tuple[tuple[str, str], ...]:
         for item in items:
             name, equals, content = item.partition("=")
             if not equals:
-                raise InvalidInput(f"environment: {item!r} is not NAME=value", field=field.name)
+                raise InvalidInput(f"environment: {item!r} must have the form NAME=value", field=field.name)
             pairs.append((name, content))
     else:
         raise type_error(field, "a mapping or a list of NAME=value", value)
     seen: set[str] = set()
     for name, _ in pairs:
         if not _VARIABLE.match(name):
-            raise InvalidInput(f"environment: {name!r} is not the name of a variable", field=field.name)
+            raise InvalidInput(f"environment: {name!r} is not a valid variable name", field=field.name)
         if name in seen:
             raise InvalidInput(f"environment: {name} is set twice", field=field.name)
         seen.add(name)
@@ -129,14 +133,14 @@ def _paths(field: Field, value: Any) -> tuple[str, ...]:
 
 
 def _names(field: Field, value: Any) -> tuple[str, ...]:
-    """Names without order; `ANY` or an empty text stand for none."""
+    """A set of names, in the given order; `ANY` or an empty text means no names."""
     items = value.split(",") if isinstance(value, str) else _texts(field, value, "a name or a list of names")
-    found = tuple(dict.fromkeys(name for item in items if (name := item.strip())))
-    if any(name.upper() == "ANY" for name in found):
+    names = tuple(dict.fromkeys(name for item in items if (name := item.strip())))
+    if any(name.upper() == "ANY" for name in names):
         return ()
     if field.choices:
-        return tuple(_one_of(field, name) for name in found)
-    return found
+        return tuple(_one_of(field, name) for name in names)
+    return names
 
 
 def _one_of(field: Field, text: str) -> str:
@@ -167,7 +171,7 @@ _INTEGER: Final = re.compile(r"\s*([+-]?\d{1,18})\s*\Z")
 
 def _integer(field: Field, value: Any, wanted: str = "") -> int:
     if isinstance(value, str) and (digits := _INTEGER.match(value)):
-        # `int` does not strip all that is a blank here.
+        # The pattern also matches blanks that `int` does not strip.
         value = int(digits[1])
     wanted = wanted or f"a whole number from {field.low} to {field.high}"
     if not isinstance(value, int) or isinstance(value, bool) or not field.low <= value <= field.high:
@@ -195,18 +199,20 @@ def _quantity(units: dict[str, int], wanted: str) -> Callable[[Field, Any], int]
             unit = units.get(found[2].lower())
             if unit is None:
                 raise type_error(field, wanted, value)
-            # Up to the next whole one: less than asked for would not do.
+            # Round up: the job needs at least the given amount.
             value = math.ceil(float(found[1]) * unit)
         return _integer(field, value, wanted)
 
     return read
 
 
-_amount_of_time: Final = _quantity(_SECONDS, "seconds, or a time such as 30 min, 2 h, 1:30:00 or 1-12")
+_amount_of_time: Final = _quantity(
+    _SECONDS, "a number of seconds, or a time such as 30 min, 2 h, 1:30:00 or 1-12"
+)
 
 
 def _expression(field: Field, value: Any) -> str:
-    """The canonical text of an expression, or none."""
+    """The canonical text of an expression; "" for an empty text."""
     if isinstance(value, str) and not value.strip():
         return ""
     if isinstance(value, str | bool):
@@ -222,16 +228,16 @@ def _expression(field: Field, value: Any) -> str:
     _check_constants(field, value)
     text = canonical(value)
     try:
-        # What is stored is read again at every match, and must not fail there.
+        # The stored text is parsed again for matching, and must not fail there.
         parse_expression(text)
     except InvalidInput as error:
-        raise TooLarge(f"{field.name}: written out, {error.message}", field=field.name) from error
+        raise TooLarge(f"{field.name}: in canonical form, {error.message}", field=field.name) from error
     return text
 
 
 def _check_constants(field: Field, tree: Expression) -> None:
-    """Refuses placeholders in texts, and patterns that can't be used."""
-    # Outside strings, `%` divides: `a %n` is a remainder.
+    """Refuses placeholders in strings, and invalid patterns."""
+    # Outside of strings, `%` is the remainder operator, as in `a %n`.
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -251,8 +257,8 @@ def _check_patterns(field: Field, call: Call) -> None:
 
 def placeholder_error(field: Field, text: str) -> InvalidInput:
     return InvalidInput(
-        f"{field.name}: the placeholder in {text!r} can't be replaced",
-        hint="this field decides in which task queue the jobs wait, so all jobs of a submission share it",
+        f"{field.name}: a placeholder is not allowed here: {text!r}",
+        hint="this field selects the task queue, so it must be the same for all jobs of a submission",
         field=field.name,
     )
 
@@ -267,21 +273,29 @@ def _input(field: Field, item: Any) -> InputFile:
         return _input_file(field, item.strip())
     if not isinstance(item, dict):
         raise type_error(field, "a list of paths, URLs or mappings", item)
-    strange = set(item) - {"path", "mode", "url", "name", "executable"}
-    if strange:
+    unknown = set(item) - {"path", "mode", "url", "name", "executable"}
+    if unknown:
         raise InvalidInput(
-            f"input_sandbox: {sorted(map(str, strange))[0]!r} is not known here", field=field.name
+            f"input_sandbox: unknown key {sorted(map(str, unknown))[0]!r}",
+            hint="known: path, mode, url, name, executable",
+            field=field.name,
         )
     source = item.get("url", item.get("path"))
     if not isinstance(source, str) or ("url" in item) == ("path" in item):
-        raise InvalidInput("input_sandbox: an item has either path or url", field=field.name)
+        raise InvalidInput("input_sandbox: each item needs either path or url", field=field.name)
     mode = item.get("mode", URL if "url" in item else None)
     allowed = (URL,) if "url" in item else (COPY, SHARED, None)
     if mode not in allowed:
-        raise InvalidInput(f"input_sandbox: mode {mode!r} does not go with this item", field=field.name)
+        raise InvalidInput(
+            f"input_sandbox: mode {mode!r} does not match the item",
+            hint="path: copy or shared; url: url",
+            field=field.name,
+        )
     name, executable = item.get("name", ""), item.get("executable", False)
     if not isinstance(name, str) or not isinstance(executable, bool):
-        raise InvalidInput("input_sandbox: name is a text, executable true or false", field=field.name)
+        raise InvalidInput(
+            "input_sandbox: name must be a text, and executable true or false", field=field.name
+        )
     return _input_file(field, source, mode, name, executable)
 
 
@@ -293,7 +307,7 @@ def _input_file(
 ) -> InputFile:
     if source[:4].upper() == "LFN:" or source[:3].upper() == "SB:":
         raise InvalidInput(
-            f"input_sandbox: {source!r} is not supported yet: nothing would be moved", field=field.name
+            f"input_sandbox: {source!r} is not supported yet: no data would be transferred", field=field.name
         )
     if mode is None and source.startswith("shared:"):
         mode, source = SHARED, source.removeprefix("shared:")
@@ -301,11 +315,11 @@ def _input_file(
         mode = URL
     mode = mode or COPY
     if mode == URL and not _SCHEME.match(source):
-        raise InvalidInput(f"input_sandbox: {source!r} is no http, https or file URL", field=field.name)
+        raise InvalidInput(f"input_sandbox: {source!r} is not an http, https or file URL", field=field.name)
     if mode == SHARED and not source.startswith("/"):
-        raise InvalidInput(f"input_sandbox: the shared path {source!r} is not absolute", field=field.name)
+        raise InvalidInput(f"input_sandbox: the shared path {source!r} must be absolute", field=field.name)
     if "\x00" in source or not source.strip("/."):
-        raise InvalidInput(f"input_sandbox: {source!r} names no file", field=field.name)
+        raise InvalidInput(f"input_sandbox: {source!r} is not the name of a file", field=field.name)
     last = re.split(r"[?#]", source)[0] if mode == URL else source
     return InputFile(name or last.rstrip("/").rpartition("/")[2], mode, source, executable)
 
@@ -321,7 +335,7 @@ READERS: Final[dict[str, Callable[[Field, Any], Any]]] = {
     "boolean": _boolean,
     "integer": _integer,
     "seconds": _seconds,
-    "megabytes": _quantity(_MEGABYTES, "megabytes, or an amount such as 500 MB or 2 GB"),
+    "megabytes": _quantity(_MEGABYTES, "a number of megabytes, or an amount such as 500 MB or 2 GB"),
     "expression": _expression,
     "inputs": _inputs,
 }

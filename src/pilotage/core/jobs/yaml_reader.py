@@ -1,7 +1,7 @@
-"""YAML into plain values, event by event.
+"""Reads YAML into plain values, event by event.
 
-The events come from libyaml, whose parser keeps a stack of its own. Composing them into a tree, as `yaml.compose`
-does, calls itself in C for each level: 50,000 brackets end the process.
+The events come from libyaml, which parses without recursion. `yaml.compose` recurses in C for each level, so a text
+with 50,000 brackets would crash the process.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _LINE_BREAKS: Final = "\n\r\x85\u2028\u2029"
 
 
 @dataclass(slots=True)
-class _Open:
-    """A collection that is being read. `key` is the name that waits for its value."""
+class _OpenCollection:
+    """A collection that is being read. `key` is the name that its next value belongs to."""
 
     values: dict[str, Any] | list[Any]
     key: str | None = None
@@ -44,30 +44,32 @@ Places: TypeAlias = dict[str, tuple[int, int]]
 
 
 def read_mapping(text: str) -> tuple[dict[str, Any], Places]:
-    """The mapping that a document is, and where its names stand; `InvalidInput` with the place for all else."""
+    """The mapping of a document, and the positions of its names. Any other document raises `InvalidInput`."""
     _check_directives(text)
     try:
         return _Reader().read(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise InvalidInput(f"not YAML: {error.problem or error.context}", line=line, column=column) from error
+        raise InvalidInput(
+            f"invalid YAML: {error.problem or error.context}", line=line, column=column
+        ) from error
     except (yaml.YAMLError, UnicodeEncodeError) as error:
-        raise InvalidInput("not YAML that can be read: it has characters that are not allowed") from error
+        raise InvalidInput("invalid YAML: the text contains characters that are not allowed") from error
 
 
 def _check_directives(text: str) -> None:
-    # libyaml compares each %TAG with all before it.
+    # libyaml compares each %TAG with all earlier ones, which takes quadratic time.
     count = sum(text.count(f"{mark}%TAG") for mark in _LINE_BREAKS)
     if count > MAX_TAG_DIRECTIVES:
         raise InvalidInput(f"more than {MAX_TAG_DIRECTIVES} %TAG directives")
 
 
 class _Reader:
-    """Builds the values of one document; collections that are open stand on a stack."""
+    """Builds the values of one document, with the open collections on a stack."""
 
     def __init__(self) -> None:
-        self._open: list[_Open] = []
+        self._open: list[_OpenCollection] = []
         self._root: dict[str, Any] | None = None
         self._places: Places = {}
 
@@ -77,19 +79,21 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    _refuse(event, "a second document begins here: a job description is one")
+                    _refuse(
+                        event, "a second document begins here; a job description must be a single document"
+                    )
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._open.pop()
             elif isinstance(event, yaml.NodeEvent):
                 self._node(event)
         if self._root is None:
-            raise InvalidInput("a job description is one mapping of names and values", line=1)
+            raise InvalidInput("a job description must be one mapping of names to values", line=1)
         return self._root, self._places
 
     def _node(self, event: yaml.NodeEvent) -> None:
-        # Aliases of aliases can grow without end.
+        # Aliases of aliases can expand without limit.
         if event.anchor is not None:
-            _refuse(event, "anchors and aliases are not accepted here", "write the value out")
+            _refuse(event, "anchors and aliases are not allowed", "repeat the value instead")
         inside = self._open[-1] if self._open else None
         if inside is not None and isinstance(inside.values, dict) and inside.key is None:
             inside.key = self._name(event, inside.values)
@@ -97,7 +101,7 @@ class _Reader:
         values = _value(event)
         if inside is None:
             if not isinstance(values, dict):
-                raise InvalidInput("a job description is one mapping of names and values", line=1)
+                raise InvalidInput("a job description must be one mapping of names to values", line=1)
             self._root = values
         elif isinstance(inside.values, list):
             inside.values.append(values)
@@ -108,11 +112,11 @@ class _Reader:
         if isinstance(event, yaml.CollectionStartEvent):
             if len(self._open) > MAX_NESTING:
                 raise too_deep(*_place(event))
-            self._open.append(_Open(values))
+            self._open.append(_OpenCollection(values))
 
     def _name(self, event: yaml.NodeEvent, before: dict[str, Any]) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            _refuse(event, "a name must be a text")
+            _refuse(event, "a name must be a text, not a list or a mapping")
         name: str = event.value
         if name in before:
             _refuse(event, f"{name!r} is given twice")
@@ -122,7 +126,7 @@ class _Reader:
 
 
 def _value(event: yaml.NodeEvent) -> Any:
-    """A scalar's value, or an empty collection."""
+    """The value of a scalar, or an empty collection."""
     if isinstance(event, yaml.MappingStartEvent):
         _check_tag(event, frozenset({"map"}))
         return {}
@@ -150,7 +154,7 @@ def _value(event: yaml.NodeEvent) -> Any:
 def _check_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, known: frozenset[str]) -> None:
     tag: str | None = event.tag
     if tag not in (None, "!") and tag.removeprefix(_CORE_TAG) not in known:
-        _refuse(event, f"the tag {tag!r} is not accepted here")
+        _refuse(event, f"the tag {tag!r} is not allowed")
 
 
 def _refuse(event: yaml.Event, message: str, hint: str = "") -> NoReturn:
