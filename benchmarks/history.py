@@ -17,6 +17,8 @@ from pilotage.store.tables import listing
 from pilotage.store.tables.selections import JobSelection, Viewer
 
 OWNERS, SUBMISSION = 50, 100
+SUMMARY = "jobs/s out of the hot table, of the writer's time: a million that have ended; pages of them"
+
 QUESTIONS: dict[str, tuple[JobSelection, Viewer]] = {
     "one's own": (JobSelection(), Viewer("owner 7")),
     "one's failed ones": (JobSelection(states=["Failed"]), Viewer("owner 7")),

@@ -18,6 +18,8 @@ from benchmarks.figure import Figure, figure
 from benchmarks.server import served
 from pilotage.wire.jobs import Selection
 
+SUMMARY = "no-op jobs/s through submit, match, confirm, run /bin/true, finish with local pilots"
+
 NO_OP = "/bin/true"
 PARSL_WITHIN = 300.0
 PARSL = """

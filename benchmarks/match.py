@@ -21,6 +21,8 @@ from benchmarks.filled import Store, fill_apart, store_at
 from benchmarks.processes import forget_most, memory
 from benchmarks.shapes import Shape, shape_of
 
+SUMMARY = "matches/s, each committed with its event: in process, or with --http of a server"
+
 TURNS = 6
 """So often two pools are measured in turns."""
 

@@ -19,6 +19,8 @@ from benchmarks.shapes import synthetic
 
 QUEUES_OF_JOBS, JOBS_OF_QUEUES = 1_000, 1_000_000
 """What stays the same while the other one changes."""
+SUMMARY = "what a match costs against jobs and queues: a picture in the docs, and its data"
+
 JOBS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 QUEUES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 PART = 0.4

@@ -20,6 +20,8 @@ from benchmarks.processes import memory
 from benchmarks.server import index_waiting, start
 from benchmarks.shapes import shape_of
 
+SUMMARY = "s from the start of a server to the whole index of waiting jobs; reports of pilots before"
+
 WITHIN = 300.0
 TOKEN = "token 0"
 

@@ -22,6 +22,8 @@ from pilotage.core.shares.correctors.wms_history import CorrectionSlice, Form, H
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.use import DAY, HOUR, Intervals, Ledger
 
+SUMMARY = "ms of one share correction and all priorities after it: 5,000 queues, 1,000 owners, a month of use"
+
 BEGIN = 1_700_000_000.0
 GROUPS = 10
 SLICES = {

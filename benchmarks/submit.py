@@ -28,6 +28,8 @@ from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import submissions
 from pilotage.wire.submissions import MAX_CHUNK_ROWS
 
+SUMMARY = "jobs/s from the client's call to all jobs waiting, durable"
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=300_000, help="jobs of one submission")

@@ -21,6 +21,8 @@ from pilotage.store.engine.connection import Connection
 from pilotage.store.engine.sqlite import open_writer
 from pilotage.store.tables import submissions
 
+SUMMARY = "ms of one answer of why, with a million waiting jobs in 5,000 queues"
+
 SITES = 40
 
 

@@ -74,7 +74,9 @@ def test_decayed_use_is_the_same_after_a_restart(connection: Any) -> None:
     rows.append(("bob", "physics", begin + 19.5 * DAY, None, 1))  # type: ignore[arg-type]
     changed = ledger.charge([columns_of(ledger, rows)], begin + 20 * DAY)
     buckets = [(span, start, ledger.levels[span][start]) for span, start in changed]
-    usage.save_changes(connection, usage.LedgerChanges(None, ledger.as_of, True, 0, ledger.entities, buckets, []))
+    usage.save_changes(
+        connection, usage.LedgerChanges(None, ledger.as_of, True, 0, ledger.entities, buckets, [])
+    )
     again = Ledger(begin + 20 * DAY, 40 * DAY, list(ledger.outages))
     usage.load(connection, again)
     for half_life in (0.5 * DAY, 2 * DAY):

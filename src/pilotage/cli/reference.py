@@ -11,7 +11,7 @@ from pilotage.cli.session import SHARED
 
 HEAD = """# The command line
 
-<!-- Made by pilotage.cli.reference.markdown(); a test compares. -->
+<!-- Made by scripts/write-docs from the commands; a test compares. -->
 
 `pilotage COMMAND --help` tells the same. Options may stand before or after the arguments; `--home`, `--server`,
 `--token-file` and `--json` also before the command. On a terminal there are tables, colours and progress bars; into

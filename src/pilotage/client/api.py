@@ -166,6 +166,7 @@ class Client(Submitting):
             yield from self._pages("/v1/jobs", JobsPage, lambda answer: answer.jobs, page, query)
 
     def job(self, job: int) -> JobDetail:
+        """One job: its description, attempts and outputs."""
         return self._get(f"/v1/jobs/{job}", JobDetail)
 
     def counts(self, which: Which = Selection()) -> Counts:  # noqa: B008
@@ -227,6 +228,7 @@ class Client(Submitting):
         return self._get(f"/v1/jobs/{job}/why", Why)
 
     def outputs(self, job: int) -> list[OutputFile]:
+        """Names and sizes of the output files of a job."""
         return self._get(f"/v1/jobs/{job}/outputs", list[OutputFile])
 
     def download(self, job: int, folder: Path | str, *, force: bool = False) -> downloads.Download:
@@ -305,12 +307,15 @@ class Client(Submitting):
         return self._get(f"/v1/queues/{queue}/why", Why)
 
     def pilots(self) -> Iterator[PilotSummary]:
+        """The pilots, newest first."""
         return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)
 
     def sites(self) -> list[SiteSummary]:
+        """The sites of the policy, with the jobs that run there."""
         return self._get("/v1/sites", list[SiteSummary])
 
     def whoami(self) -> Identity:
+        """The user and group of the token."""
         return self._get("/v1/whoami", Identity)
 
     def create_token(self, user: str, *, group: str = "", lifetime: float = 43200.0) -> TokenResponse:
@@ -318,6 +323,7 @@ class Client(Submitting):
         return self._post("/v1/tokens", TokenRequest(user, group, lifetime), TokenResponse)
 
     def policy(self) -> PolicyDocument:
+        """The policy in force."""
         return self._get("/v1/policy", PolicyDocument)
 
     def apply_policy(
@@ -335,6 +341,7 @@ class Client(Submitting):
         return self._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions)
 
     def policy_version(self, version: int) -> PolicyDocument:
+        """One version of the policy with its text."""
         return self._get(f"/v1/policy/versions/{version}", PolicyDocument)
 
     def roll_back_policy(

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from fake_server import State, job
 
-from pilotage.cli.reference import markdown
 from pilotage.cli.root import LazyCommand, build, run
-from pilotage.main import SERVER_COMMANDS
 
 Cli = Callable[..., int]
 
@@ -132,11 +130,6 @@ def test_interrupted(fake: tuple[Path, State]) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert "Traceback" not in process.stderr.read()
-
-
-def test_the_reference_is_current() -> None:
-    file = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
-    assert file.read_text(encoding="utf-8") == markdown(build(SERVER_COMMANDS)), "scripts/write-cli-reference"
 
 
 def test_every_command_is_there(cli: Cli) -> None:

@@ -1,18 +1,29 @@
-"""The pages of docs/reference that the code itself writes: `python -m tests.unit.docs.generate`."""
+"""The pages of docs/reference that are made from the code: `scripts/write-docs`.
+
+A page is made as a whole, or holds a generated part between two comments.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.unit.docs.faces import addresses, verbs
+
+from pilotage.cli.reference import markdown as cli_markdown
+from pilotage.cli.root import build as build_command_line
 from pilotage.core import handover, policy
+from pilotage.core.jobs.reference import reference_markdown as job_description
 from pilotage.core.jobs.states import JOB_STATES
 from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
 from pilotage.core.policy.reference import correctors_markdown
+from pilotage.main import SERVER_COMMANDS
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
-MADE = "<!-- Made by `python -m tests.unit.docs.generate` from {source}; a test holds the two equal. -->"
+MADE = "<!-- Made by scripts/write-docs from {source}; a test holds the two equal. -->"
+PART = re.compile(r"(<!-- Made by scripts/write-docs: (\w+) -->\n).*?(<!-- End of \2 -->)", re.DOTALL)
 
 EXAMPLE = """\
 [groups.physics]
@@ -124,12 +135,37 @@ The names that `correction.correctors` may have, each with an instance between t
 """
 
 
-PAGES: dict[str, Callable[[], str]] = {"states.md": states, "handover.md": hand_over, "policy.md": the_policy}
+def command_line() -> str:
+    return cli_markdown(build_command_line(SERVER_COMMANDS))
+
+
+PARTS: dict[str, Callable[[], str]] = {"addresses": addresses, "verbs": verbs}
+
+
+def with_parts(name: str) -> str:
+    """The page as it stands, its generated parts made again."""
+    text = (REFERENCE / name).read_text(encoding="utf-8")
+    assert PART.search(text), f"{name} has no generated part"
+    return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[3]}", text)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "states.md": states,
+    "handover.md": hand_over,
+    "policy.md": the_policy,
+    "cli.md": command_line,
+    "job-description.md": job_description,
+    "api.md": lambda: with_parts("api.md"),
+    "client.md": lambda: with_parts("client.md"),
+}
 
 
 def main() -> None:
     for name, page in PAGES.items():
-        (REFERENCE / name).write_text(page())
+        text, file = page(), REFERENCE / name
+        if file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+            print(file.relative_to(REFERENCE.parents[1]))
 
 
 if __name__ == "__main__":

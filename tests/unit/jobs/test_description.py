@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,6 @@ from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import bind, placeholder_warnings
 from pilotage.core.jobs.parsers import description_from_text, from_json, from_yaml, parse_yaml_mapping
-from pilotage.core.jobs.reference import reference_markdown
-
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "job-description.md"
 
 JDL = """
 [
@@ -474,10 +470,6 @@ def test_requirements_are_kept_canonical() -> None:
     assert one("Requirements = ( OTHER.Memory>=2000 );").requirements == "other.memory >= 2000"
     assert one('Requirements = "other.Memory>=2000";').requirements == "other.memory >= 2000"
     assert one("CERequirements = Other.X;").host_requirements == "other.x"
-
-
-def test_the_reference_page_is_current() -> None:
-    assert REFERENCE.read_text() == reference_markdown()
 
 
 def test_messages_are_json_safe() -> None:

@@ -29,7 +29,7 @@ _KINDS: Final = {
 
 _TEXT_BEFORE: Final = """# Job descriptions
 
-<!-- Generated from src/pilotage/core/jobs/fields.py; a test compares. -->
+<!-- Made by scripts/write-docs from core/jobs/fields.py; a test compares. -->
 
 A job is described in JDL, the language of DIRAC and gLite, in YAML, or in JSON with the names of YAML. Unknown attributes, repeated attributes and values of the wrong type are refused with their line.
 

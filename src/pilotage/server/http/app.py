@@ -14,19 +14,7 @@ from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.identity import identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, Receive, Scope, Send, serve
-from pilotage.server.http.routes import (
-    administration,
-    jobs,
-    pilot_files,
-    policies,
-    shares,
-    sites,
-    sources,
-    streams,
-    submissions,
-    uploads,
-    why,
-)
+from pilotage.server.http.routes import routers
 from pilotage.server.http.routes.pilot_files import MOST_TAIL
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
@@ -46,12 +34,8 @@ def build(context: Context) -> Application:
     )
     api.state.context = context
     errors.install(api)
-    for part in (
-        *(submissions, sources, streams, uploads, jobs, sites, why),
-        *(shares, policies, administration, pilot_files),
-    ):
-        api.include_router(part.router)
-    api.include_router(administration.monitoring)
+    for router in routers():
+        api.include_router(router)
     return Application(context, api)
 
 

@@ -1,1 +1,20 @@
-"""The addresses of people's programs, by noun."""
+"""The routes of the command line and the Python client, a module for each noun.
+
+A module in this folder is found by itself: every `APIRouter` that it defines is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+
+from fastapi import APIRouter
+
+
+def routers() -> Iterator[APIRouter]:
+    """The routers of all modules, by the name of the module."""
+    for module in iter_modules(__path__):
+        for member in vars(import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(member, APIRouter):
+                yield member

@@ -20,6 +20,7 @@ monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
 
 @router.get("/whoami")
 def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Identity:
+    """The user, group and rights of the token."""
     return Identity(
         caller.user, caller.group, sorted(caller.properties), caller.expires, __version__, context.instance
     )
@@ -89,6 +90,7 @@ async def shutdown(
 
 @monitoring.get("/live")
 def live() -> dict[str, str]:
+    """Answers while the process runs."""
     return {"status": "live", "version": __version__}
 
 

@@ -105,6 +105,7 @@ def counts(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Counts:
+    """How many jobs of the selection are in which state."""
     states = listing.counts(context.readers.connection(), selection, caller.viewer())
     return Counts(states, sum(states.values()), listing.final(states))
 
@@ -113,6 +114,7 @@ def counts(
 def job(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> JobDetail:
+    """One job: its description, attempts and outputs."""
     connection = context.readers.connection()
     summary, facts = _visible(context, caller, job)
     tries = [Attempt(**row) for row in listing.attempts(connection, job)]
@@ -134,6 +136,7 @@ def job(
 def job_events(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[JobEvent]:
+    """The events of a job, oldest first."""
     _, facts = _visible(context, caller, job)
     found = events.history(context.readers.connection(), JobId(job), facts["last_event"])
     return [JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in found]
@@ -143,6 +146,7 @@ def job_events(
 def outputs(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[OutputFile]:
+    """Names and sizes of the outputs of a job. A killed job has its standard output and error, as far as they came."""
     _, facts = _visible(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     return listed_outputs(context.sandbox, facts, job, result)
@@ -155,6 +159,7 @@ def output(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
+    """The bytes of one output."""
     _, facts = _visible(context, caller, job)
     epoch = facts["finished_epoch"]
     result = attempts.result_of(context.readers.connection(), JobId(job), epoch)

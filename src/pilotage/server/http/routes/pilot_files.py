@@ -62,6 +62,7 @@ def _open_try(context: Context, pilot: PilotId, job: int, epoch: int) -> None:
 def fetch_input(
     job: Id, digest: Digest, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
 ) -> Response:
+    """The bytes of one input file of a job, for the pilot that has the job."""
     _own_job(context, pilot, job, None)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or not has_input(facts, digest):
@@ -136,6 +137,7 @@ async def store_tail(
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
+    """Store the newest output of a running job while somebody reads it."""
     if stream not in STREAMS:
         raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
     await asyncio.to_thread(_open_try, context, pilot, job, epoch)
