@@ -103,7 +103,7 @@ def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str,
         "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.kinds.recent(0.0)],
         "asked for": (dict(pool.directors), dict(pool.local_nodes), pool.draining),
         "director": (
-            dict(director.starved),
+            dict(director.starving_since),
             set(director.ordered),
             (director.aborted_in_a_row, director.not_before),
             asdict(director.back_off),

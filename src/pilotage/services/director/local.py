@@ -6,19 +6,24 @@ Demand is asked of the predicate that matches. Every waiting job is counted once
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import NamedTuple
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.backoff import BackOff, LastSeen
 from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
-from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.provisioning.facts import (
+    Capacity,
+    LivePilot,
+    ProvisioningFacts,
+    Succession,
+    WaitingQueue,
+)
+from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
@@ -31,8 +36,6 @@ from pilotage.store.tables.pilots import PilotRow, SubmittedPilot
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
 
-PATIENCE = 30.0
-"""Seconds for which a wide queue may wait before narrow pilots are told to leave for it."""
 LONGEST_WAIT = 300.0
 """Seconds without a new pilot at most, after several that never called home."""
 
@@ -49,16 +52,6 @@ class Ordered:
     memory: int
 
 
-class Wanted(NamedTuple):
-    """A pilot to start."""
-
-    processors: int
-    queue: QueueId
-    """The one that it is for; it may serve others."""
-    turn: Turn | None = None
-    """It comes in the place of one that gave way."""
-
-
 @dataclass(slots=True)
 class LocalDirector:
     """The director of one local CE. What it remembers is no state of the pool: it may be forgotten."""
@@ -66,7 +59,7 @@ class LocalDirector:
     ce: str
     node: Node
     """What a pilot there finds."""
-    starved: dict[QueueId, float] = field(default_factory=dict)
+    starving_since: Mapping[QueueId, float] = field(default_factory=dict)
     ordered: set[PilotId] = field(default_factory=set)
     """Pilots that this director has ordered and that have not been started yet."""
     aborted_in_a_row: int = 0
@@ -78,56 +71,125 @@ class LocalDirector:
     """As the policy had it in the last cycle."""
 
     def order(self, pool: Pool, tx: Transaction, now: float, place: str = "") -> list[Ordered]:
-        """Store the intent of the pilots that are wanted now. `place`: what is known of their batch ids."""
+        """Plan this cycle and carry the plan out: the pilots to start now, whose intents are stored.
+
+        `place`: what is known of their batch ids.
+        """
         tx.put(pool.local_nodes, self.ce, self.node)
         ce = pool.policy.ces.get(self.ce)
         if ce is None:
             return []
         live = pilots.live(tx.connection, self.ce)
         self._look_back(pool, tx, ce, live, now)
-        cores, all_memory = capacity(ce, self.node)
+        decided = Plan(starving_since=self.starving_since)
+        turns: dict[PilotId, Turn] = {}
+        if not self._holds_back(pool, ce, now):
+            turns = self._ended_turns(pool, tx, ce, live)
+            decided = plan(self._facts(pool, tx, ce, live, turns, now), now, pool.rng)
+        self._note(pool, tx, ce, live, len(decided.orders), now)
+        return self._carry_out(pool, tx, ce, live, decided, turns, now, place)
+
+    def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
+        """Whether no pilot is started at all now."""
+        banned = pool.policy.sites[ce.site].banned
+        return pool.draining or banned or self._waits(now) or self.back_off.pauses_for_all(now)
+
+    def _facts(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        live: Sequence[PilotRow],
+        turns: Mapping[PilotId, Turn],
+        now: float,
+    ) -> ProvisioningFacts:
+        busy = jobs.having_jobs(tx.connection, [pilot for pilot in live if not pilot.leave])
+        return ProvisioningFacts(
+            Capacity(*capacity(ce, self.node)),
+            tuple(_live_pilot(pilot, pilot.id in busy) for pilot in live),
+            tuple(self._queues(pool, ce, now)),
+            tuple(Succession(pilot, turn.owner) for pilot, turn in turns.items()),
+            self.starving_since,
+        )
+
+    def _note(
+        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], orders: int, now: float
+    ) -> None:
+        """Leave a note of this cycle for `why`."""
         pauses = self.back_off.pauses_for_all(now)
-        idle = pool.draining or pool.policy.sites[ce.site].banned or self._waits(now) or pauses
-        wanted = [] if idle else self._wanted(pool, tx, ce, live, now)
-        used = sum(pilot.processors for pilot in live)
         not_before = max(self.not_before, self.back_off.all_until if pauses else 0.0)
         note = DirectorNote(
             now,
-            len(wanted),
+            orders,
             len(live),
-            cores,
-            used,
+            capacity(ce, self.node)[0],
+            sum(pilot.processors for pilot in live),
             not_before if now < not_before else 0.0,
             {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
         )
         tx.put(pool.directors, self.ce, note)
-        only_owner = pool.home_owner if ce.owners == "home" else None
+
+    def _carry_out(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        live: Sequence[PilotRow],
+        decided: Plan,
+        turns: Mapping[PilotId, Turn],
+        now: float,
+        place: str,
+    ) -> list[Ordered]:
+        tx.set(self, "starving_since", decided.starving_since)
+        rows = {pilot.id: pilot for pilot in live}
+        for pilot in decided.drains:
+            tell_to_leave(pool, tx, rows[pilot], "drain")
+        followed = {planned.follows for planned in decided.orders}
+        for pilot, turn in turns.items():
+            if pilot not in followed:
+                tx.on_rollback(pool.turns.give_back(turn, None))
         ordered = []
-        for index, (processors, queue, turn) in enumerate(wanted):
-            stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-            memory = all_memory * processors // max(1, cores)
-            pilot = pilots.insert(
-                tx.connection,
-                stamp=stamp,
-                secret_hash=secret_hash(secret),
-                idx=index,
-                site=ce.site,
-                ce=self.ce,
-                only_owner=turn.owner if turn else only_owner,
-                pilot_type="generic",
-                processors=processors,
-                memory=memory,
-                now=now,
-                id_=pool.pilot_id(),
-                batch_id=place,
-                lease_until=now + ce.lease,
-            )
-            tx.add(self.ordered, pilot)
-            self.back_off.started_for[pilot] = queue
-            if turn is not None:
-                tx.on_rollback(pool.turns.start(pilot, turn))
-            ordered.append(Ordered(pilot, stamp, secret, index, processors, memory))
+        for index, planned in enumerate(decided.orders):
+            turn_of = None if planned.follows is None else turns[planned.follows]
+            ordered.append(self._store_intent(pool, tx, ce, index, planned, turn_of, now, place))
         return ordered
+
+    def _store_intent(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        index: int,
+        planned: PlannedPilot,
+        turn: Turn | None,
+        now: float,
+        place: str,
+    ) -> Ordered:
+        stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        cores, all_memory = capacity(ce, self.node)
+        memory = all_memory * planned.processors // max(1, cores)
+        home_owner = pool.home_owner if ce.owners == "home" else None
+        pilot = pilots.insert(
+            tx.connection,
+            stamp=stamp,
+            secret_hash=secret_hash(secret),
+            idx=index,
+            site=ce.site,
+            ce=self.ce,
+            only_owner=turn.owner if turn else home_owner,
+            pilot_type="generic",
+            processors=planned.processors,
+            memory=memory,
+            now=now,
+            id_=pool.pilot_id(),
+            batch_id=place,
+            lease_until=now + ce.lease,
+        )
+        tx.add(self.ordered, pilot)
+        self.back_off.started_for[pilot] = planned.queue
+        if turn is not None:
+            tx.on_rollback(pool.turns.start(pilot, turn))
+        return Ordered(pilot, stamp, secret, index, planned.processors, memory)
 
     def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
         """Take in which of the pilots that were started here had a job."""
@@ -145,128 +207,40 @@ class LocalDirector:
         for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
             back_off.ended(id_)
 
-    def _wanted(
-        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float
-    ) -> list[Wanted]:
-        staying = [pilot for pilot in live if not pilot.leave]
-        free = capacity(ce, self.node)[0] - sum(pilot.processors for pilot in live)
-        holding = jobs.having_jobs(tx.connection, staying)
-        idle = Counter((p.processors, p.only_owner) for p in staying if p.id not in holding)
-        gone = self._gave_way(pool, tx, live)
-        hungry: set[QueueId] = set()
-        entries = self._fitting(pool, ce, now)
-        if free < 1 and not idle:
-            # Only those can want anything that no pilot there is wide enough for.
-            widest = max((pilot.processors for pilot in staying), default=0)
-            entries = [entry for entry in entries if self._width(ce, entry) > widest]
-        pool.rng.shuffle(entries)
-        left = {entry.id: entry.waiting - self._covered(idle, ce, entry) for entry in entries}
-        wanted = list(self._in_their_place(pool, tx, ce, gone, entries, left, free))
-        free -= sum(one.processors for one in wanted)
-        for entry in entries:
-            need = self._width(ce, entry)
-            while left[entry.id] and free >= need:
-                wanted.append(Wanted(need, entry.id))
-                free -= need
-                left[entry.id] -= 1
-            coming = any(one.processors == need for one in wanted)
-            if left[entry.id] and not coming and not any(pilot.processors >= need for pilot in staying):
-                hungry.add(entry.id)
-                self._make_room(pool, tx, entry, need, staying, now, free)
-        tx.set(self, "starved", {queue: since for queue, since in self.starved.items() if queue in hungry})
-        return wanted
-
-    def _covered(self, idle: Counter[tuple[int, str | None]], ce: Ce, entry: IndexedQueue) -> int:
-        """How many of its jobs pilots without work will take; each of these covers one job."""
-        need, covered = self._width(ce, entry), 0
-        fitting = [one for one in idle if one[0] >= need and one[1] in (None, entry.identity.owner)]
-        # The narrowest first, and those first that can serve nobody else.
-        for one in sorted(fitting, key=lambda one: (one[0], one[1] is None)):
-            taken = min(idle[one], entry.waiting - covered)
-            idle[one] -= taken
-            covered += taken
-        return covered
-
-    def _gave_way(self, pool: Pool, tx: Transaction, live: Sequence[PilotRow]) -> dict[PilotId, str]:
-        """Pilots that have ended because it was another owner's turn, and whose turn it is now."""
+    def _ended_turns(
+        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow]
+    ) -> dict[PilotId, Turn]:
+        """The turns that come after pilots that gave way and have ended, taken from the pool's book."""
         alive = {pilot.id for pilot in live}
         owners = {pilot.id: owner for pilot in live if (owner := next_owner(pilot.leave)) is not None}
-        # Those that spoke to another server are known by their rows, seen in an earlier cycle.
+        # A pilot that spoke to another server is known by its row, seen in an earlier cycle.
         known = self.leaving | {
             pilot: turn.owner for pilot, turn in pool.turns.following.items() if turn.ce == self.ce
         }
-        known = {pilot: owner for pilot, owner in known.items() if pilot not in alive}
         tx.set(self, "leaving", owners)
-        return known
+        turns = {}
+        for pilot, owner in known.items():
+            if pilot not in alive:
+                promised, undo = pool.turns.take_over(pilot)
+                tx.on_rollback(undo)
+                turns[pilot] = promised or Turn(self.ce, owner, ce.quantum)
+        return turns
 
-    def _in_their_place(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        ce: Ce,
-        gone: Mapping[PilotId, str],
-        entries: Sequence[IndexedQueue],
-        left: dict[QueueId, int],
-        free: int,
-    ) -> Iterator[Wanted]:
-        """The pilots that follow those that gave way; counts down what is `left`."""
-        for pilot, owner in gone.items():
-            promised, undo = pool.turns.take_over(pilot)
-            tx.on_rollback(undo)
-            turn = promised or Turn(self.ce, owner, ce.quantum)
-            entry = next(
-                (
-                    entry
-                    for entry in entries
-                    if entry.identity.owner == turn.owner
-                    and left[entry.id] > 0
-                    and self._width(ce, entry) <= free
-                ),
-                None,
-            )
-            if entry is None:
-                tx.on_rollback(pool.turns.give_back(turn, None))
-                continue
-            left[entry.id] -= 1
-            free -= self._width(ce, entry)
-            yield Wanted(self._width(ce, entry), entry.id, turn)
-
-    def _fitting(self, pool: Pool, ce: Ce, now: float) -> list[IndexedQueue]:
-        """The queues that a pilot with all of the CE's capacity could serve, but for those that pause."""
+    def _queues(self, pool: Pool, ce: Ce, now: float) -> Iterator[WaitingQueue]:
+        """The queues that a pilot with all of the CE's capacity could serve."""
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limiter.used_up(offer.site, offer.ce, now)
         holds = Requirements(pool, offer, self.node, now)
-        fitting = pool.index.candidates(offer, holds, closed)
-        return [entry for entry in fitting if not self.back_off.pauses_at(entry.id, now)]
-
-    def _width(self, ce: Ce, entry: IndexedQueue) -> int:
-        """The processors of a pilot for one of these jobs: as many as bring the memory that it asks for."""
-        cores, memory = capacity(ce, self.node)
-        for_memory = -(-entry.identity.memory * cores // memory) if memory else 0
-        return max(entry.identity.processors, for_memory)
-
-    def _make_room(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        entry: IndexedQueue,
-        need: int,
-        staying: Sequence[PilotRow],
-        now: float,
-        room: int,
-    ) -> None:
-        """Have narrow pilots end for a queue that needs one of `need` processors and has waited for long enough."""
-        # After a clock that was set back the patience is counted from there.
-        since = min(self.starved.get(entry.id, now), now)
-        if self.starved.get(entry.id) != since:
-            tx.put(self.starved, entry.id, since)
-        if now - since < PATIENCE:
-            return
-        for pilot in staying:
-            if room >= need:
-                break
-            tell_to_leave(pool, tx, pilot, "drain")
-            room += pilot.processors
+        for entry in pool.index.candidates(offer, holds, closed):
+            identity = entry.identity
+            yield WaitingQueue(
+                entry.id,
+                identity.owner,
+                entry.waiting,
+                identity.processors,
+                identity.memory,
+                self.back_off.pauses_at(entry.id, now),
+            )
 
     # --- what the batch system says
 
@@ -332,6 +306,11 @@ def phase_of(pilot: SubmittedPilot) -> SubmissionPhase:
     """How far the hand-over of a local pilot has come. A batch id that is only a place is no start."""
     known = pilot.started is not None or pilot.batch_id.partition("@")[0]
     return SubmissionPhase.RELEASED if known else SubmissionPhase.INTENT
+
+
+def _live_pilot(pilot: PilotRow, has_job: bool) -> LivePilot:
+    successor = next_owner(pilot.leave) is not None
+    return LivePilot(pilot.id, pilot.processors, pilot.only_owner, has_job, bool(pilot.leave), successor)
 
 
 def _last_seen(pilot: PilotRow, draining: bool) -> LastSeen:

@@ -1,0 +1,1 @@
+"""How many pilots to start, and which to send away: facts in, a plan out."""
