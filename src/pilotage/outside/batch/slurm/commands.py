@@ -1,0 +1,136 @@
+"""Argument lists of Slurm's commands. Pure; a value from a job description never becomes an option of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+LINE_START = "=|"
+LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
+"""Array job id, task, state, nodes, name, reason. A foreign job's name may hold `|` and line ends."""
+
+PARTITION_FORMAT = "%R|%a|%l|%D|%c|%m|%f|%G|%T"
+"""Partition, availability, time limit, nodes, cores, memory, features, generic resources, state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOptions:
+    """Options of a CE's policy that every pilot of the CE is submitted with. Empty: Slurm's own default."""
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    gres: str = ""
+    reservation: str = ""
+    log_folder: str = ""
+    """Folder on the nodes for the output of pilots; empty: the output is thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPilotSize:
+    """Resources that each pilot of one submission asks for."""
+
+    processors: int
+    memory: int
+    """MB; 0: the partition's default."""
+    wall: float
+    """Seconds."""
+
+
+def submit(stamp: str, count: int, size: SlurmPilotSize, options: SlurmOptions) -> list[str]:
+    """Submit an array of `count` held jobs; the script is read from standard input.
+
+    Slurm must not start a job again by itself: the second start would be another program with an old stamp.
+    """
+    log = f"{options.log_folder}/%x-%a.log" if options.log_folder else "/dev/null"
+    command = [
+        "sbatch",
+        "--parsable",
+        "--hold",
+        "--no-requeue",
+        f"--job-name={stamp}",
+        f"--comment=pilotage {stamp}",
+        f"--array=0-{count - 1}",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--cpus-per-task={size.processors}",
+        f"--time={max(1, ceil(size.wall / 60))}",
+        f"--output={log}",
+        "--chdir=/",
+        "--export=ALL",
+    ]
+    if size.memory:
+        command.append(f"--mem={size.memory}M")
+    named = {
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "constraint": options.constraint,
+        "gres": options.gres,
+        "reservation": options.reservation,
+    }
+    command += [f"--{option}={value}" for option, value in named.items() if value]
+    return command
+
+
+def release(stamp: str) -> list[str]:
+    """Release all jobs of a submission by name: there is no time between a check of an id and its release."""
+    return ["scontrol", "release", f"jobname={stamp}"]
+
+
+def hold(stamp: str) -> list[str]:
+    """Hold all waiting jobs of a submission."""
+    return ["scontrol", "hold", f"jobname={stamp}"]
+
+
+def cancel_submission(stamp: str, user: str) -> list[str]:
+    """Cancel all jobs of a submission."""
+    return ["scancel", f"--user={user}", f"--name={stamp}"]
+
+
+def cancel_tasks(batch_ids: Sequence[str]) -> list[str]:
+    """Cancel single tasks of arrays.
+
+    A filter by name beside the id of a waiting task cancels the whole array (seen in 22.05), so there is none:
+    the caller compares stamp and id in a listing of the same controller start first.
+    """
+    return ["scancel", *batch_ids]
+
+
+def list_jobs(user: str) -> list[str]:
+    """List all jobs of the account, also ended ones that the controller still remembers; one line for each task."""
+    return [
+        "squeue",
+        "--noheader",
+        "--array",
+        "--states=all",
+        f"--user={user}",
+        f"--format={LISTING_FORMAT}",
+    ]
+
+
+def show_config() -> list[str]:
+    """Show the controller's configuration; it has the controller's start time."""
+    return ["scontrol", "show", "config"]
+
+
+def list_partitions() -> list[str]:
+    """List the nodes by partition and kind."""
+    return ["sinfo", "--noheader", f"--format={PARTITION_FORMAT}"]
+
+
+def list_history(stamps: Sequence[str], user: str) -> list[str]:
+    """List ended jobs of these submissions from the accounting database, which not every cluster has."""
+    return [
+        "sacct",
+        "--noheader",
+        "--allocations",
+        "--array",
+        "--parsable2",
+        f"--user={user}",
+        f"--name={','.join(stamps)}",
+        "--starttime=now-30days",
+        "--format=JobID,JobName,State,Start,End",
+    ]

@@ -1,0 +1,232 @@
+"""Readers of the text that Slurm's commands print. Pure, and tested on recorded outputs of real commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pilotage.outside.batch.slurm.commands import LINE_START
+
+
+class NativeState(StrEnum):
+    """Meaning of a job's state for its pilot. An unknown state moves nothing."""
+
+    HELD = "held"
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+_STATES = {
+    "PENDING": NativeState.WAITING,
+    "REQUEUED": NativeState.WAITING,
+    "REQUEUE_HOLD": NativeState.HELD,
+    "REQUEUE_FED": NativeState.WAITING,
+    "RESV_DEL_HOLD": NativeState.HELD,
+    "SPECIAL_EXIT": NativeState.HELD,
+    "CONFIGURING": NativeState.RUNNING,
+    "COMPLETING": NativeState.RUNNING,
+    "RESIZING": NativeState.RUNNING,
+    "RUNNING": NativeState.RUNNING,
+    "SIGNALING": NativeState.RUNNING,
+    "STAGE_OUT": NativeState.RUNNING,
+    "STOPPED": NativeState.RUNNING,
+    "SUSPENDED": NativeState.RUNNING,
+    "BOOT_FAIL": NativeState.ENDED,
+    "CANCELLED": NativeState.ENDED,
+    "COMPLETED": NativeState.ENDED,
+    "DEADLINE": NativeState.ENDED,
+    "FAILED": NativeState.ENDED,
+    "NODE_FAIL": NativeState.ENDED,
+    "OUT_OF_MEMORY": NativeState.ENDED,
+    "PREEMPTED": NativeState.ENDED,
+    "REVOKED": NativeState.ENDED,
+    "TIMEOUT": NativeState.ENDED,
+}
+
+_HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTask:
+    """One line of a listing."""
+
+    stamp: str
+    """The job's name. Jobs of the account that are no pilots have names of their own."""
+    index: int | None
+    """Task of the array. None: the line stands for all tasks of the array without a line of their own."""
+    batch_id: str
+    """`ARRAY_TASK`, or the job's id for a job that is no array."""
+    state: NativeState
+    native: str
+    """Slurm's own word."""
+    reason: str
+    """Why the job waits, in Slurm's words; empty: none."""
+    node: str
+
+
+class UnreadableOutput(Exception):
+    """A command printed something unexpected: its answer counts as unknown."""
+
+
+def read_listing(output: str) -> Iterator[ListedTask]:
+    """Read the output of `commands.list_jobs`. `UnreadableOutput`: a line is damaged, so the listing is partial."""
+    if output and not output.endswith("\n"):
+        raise UnreadableOutput("the listing ends in the middle of a line")
+    for line in output.splitlines():
+        if not line.startswith(LINE_START):
+            continue  # The rest of a name with a line end: no pilot has one.
+        fields = line.removeprefix(LINE_START).split("|", 5)
+        if len(fields) < 5 or not fields[0].isdigit():
+            raise UnreadableOutput(f"not a line of a listing: {line[:200]!r}")
+        job, task, native, node, name = (field.strip() for field in fields[:5])
+        reason = fields[5].strip() if len(fields) > 5 else ""
+        index = int(task) if task.isdigit() else None
+        state = _STATES.get(native, NativeState.UNKNOWN)
+        reason = "" if reason in ("None", "(null)") else reason
+        if state is NativeState.WAITING and reason in _HELD_REASONS:
+            state = NativeState.HELD
+        yield ListedTask(name, index, job if index is None else f"{job}_{index}", state, native, reason, node)
+
+
+class Refusal(StrEnum):
+    """Why a submission was not taken."""
+
+    FULL = "full"
+    """A limit of the batch system on waiting or submitted jobs: try again later."""
+    REFUSED = "refused"
+    """The request itself is wrong: nothing may be submitted alike until somebody changes something."""
+    IN_DOUBT = "in-doubt"
+    """The controller may or may not have the job: look the stamp up, never submit again blindly."""
+
+
+_FULL = (
+    "MaxSubmitJob",
+    "MaxJobCount",
+    "job submit limit",
+    "Slurm temporarily unable to accept job",
+    "Resource temporarily unavailable",
+)
+_DOUBT = (
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Unexpected message received",
+    "Transport endpoint is not connected",
+    "Connection reset",
+    "Communication connection failure",
+    "Message receive failure",
+    "Message send failure",
+)
+
+
+def read_submitted(output: str) -> str:
+    """Read the array's id from the output of `commands.submit`. `UnreadableOutput`: there is none."""
+    [line] = output.split() if len(output.split()) == 1 else [""]
+    job = line.partition(";")[0]
+    if not job.isdigit():
+        raise UnreadableOutput(f"sbatch printed no job id: {output[:200]!r}")
+    return job
+
+
+def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
+    """Class and text of a failed submission. Only a failure that Slurm itself reports as final is no doubt."""
+    text = (
+        " ".join(line.split("error:", 1)[-1].strip() for line in errors.splitlines() if line.strip())
+        or f"sbatch ended with status {status} and said nothing"
+    )
+    if status is None or status < 0 or any(word in errors for word in _DOUBT):
+        return Refusal.IN_DOUBT, text
+    if any(word in errors for word in _FULL):
+        return Refusal.FULL, text
+    if status in (126, 127) or "sbatch: error:" in errors or "unrecognized option" in errors:
+        return Refusal.REFUSED, text
+    return Refusal.IN_DOUBT, text
+
+
+_START_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
+
+
+def read_controller_start(output: str) -> str:
+    """The controller's start time as it prints it. Another value means that batch ids may have been given again."""
+    if (match := _START_TIME.search(output)) is None:
+        raise UnreadableOutput("`scontrol show config` has no BOOT_TIME")
+    return match[1]
+
+
+def read_setting(output: str, name: str) -> str:
+    """One value of `scontrol show config`; empty: it is not there."""
+    match = re.search(rf"^{re.escape(name)}\s*=[ \t]*(.*)$", output, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition with the largest node of it."""
+
+    name: str
+    up: bool
+    wall: float | None
+    """Seconds; None: no limit."""
+    nodes: int
+    processors: int
+    """Of the widest node."""
+    memory: int
+    """MB, of the node with most."""
+    features: frozenset[str]
+    gres: frozenset[str]
+
+
+def read_partitions(output: str) -> list[Partition]:
+    """Read the output of `commands.list_partitions`: one partition for all its kinds of nodes, in the order listed."""
+    partitions: dict[str, Partition] = {}
+    for line in output.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 9:
+            raise UnreadableOutput(f"not a line of `sinfo`: {line[:200]!r}")
+        name, availability, wall, nodes, cores, memory, features, gres, _ = fields
+        known = partitions.get(name)
+        partitions[name] = Partition(
+            name,
+            availability == "up",
+            read_span(wall),
+            int(nodes) + (known.nodes if known else 0),
+            max(_leading_number(cores), known.processors if known else 0),
+            max(_leading_number(memory), known.memory if known else 0),
+            _names(features) | (known.features if known else frozenset()),
+            _names(gres) | (known.gres if known else frozenset()),
+        )
+    return list(partitions.values())
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset() if text in ("(null)", "N/A", "") else frozenset(text.split(","))
+
+
+def _leading_number(text: str) -> int:
+    """`sinfo` prints `16+` for nodes of several sizes."""
+    match = re.match(r"\d+", text)
+    if match is None:
+        raise UnreadableOutput(f"not a number: {text[:50]!r}")
+    return int(match[0])
+
+
+def read_span(text: str) -> float | None:
+    """Seconds of Slurm's `[days-]hours:minutes:seconds`, `minutes:seconds` or `minutes`; None for no limit."""
+    if text in ("infinite", "UNLIMITED", "n/a", "N/A", "NONE"):
+        return None
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match is None:
+        raise UnreadableOutput(f"not a span of time: {text[:50]!r}")
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is not None:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+    elif len(numbers) == 3:
+        hours, minutes, seconds = numbers
+    else:
+        hours, (minutes, seconds) = 0, [*numbers, 0][:2]
+    return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)

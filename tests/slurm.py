@@ -1,0 +1,233 @@
+"""A small Slurm for tests: munge, one controller and virtual nodes in a folder of its own, on free ports.
+
+It neither uses nor changes a Slurm or munge of the system. `PILOTAGE_TEST_REQUIRE=slurm` turns skips into failures.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
+PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
+DEADLINE = 30.0
+
+
+@cache
+def missing() -> str:
+    """Why there is no Slurm here; empty: there is. As root on Debian the packages are installed."""
+    if _lacking() and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *PACKAGES]):
+            subprocess.run(
+                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
+            )
+    if lacking := _lacking():
+        return f"Slurm cannot be tested: {', '.join(lacking)} not installed"
+    return "" if os.geteuid() == 0 else "Slurm cannot be tested: its daemons are started as root here"
+
+
+def _lacking() -> list[str]:
+    return [program for program in PROGRAMS if shutil.which(program, path=_path()) is None]
+
+
+def _path() -> str:
+    return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def require() -> None:
+    """Skip the test where there is no Slurm, or fail it if `PILOTAGE_TEST_REQUIRE` names Slurm."""
+    if reason := missing():
+        if "slurm" in os.environ.get("PILOTAGE_TEST_REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
+        for opened_socket in sockets:
+            opened_socket.bind(("127.0.0.1", 0))
+        return [opened_socket.getsockname()[1] for opened_socket in sockets]
+
+
+class Cluster:
+    """Virtual nodes of this machine. `environment` is for the commands of clients."""
+
+    def __init__(self, folder: Path, nodes: int = 2, processors: int = 8, **settings: str) -> None:
+        """`settings` replace lines of slurm.conf."""
+        self.folder = folder
+        self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
+        self._processors = processors
+        self._settings = settings
+        self._ports = _free_ports(nodes + 1)
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {
+            "PATH": _path(),
+            "HOME": str(folder),
+            "USER": getpass.getuser(),
+            "SLURM_CONF": str(folder / "slurm.conf"),
+        }
+        for name in ("log", "state", "run", *(f"spool/{node}" for node in self.nodes)):
+            (folder / name).mkdir(parents=True)
+        folder.chmod(0o755)
+
+    def start(self) -> None:
+        """Start all daemons and wait until every node is idle."""
+        key = self.folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(128))
+        key.chmod(0o600)
+        self._start(
+            "munged",
+            [
+                "munged",
+                "--foreground",
+                "--force",
+                f"--key-file={key}",
+                f"--socket={self.folder}/run/munge.sock",
+                f"--pid-file={self.folder}/run/munged.pid",
+                f"--log-file={self.folder}/log/munged.log",
+                f"--seed-file={self.folder}/munge.seed",
+            ],
+        )
+        self._wait_until((self.folder / "run/munge.sock").exists, "munge has no socket")
+        self._write_configuration()
+        self.start_controller()
+        for node in self.nodes:
+            self._start(node, ["slurmd", "-D", "-N", node])
+        self._wait_until(
+            lambda: self.run("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == str(len(self.nodes)),
+            "nodes are not idle",
+        )
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", ["slurmctld", "-D"])
+        self._wait_until(lambda: "UP" in self.run("scontrol", "ping"), "the controller does not answer")
+
+    def kill(self, daemon: str = "slurmctld") -> None:
+        """End a daemon with SIGKILL."""
+        process = self._daemons.pop(daemon)
+        process.kill()
+        process.wait()
+
+    @contextmanager
+    def stopped(self, daemon: str = "slurmctld") -> Iterator[None]:
+        """A daemon that is alive and does not answer."""
+        self._daemons[daemon].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._daemons[daemon].send_signal(signal.SIGCONT)
+
+    def run(self, *command: str) -> str:
+        """The output of a client command; its exit code is ignored."""
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.stdout
+
+    def stop(self) -> None:
+        """Cancel all jobs and end all daemons."""
+        if "slurmctld" in self._daemons:
+            self.run("scancel", f"--user={getpass.getuser()}")
+            self._wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
+        for process in reversed(self._daemons.values()):
+            process.terminate()
+        for process in self._daemons.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._daemons.clear()
+
+    def _start(self, name: str, command: list[str]) -> None:
+        with (self.folder / "log" / f"{name}.out").open("ab") as log:
+            self._daemons[name] = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+            )
+
+    def _wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
+        end = time.monotonic() + DEADLINE
+        while not reached():
+            ended = [name for name, process in self._daemons.items() if process.poll() is not None]
+            if ended or time.monotonic() > end:
+                logs = {name: (self.folder / "log" / f"{name}.out").read_text()[-2000:] for name in ended}
+                raise AssertionError(f"Slurm: {complaint}; ended: {logs}")
+            time.sleep(0.05)
+
+    def _write_configuration(self) -> None:
+        host, folder = socket.gethostname().split(".")[0], self.folder
+        settings = {
+            "ClusterName": "test",
+            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldPort": str(self._ports[0]),
+            "SlurmUser": "root",
+            "SlurmdUser": "root",
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={folder}/run/munge.sock",
+            "CryptoType": "crypto/munge",
+            "StateSaveLocation": f"{folder}/state",
+            "SlurmdSpoolDir": f"{folder}/spool/%n",
+            "SlurmctldPidFile": f"{folder}/run/slurmctld.pid",
+            "SlurmdPidFile": f"{folder}/run/slurmd.%n.pid",
+            "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
+            "SlurmdLogFile": f"{folder}/log/slurmd.%n.log",
+            "ProctrackType": "proctrack/pgid",
+            "TaskPlugin": "task/none",
+            "JobAcctGatherType": "jobacct_gather/none",
+            "AccountingStorageType": "accounting_storage/none",
+            "MpiDefault": "none",
+            "SwitchType": "switch/none",
+            "ReturnToService": "2",
+            "SchedulerType": "sched/backfill",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_Core_Memory",
+            "SlurmdParameters": "config_overrides",
+            "SchedulerParameters": "sched_min_interval=0,default_queue_depth=1000,batch_sched_delay=0",
+            "MinJobAge": "300",
+            "KillWait": "5",
+            "MessageTimeout": "10",
+            **self._settings,
+        }
+        lines = [f"{name}={value}" for name, value in settings.items()]
+        cores = self._processors
+        for node, port in zip(self.nodes, self._ports[1:], strict=True):
+            lines.append(
+                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} Boards=1"
+                f" SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory={cores * 2000}"
+                f" Feature={'first' if node == 'n1' else 'other'} State=UNKNOWN"
+            )
+        names = ",".join(self.nodes)
+        lines.append(
+            f"PartitionName=short Nodes={names} Default=YES MaxTime=00:30:00 DefMemPerCPU=500 State=UP"
+        )
+        lines.append("PartitionName=long Nodes=n1 MaxTime=2-00:00:00 DefMemPerCPU=500 State=UP")
+        (folder / "slurm.conf").write_text("\n".join(lines) + "\n")
+
+
+@contextmanager
+def cluster(nodes: int = 2, processors: int = 8, **settings: str) -> Iterator[Cluster]:
+    """A running Slurm. Its folder has a short path, since a socket's name is limited to 108 bytes."""
+    require()
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    made = Cluster(folder, nodes, processors, **settings)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)

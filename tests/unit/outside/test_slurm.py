@@ -1,0 +1,167 @@
+"""Slurm's commands and outputs. The texts were printed by Slurm 22.05."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.outside.batch.slurm import commands, output
+from pilotage.outside.batch.slurm.commands import SlurmOptions, SlurmPilotSize
+from pilotage.outside.batch.slurm.output import ListedTask, NativeState, Refusal, UnreadableOutput
+
+LISTING = """\
+=|19|1|COMPLETING|n2|pilot-55|None
+=|18|N/A|FAILED|n1|fails|NonZeroExitCode
+=|17|N/A|PENDING||a|b c|PartitionTimeLimit
+=|23|N/A|PENDING||x
+y|JobHeldUser
+=|16|0|PENDING||pilot-91bc|JobHeldUser
+=|16|1|PENDING||pilot-91bc|JobHeldAdmin
+=|15|0|RUNNING|n1|pilot-7f3a|None
+=|19|0|PENDING||pilot-55|Resources
+=|15|1|SUSPENDED|n1|pilot-7f3a|None
+=|16|N/A|CANCELLED||pilot-92|JobHeldAdmin
+=|24|0|SOMETHING_NEW|n1|pilot-93|None
+"""
+
+PARTITIONS = """\
+short|up|30:00|1|8|16000|gen,bigmem|(null)|completing
+short|up|30:00|2|16+|32000+|gen|gpu:a100:4|idle
+long|down|2-00:00:00|1|8|16000|(null)|(null)|idle
+endless|up|infinite|1|4|8000|(null)|(null)|idle
+"""
+
+
+def test_a_listing_is_read() -> None:
+    listed = list(output.read_listing(LISTING))
+    assert [(task.stamp, task.index, task.batch_id, task.state) for task in listed] == [
+        ("pilot-55", 1, "19_1", NativeState.RUNNING),
+        ("fails", None, "18", NativeState.ENDED),
+        ("a", None, "17", NativeState.WAITING),
+        ("x", None, "23", NativeState.WAITING),
+        ("pilot-91bc", 0, "16_0", NativeState.HELD),
+        ("pilot-91bc", 1, "16_1", NativeState.HELD),
+        ("pilot-7f3a", 0, "15_0", NativeState.RUNNING),
+        ("pilot-55", 0, "19_0", NativeState.WAITING),
+        ("pilot-7f3a", 1, "15_1", NativeState.RUNNING),
+        ("pilot-92", None, "16", NativeState.ENDED),
+        ("pilot-93", 0, "24_0", NativeState.UNKNOWN),
+    ]
+    assert [task.reason for task in listed][1:3] == ["NonZeroExitCode", "b c|PartitionTimeLimit"]
+    assert listed[0] == ListedTask("pilot-55", 1, "19_1", NativeState.RUNNING, "COMPLETING", "", "n2")
+
+
+@pytest.mark.parametrize(
+    "text", [LISTING[:-1], LISTING[:-20], "=|slurm_load_jobs error|a|b|c|d\n", "=|15|0|RUNNING\n"]
+)
+def test_a_damaged_listing_is_no_listing(text: str) -> None:
+    with pytest.raises(UnreadableOutput):
+        list(output.read_listing(text))
+
+
+@given(st.text(alphabet="=|\n0123456789_ abN/A", max_size=200))
+def test_a_listing_is_read_or_refused(text: str) -> None:
+    try:
+        for task in output.read_listing(text):
+            assert task.batch_id
+    except UnreadableOutput:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "refusal"),
+    [
+        (1, "sbatch: error: invalid partition specified: nosuch\n", Refusal.REFUSED),
+        (1, "sbatch: error: Batch job submission failed: Invalid feature specification\n", Refusal.REFUSED),
+        (1, "sbatch: error: Batch job submission failed: Invalid job array specification", Refusal.REFUSED),
+        (127, "sbatch: No such file or directory", Refusal.REFUSED),
+        (
+            1,
+            "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates"
+            " accounting/QOS policy (job submit limit, user's size and/or time limits)\n",
+            Refusal.FULL,
+        ),
+        (1, "sbatch: error: QOSMaxSubmitJobPerUserLimit\n", Refusal.FULL),
+        (
+            1,
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
+            Refusal.IN_DOUBT,
+        ),
+        (
+            1,
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n",
+            Refusal.IN_DOUBT,
+        ),
+        (None, "", Refusal.IN_DOUBT),
+        (-9, "sbatch: error: invalid partition specified: nosuch\n", Refusal.IN_DOUBT),
+        (1, "a text that nobody has seen before", Refusal.IN_DOUBT),
+        (0, "", Refusal.IN_DOUBT),
+    ],
+)
+def test_only_what_slurm_calls_final_is_no_doubt(status: int | None, errors: str, refusal: Refusal) -> None:
+    found, text = output.classify_failure(status, errors)
+    assert found is refusal
+    assert text
+    assert "error:" not in text
+
+
+def test_the_id_of_a_submission() -> None:
+    assert output.read_submitted("123\n") == "123"
+    assert output.read_submitted("123;cluster\n") == "123"
+    for text in ("", "Submitted batch job 5\n", "5 6\n", "x\n"):
+        with pytest.raises(UnreadableOutput):
+            output.read_submitted(text)
+
+
+def test_partitions() -> None:
+    short, long, endless = output.read_partitions(PARTITIONS)
+    assert (short.name, short.up, short.wall, short.nodes) == ("short", True, 1800.0, 3)
+    assert (short.processors, short.memory, short.features) == (16, 32000, {"gen", "bigmem"})
+    assert short.gres == {"gpu:a100:4"}
+    assert (long.up, long.wall, endless.wall) == (False, 172800.0, None)
+    with pytest.raises(UnreadableOutput):
+        output.read_partitions("slurm_load_partitions: Unable to contact slurm controller\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 1800),
+        ("30:15", 1815),
+        ("1:00:05", 3605),
+        ("2-00:00:00", 172800),
+        ("1-12", 129600),
+        ("1-0:30", 88200 - 0),
+    ],
+)
+def test_spans(text: str, seconds: float) -> None:
+    assert output.read_span(text) == seconds
+
+
+def test_the_controllers_start() -> None:
+    text = (
+        "Configuration data as of 2026-11-22T07:05:45\nBOOT_TIME               = 2026-11-22T07:05:22\nX = 1\n"
+    )
+    assert output.read_controller_start(text) == "2026-11-22T07:05:22"
+    with pytest.raises(UnreadableOutput):
+        output.read_controller_start("")
+    assert output.read_setting(text, "X") == "1"
+    assert output.read_setting(text, "Y") == ""
+
+
+def test_arguments_of_a_submission() -> None:
+    size = SlurmPilotSize(processors=4, memory=8000, wall=90.0)
+    command = commands.submit("pilot-1", 5, size, SlurmOptions(partition="long", gres="gpu:1"))
+    assert command[0] == "sbatch"
+    assert {"--hold", "--no-requeue", "--job-name=pilot-1", "--array=0-4", "--time=2"} <= set(command)
+    assert {"--cpus-per-task=4", "--mem=8000M", "--partition=long", "--gres=gpu:1"} <= set(command)
+    assert not any(word.startswith(("--account", "--qos", "--constraint")) for word in command)
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_a_value_of_the_policy_stays_one_argument(value: str) -> None:
+    size = SlurmPilotSize(processors=1, memory=0, wall=60.0)
+    plain = commands.submit("s", 1, size, SlurmOptions())
+    command = commands.submit("s", 1, size, SlurmOptions(account=value))
+    assert [word for word in command if word not in plain] == [f"--account={value}"]
