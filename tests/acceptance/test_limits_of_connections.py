@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from pilotage.server.http.connection_limits import (
-    MOST_CONNECTIONS,
-    PER_ADDRESS,
+    MAX_CONNECTIONS,
+    MAX_PER_ADDRESS,
     RESERVED_FILES,
     ConnectionLimits,
 )
@@ -177,7 +177,7 @@ def test_connections_that_only_wait_lock_nobody_out(server: Instance, begun: byt
         with Raw(server) as pilot:
             pilot.send(TAKE)
             assert code(pilot.answer()) == (401, "not-authenticated")
-        assert connections_of(server) <= PER_ADDRESS + 50
+        assert connections_of(server) <= MAX_PER_ADDRESS + 50
 
 
 def connections_of(server: Instance) -> int:
@@ -424,7 +424,7 @@ def test_the_limit_of_open_files_is_raised_for_the_server_and_not_for_jobs(tmp_p
     try:
         assert instance.process is not None
         raised, _ = resource.prlimit(instance.process.pid, resource.RLIMIT_NOFILE)
-        assert raised == min(hard, MOST_CONNECTIONS + RESERVED_FILES)
+        assert raised == min(hard, MAX_CONNECTIONS + RESERVED_FILES)
         instance.apply()
         done = instance.cli("submit", "--wait", "--", "/bin/sh", "-c", "ulimit -Sn")
         assert done.returncode == 0, done.stderr

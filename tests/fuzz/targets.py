@@ -27,7 +27,7 @@ from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.policy.dirac_cfg import policy_of_cfg
 from pilotage.core.queues.identity import cpu_bucket, memory_bucket
 from pilotage.server.http import pilot_endpoints
-from pilotage.server.http.edge import decoded
+from pilotage.server.http.edge import decode_json
 
 GLUE_CE = (Path(__file__).parents[1] / "unit/classads/glue_ce.ad").read_text(encoding="utf-8")
 
@@ -100,7 +100,7 @@ def _configuration(text: str) -> None:
 
 def _people(text: str) -> None:
     """A submission as a route sees it."""
-    plain = decoded(text.encode("utf-8", "surrogatepass"))
+    plain = decode_json(text.encode("utf-8", "surrogatepass"))
     if isinstance(plain, dict):
         parse_yaml_mapping({str(name): value for name, value in plain.items()})
 

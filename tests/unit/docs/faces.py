@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pilotage.client import Client
 from pilotage.server.context import Context
-from pilotage.server.http.app import build as application
+from pilotage.server.http.app import build_application as application
 from pilotage.wire.jobs import Selection
 
 SELECTION = {field.name for field in fields(Selection)}

@@ -18,7 +18,7 @@ from pilotage.cli.root import build as command_line
 from pilotage.core.policy.reference import KEYS
 from pilotage.main import SERVER_COMMANDS
 from pilotage.server.context import Context
-from pilotage.server.http.app import build as application
+from pilotage.server.http.app import build_application as application
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 
 TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")

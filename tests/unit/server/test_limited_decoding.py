@@ -9,12 +9,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from pilotage.server.http.decoding import limited
+from pilotage.server.http.decoding import with_limits
 from pilotage.wire.limits import Limit
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 
-EXCHANGE = msgspec.json.Decoder(limited(ExchangeRequest))
-ENROL = msgspec.json.Decoder(limited(EnrolRequest))
+EXCHANGE = msgspec.json.Decoder(with_limits(ExchangeRequest))
+ENROL = msgspec.json.Decoder(with_limits(EnrolRequest))
 
 
 def take(**node: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from pilotage.core.errors import Conflict
-from pilotage.server.http.sockets import ACCEPTED, BACKLOG, handles, listen
+from pilotage.server.http.sockets import ACCEPTS_PER_TURN, BACKLOG, accept_handles, listen
 
 
 class _Counted(asyncio.Protocol):
@@ -24,7 +24,7 @@ async def _turns_for(connections: int) -> int:
     address = listener.getsockname()
     servers = [
         await loop.create_server(lambda: _Counted(made), sock=one, backlog=BACKLOG)
-        for one in handles(listener)
+        for one in accept_handles(listener)
     ]
     clients = [socket.create_connection(address) for _ in range(connections)]
     turns = 0
@@ -40,7 +40,7 @@ async def _turns_for(connections: int) -> int:
 
 def test_connections_that_come_at_once_are_accepted_in_few_turns() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(_turns_for(8 * ACCEPTED)) <= 2 * 8
+        assert runner.run(_turns_for(8 * ACCEPTS_PER_TURN)) <= 2 * 8
 
 
 def test_a_port_in_use_is_told_with_what_to_do() -> None:

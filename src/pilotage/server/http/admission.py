@@ -48,7 +48,7 @@ class Admission:
 
     def join(self, peer: Peer) -> bool:
         """Admit a new connection, evicting an idle one if necessary; False if there is no room."""
-        if len(self._open) >= self._capacity.most and not self._evict_one():
+        if len(self._open) >= self._capacity.max_connections and not self._evict_one():
             self.refused += 1
             return False
         self._open[peer] = False

@@ -15,19 +15,19 @@ from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.identity import identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, Receive, Scope, Send, serve
 from pilotage.server.http.routes import routers
-from pilotage.server.http.routes.pilot_files import MOST_TAIL
+from pilotage.server.http.routes.pilot_files import MAX_TAIL
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
-STREAMED = ("/v1/uploads/", "/v1/pilot/jobs/")
+STREAMED_PREFIXES = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies below these addresses go to the disk as they come, and may come without their size."""
 
-SUBMISSION = 8_000_000
-OUTPUT_FILE = "jobs.max_output_file in the policy"
-SHOW_A_TOKEN = "send a token: Authorization: Bearer TOKEN"
-MORE_ROWS = "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads"
+MAX_SUBMISSION = 8_000_000
+OUTPUT_FILE_HINT = "jobs.max_output_file in the policy"
+TOKEN_HINT = "send a token: Authorization: Bearer TOKEN"
+ROWS_HINT = "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads"
 
 
-def build(context: Context) -> Application:
+def build_application(context: Context) -> Application:
     """The application that answers for `context`."""
     api = FastAPI(
         title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=errors.DECLARED
@@ -54,79 +54,81 @@ class Application:
                 await serve(self.context, endpoint, scope, receive, send)
                 return
             try:
-                known = await identify(self.context, scope)
-                most, hint = (
-                    self._limit(path, scope["method"]) if known else (BODY_WITHOUT_TOKEN, SHOW_A_TOKEN)
+                authenticated = await identify(self.context, scope)
+                limit, hint = (
+                    self._body_limit(path, scope["method"])
+                    if authenticated
+                    else (BODY_WITHOUT_TOKEN, TOKEN_HINT)
                 )
                 size = _declared_size(scope)
-                if size is None and not path.startswith(STREAMED):
+                if size is None and not path.startswith(STREAMED_PREFIXES):
                     raise TooLarge("the size of the body is not declared", hint="send Content-Length")
-                if size is not None and size > most:
-                    if not known:
+                if size is not None and size > limit:
+                    if not authenticated:
                         identity_of(scope)
-                    raise TooLarge(f"the body has {size} bytes: at most {most} are taken here", hint=hint)
+                    raise TooLarge(f"the body has {size} bytes: at most {limit} are taken here", hint=hint)
             except PilotageError as error:
                 await errors.response_for(error)(scope, receive, send)
                 return
             if size != 0:
-                bounded = _Bounded(most, hint, scope, receive, send)
+                bounded = _BoundedBody(limit, hint, scope, receive, send)
                 receive, send = bounded.receive, bounded.send
             if self.context.space.low:
-                send = _with_notice(self.context.space.low, send)
+                send = _add_notice(self.context.space.low, send)
         await self.api(scope, receive, send)
 
-    def _limit(self, path: str, method: str) -> tuple[int, str]:
+    def _body_limit(self, path: str, method: str) -> tuple[int, str]:
         """Bytes of a body that a known sender may send to an address, and what to do about it."""
         jobs = self.context.pool.policy.jobs
         if path.startswith("/v1/uploads/"):
             return jobs.max_input_file, "jobs.max_input_file in the policy"
         if path.startswith("/v1/pilot/jobs/"):
-            return (MOST_TAIL, "") if method == "POST" else (jobs.max_output_file, OUTPUT_FILE)
+            return (MAX_TAIL, "") if method == "POST" else (jobs.max_output_file, OUTPUT_FILE_HINT)
         if path in ("/v1/submissions", "/v1/submissions/check"):
-            return SUBMISSION, MORE_ROWS
+            return MAX_SUBMISSION, ROWS_HINT
         if path == "/v1/uploads":
             return MAX_BUNDLE_BYTES, "larger files go one at a time to /v1/uploads/SHA256"
         return MAX_BODY, "files go to /v1/uploads"
 
 
-class _Bounded:
+class _BoundedBody:
     """The body of a request, cut off with an answer of ours when more comes than is taken."""
 
-    def __init__(self, most: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
-        self._left = self._most = most
+    def __init__(self, limit: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
+        self._remaining = self._limit = limit
         self._hint = hint
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._cut = self._begun = False
+        self._refused = self._answer_started = False
 
     async def receive(self) -> MutableMapping[str, Any]:
         message = await self._receive()
-        self._left -= len(message.get("body", b""))
-        if self._left >= 0 or self._begun:
+        self._remaining -= len(message.get("body", b""))
+        if self._remaining >= 0 or self._answer_started:
             return message
-        self._cut = True
-        error = TooLarge(f"the body has more than {self._most} bytes", hint=self._hint)
+        self._refused = True
+        error = TooLarge(f"the body has more than {self._limit} bytes", hint=self._hint)
         await errors.response_for(error)(self._scope, self._receive, self._send)
         return {"type": "http.disconnect"}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Pass on the application's answer, unless the request has been answered here."""
-        self._begun = True
-        if not self._cut:
+        self._answer_started = True
+        if not self._refused:
             await self._send(message)
 
 
-def _with_notice(text: str, send: Send) -> Send:
+def _add_notice(text: str, send: Send) -> Send:
     """Tell whoever asks for anything what concerns all."""
     notice = (b"pilotage-notice", text.encode("ascii", "replace"))
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def send_with_notice(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*message.get("headers", []), notice]
         await send(message)
 
-    return sending
+    return send_with_notice
 
 
 def _declared_size(scope: Scope) -> int | None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 RESERVED_FILES = 256
 """File descriptors that connections leave to the database, to sandboxes and to pilots' logs."""
 BODY_WITHOUT_TOKEN = 65_536
-MOST_CONNECTIONS = 16_384
-PER_ADDRESS = 512
-FEWEST_CONNECTIONS = 64
+MAX_CONNECTIONS = 16_384
+MAX_PER_ADDRESS = 512
+MIN_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ class ConnectionLimits:
 class Capacity:
     """How many connections the server keeps open."""
 
-    most: int = MOST_CONNECTIONS
-    per_address: int = PER_ADDRESS
+    max_connections: int = MAX_CONNECTIONS
+    per_address: int = MAX_PER_ADDRESS
     """From one address without a valid token: more of them close the oldest idle one."""
 
 
-def raise_file_limit(wanted: int = MOST_CONNECTIONS) -> tuple[int, int]:
+def raise_file_limit(connections: int = MAX_CONNECTIONS) -> tuple[int, int]:
     """Raise this process's soft limit of open files for `wanted` connections, as far as the hard one allows.
 
     Returns (connections that there is room for, the soft limit before), so that children can be given the old one.
     """
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + RESERVED_FILES
+    needed = connections + RESERVED_FILES
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if before != resource.RLIM_INFINITY and before < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return max(FEWEST_CONNECTIONS, min(wanted, allowed - RESERVED_FILES)), before
+    return max(MIN_CONNECTIONS, min(connections, allowed - RESERVED_FILES)), before

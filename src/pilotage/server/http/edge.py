@@ -19,47 +19,47 @@ from pilotage.core.errors import InvalidInput
 from pilotage.wire.limits import LARGEST
 
 
-def bytes_of(media_type: str) -> dict[int | str, dict[str, Any]]:
+def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
     """How the OpenAPI document declares an answer that is bytes; with `response_class=Response`."""
     return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-BINARY = bytes_of("application/octet-stream")
+BINARY = binary_response("application/octet-stream")
 
 _decode = msgspec.json.Decoder().decode
-_ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 """2^63 has 19 digits; a body without so many in a row has no number to look at."""
 
 
-def decoded(body: bytes) -> Any:
+def decode_json(body: bytes) -> Any:
     """The value of a JSON body. Raises InvalidInput that names the field."""
     try:
         value = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _refusal(body, error) from None
-    if b"\\u0000" in body or _LONG_NUMBER in body.translate(_ONE_DIGIT):
-        for place, item in _leaves(value):
-            _check(place, item)
+        raise _explain_error(body, error) from None
+    if b"\\u0000" in body or _LONG_NUMBER in body.translate(_DIGITS_AS_ZERO):
+        for path, item in _leaves(value):
+            _check_value(path, item)
     return value
 
 
-def _check(place: str, item: object) -> None:
+def _check_value(path: str, item: object) -> None:
     if isinstance(item, int):
         if not -LARGEST - 1 <= item <= LARGEST:
-            raise InvalidInput(f"{place}: the number has more than 64 bits", field=place)
+            raise InvalidInput(f"{path}: the number has more than 64 bits", field=path)
     elif isinstance(item, str) and "\0" in item:
-        raise InvalidInput(f"{place}: the text contains a NUL character", field=place)
+        raise InvalidInput(f"{path}: the text contains a NUL character", field=path)
     elif isinstance(item, str):
         try:
             item.encode()
         except UnicodeEncodeError:
             raise InvalidInput(
-                f"{place}: the text is not valid Unicode: half of a surrogate pair stands alone", field=place
+                f"{path}: the text is not valid Unicode: half of a surrogate pair stands alone", field=path
             ) from None
 
 
-def _refusal(body: bytes, error: Exception) -> InvalidInput:
+def _explain_error(body: bytes, error: Exception) -> InvalidInput:
     """Why a body is not taken. The decoder of the standard library is more lenient: it lets the field be named."""
 
     def constant(name: str) -> NoReturn:
@@ -67,10 +67,10 @@ def _refusal(body: bytes, error: Exception) -> InvalidInput:
 
     try:
         value = json.loads(body, parse_constant=constant)
-        for place, item in _leaves(value):
-            _check(place, item)
-    except InvalidInput as refusal:
-        return refusal
+        for path, item in _leaves(value):
+            _check_value(path, item)
+    except InvalidInput as invalid:
+        return invalid
     except RecursionError:
         return InvalidInput("the body is nested too deep")
     except ValueError:
@@ -82,17 +82,17 @@ def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
     """(place, text or number) of all that is in a JSON value, names of members included."""
     stack: list[tuple[str, Any]] = [("body", value)]
     while stack:
-        place, item = stack.pop()
+        path, item = stack.pop()
         if isinstance(item, dict):
             for name, member in item.items():
                 # Not into the message itself: such a name could not be encoded there.
                 plain = name.encode("ascii", "backslashreplace").decode()[:80]
-                yield f"{place}, a name", name
-                stack.append((f"{place}.{plain}", member))
+                yield f"{path}, a name", name
+                stack.append((f"{path}.{plain}", member))
         elif isinstance(item, list):
-            stack.extend((f"{place}.{number}", member) for number, member in enumerate(item))
+            stack.extend((f"{path}.{number}", member) for number, member in enumerate(item))
         else:
-            yield place, item
+            yield path, item
 
 
 class CheckedRequest(Request):
@@ -100,7 +100,7 @@ class CheckedRequest(Request):
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = decoded(await self.body())
+            self._json = decode_json(await self.body())
         return self._json
 
 
@@ -109,15 +109,15 @@ class CheckedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        takes_json = self.body_field is not None
+        expects_json = self.body_field is not None
 
-        async def checked(request: Request) -> Response:
+        async def handle_checked(request: Request) -> Response:
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
                 raise InvalidInput("the address contains a NUL character")
             request = CheckedRequest(request.scope, request.receive)
-            if takes_json and await request.body():
+            if expects_json and await request.body():
                 # FastAPI asks for it again, and would hide what is wrong with it.
                 await request.json()
             return await handler(request)
 
-        return checked
+        return handle_checked

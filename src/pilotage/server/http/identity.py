@@ -15,7 +15,7 @@ from pilotage.store.tables import pilots
 
 Scope = MutableMapping[str, Any]
 
-PILOTS = "/v1/pilot/jobs/"
+PILOT_PREFIX = "/v1/pilot/jobs/"
 """Addresses below it are for pilots, all others for people's programs."""
 
 
@@ -24,10 +24,10 @@ async def identify(context: Context, scope: Scope) -> bool:
 
     Returns whether it is valid. A connection over which a valid token came is trusted from then on.
     """
-    given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     identity: Caller | PilotId | PilotageError
     try:
-        identity = await _read(context, scope["path"], bearer(given))
+        identity = await _identify_sender(context, scope["path"], bearer(header))
     except PilotageError as error:
         identity = error
     state = scope.setdefault("state", {})
@@ -39,8 +39,8 @@ async def identify(context: Context, scope: Scope) -> bool:
     return True
 
 
-async def _read(context: Context, path: str, token: str) -> Caller | PilotId:
-    if not path.startswith(PILOTS):
+async def _identify_sender(context: Context, path: str, token: str) -> Caller | PilotId:
+    if not path.startswith(PILOT_PREFIX):
         if not token:
             raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
         return context.issuer.read(token, context.pool.policy, context.clock())

@@ -17,14 +17,14 @@ from typing import Any
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import JobId
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.http.stored_outputs import applied, inline_streams, listed_outputs
+from pilotage.server.http.stored_outputs import has_applied_result, inline_streams, listed_outputs
 from pilotage.store.engine.connection import Readers
 from pilotage.store.tables import attempts, listing
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.jobs import OutputFile
 from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
 
-JOBS_AT_ONCE = 100
+JOBS_PER_PAGE = 100
 """Jobs read from the store per page: their streams are in memory."""
 CHUNK = 256 * 1024
 BLOCK = tarfile.BLOCKSIZE
@@ -53,13 +53,13 @@ class OutputArchive:
 
     def chunks(self) -> Iterator[bytes]:
         """The stream in pieces of about CHUNK bytes."""
-        waiting = bytearray()
+        buffer = bytearray()
         for piece in self._pieces():
-            waiting += piece
-            if len(waiting) >= CHUNK:
-                yield bytes(waiting)
-                waiting.clear()
-        yield bytes(waiting + bytes(2 * BLOCK))
+            buffer += piece
+            if len(buffer) >= CHUNK:
+                yield bytes(buffer)
+                buffer.clear()
+        yield bytes(buffer + bytes(2 * BLOCK))
 
     def _pieces(self) -> Iterator[bytes]:
         after = self.after
@@ -68,42 +68,42 @@ class OutputArchive:
                 lost = list(job.lost)
                 if not self.names_only:
                     for output in job.outputs:
-                        yield from self._file(job, output, lost)
-                yield _folder(job, lost)
+                        yield from self._file_entry(job, output, lost)
+                yield _folder_entry(job, lost)
             after = ids[-1]
 
     def _ids(self, after: int) -> list[int]:
         connection = self.readers.connection()
-        return listing.job_ids(connection, self.selection, self.viewer, after, JOBS_AT_ONCE)
+        return listing.job_ids(connection, self.selection, self.viewer, after, JOBS_PER_PAGE)
 
     def _load(self, ids: list[int]) -> list[_Job]:
         """These jobs. The connection is asked for anew: another thread may make the next piece."""
         connection = self.readers.connection()
         facts = listing.facts_of_jobs(connection, ids)
-        tries = {id_: facts[id_]["finished_epoch"] for id_ in ids if id_ in facts}
-        results = attempts.results_of(connection, {JobId(id_): epoch for id_, epoch in tries.items()})
+        epochs = {id_: facts[id_]["finished_epoch"] for id_ in ids if id_ in facts}
+        results = attempts.results_of(connection, {JobId(id_): epoch for id_, epoch in epochs.items()})
         jobs = []
-        for id_ in tries:
+        for id_ in epochs:
             result = results.get(JobId(id_))
             inline = inline_streams(facts[id_], id_, result)
             outputs = listed_outputs(self.sandbox, facts[id_], id_, result)
             names = {output.name for output in outputs}
-            stored = result.outputs if result is not None and applied(facts[id_]) else []
+            stored = result.outputs if result is not None and has_applied_result(facts[id_]) else []
             lost = [name for name, _ in stored if name not in names]
             jobs.append(_Job(id_, facts[id_], inline, outputs, lost))
         return jobs
 
-    def _file(self, job: _Job, output: OutputFile, lost: list[str]) -> Iterator[bytes]:
+    def _file_entry(self, job: _Job, output: OutputFile, lost: list[str]) -> Iterator[bytes]:
         """One file; of one that cannot be read to its end `lost` is told, and zeros keep the stream in step."""
         inline = job.inline.get(output.name)
         if inline is not None:
-            yield _header(job.id, output.name, len(inline)) + inline + _padding(len(inline))
+            yield _file_header(job.id, output.name, len(inline)) + inline + _padding(len(inline))
             return
         try:
             path = self.sandbox.open_output(job.id, job.facts["finished_epoch"], output.name)
             with path.open("rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
-                yield _header(job.id, output.name, size)
+                yield _file_header(job.id, output.name, size)
                 yield from _contents(file, size, output.name, lost)
                 yield _padding(size)
         except (OSError, PilotageError):
@@ -111,34 +111,34 @@ class OutputArchive:
 
 
 def _contents(file: io.RawIOBase | io.FileIO, size: int, name: str, lost: list[str]) -> Iterator[bytes]:
-    left = size
-    while left:
+    remaining = size
+    while remaining:
         try:
-            piece = file.read(min(CHUNK, left)) or b""
+            piece = file.read(min(CHUNK, remaining)) or b""
         except OSError:
             piece = b""
         if not piece:
             lost.append(name)
             break
-        left -= len(piece)
+        remaining -= len(piece)
         yield piece
-    while left:
-        yield bytes(min(CHUNK, left))
-        left -= min(CHUNK, left)
+    while remaining:
+        yield bytes(min(CHUNK, remaining))
+        remaining -= min(CHUNK, remaining)
 
 
-def _header(job: int, name: str, size: int) -> bytes:
+def _file_header(job: int, name: str, size: int) -> bytes:
     entry = tarfile.TarInfo(f"{job}/{name}")
     entry.size, entry.mode = size, 0o644
     return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
-def _folder(job: _Job, lost: list[str]) -> bytes:
+def _folder_entry(job: _Job, lost: list[str]) -> bytes:
     entry = tarfile.TarInfo(f"{job.id}/")
     entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-    told = ArchivedJob(job.id, str(job.facts["state"]), job.outputs, lost)
+    summary = ArchivedJob(job.id, str(job.facts["state"]), job.outputs, lost)
     # Only ASCII, so that names that are not UTF-8 pass through.
-    entry.pax_headers = {ARCHIVE_OUTPUTS: json.dumps(asdict(told))}
+    entry.pax_headers = {ARCHIVE_OUTPUTS: json.dumps(asdict(summary))}
     return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 

@@ -23,19 +23,19 @@ def page(name: str, rows: Iterable[tuple[int, object]], limit: int) -> Response:
     `rows` has at most `limit` rows, and is read only as far as the page goes.
     """
     parts: list[bytes] = []
-    size, last = 0, None
-    following: int | None = None
+    size, last_id = 0, None
+    next_id: int | None = None
     for id_, row in rows:
         text = _encode(row)
         if parts and size + len(text) > MAX_PAGE_BYTES:
-            following = last
+            next_id = last_id
             break
         parts.append(text)
         size += len(text) + 1
-        last = id_
+        last_id = id_
     if len(parts) == limit:
-        following = last
-    body = b'{"%s":[%s],"next":%s}' % (name.encode(), b",".join(parts), _encode(following))
+        next_id = last_id
+    body = b'{"%s":[%s],"next":%s}' % (name.encode(), b",".join(parts), _encode(next_id))
     return Response(body, media_type="application/json")
 
 
@@ -45,9 +45,9 @@ def streamed_list(portions: Iterable[Sequence[object]]) -> Response:
 
 
 def _list_parts(portions: Iterable[Sequence[object]]) -> Iterator[bytes]:
-    before = b"["
+    separator = b"["
     for portion in portions:
         if portion:
-            yield before + _encode(portion)[1:-1]
-            before = b","
-    yield b"[]" if before == b"[" else b"]"
+            yield separator + _encode(portion)[1:-1]
+            separator = b","
+    yield b"[]" if separator == b"[" else b"]"

@@ -15,7 +15,7 @@ from pilotage.core.errors import InvalidInput, NotAuthenticated, TooLarge, TooSl
 from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
-from pilotage.server.http.decoding import limited
+from pilotage.server.http.decoding import with_limits
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.exchange import token_hash
@@ -31,8 +31,8 @@ Message = TypeVar("Message")
 MAX_BODY = 32_000_000
 """Bytes of a body from an authenticated sender."""
 
-_exchange_request = msgspec.json.Decoder(limited(ExchangeRequest))
-_enrol_request = msgspec.json.Decoder(limited(EnrolRequest))
+_exchange_request = msgspec.json.Decoder(with_limits(ExchangeRequest))
+_enrol_request = msgspec.json.Decoder(with_limits(EnrolRequest))
 _encode = msgspec.json.Encoder().encode
 
 

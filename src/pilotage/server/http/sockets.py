@@ -6,7 +6,7 @@ import socket
 
 from pilotage.core.errors import Conflict
 
-ACCEPTED = 32
+ACCEPTS_PER_TURN = 32
 """So many connections are accepted in one turn of the loop."""
 
 BACKLOG = 1024
@@ -27,10 +27,10 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
     return listener
 
 
-def handles(listener: socket.socket) -> list[socket.socket]:
+def accept_handles(listener: socket.socket) -> list[socket.socket]:
     """The socket as often as connections are to be accepted in one turn of the loop.
 
     libuv accepts one from each handle. The pilots of a server that starts again, or was held up, come all at once: one
     in each turn would be answered after some hundred turns, each of them as long as a group of requests takes.
     """
-    return [listener, *(listener.dup() for _ in range(1, ACCEPTED))]
+    return [listener, *(listener.dup() for _ in range(1, ACCEPTS_PER_TURN))]

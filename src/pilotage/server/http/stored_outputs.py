@@ -11,7 +11,7 @@ from pilotage.store.tables import attempts
 from pilotage.wire.jobs import OutputFile
 
 
-def applied(facts: dict[str, Any]) -> bool:
+def has_applied_result(facts: dict[str, Any]) -> bool:
     """Whether the outputs of the job's last try are those of the job; `facts` as `browse.job_facts` reads them."""
     return facts["state"] in FINAL and facts["state"] not in (JobState.KILLED, JobState.DELETED)
 
@@ -32,7 +32,7 @@ def _killed(facts: dict[str, Any]) -> bool:
 
 def inline_streams(facts: dict[str, Any], job: int, result: attempts.Result | None) -> dict[str, bytes]:
     """The streams that are kept in the store, by the names that the job gave them."""
-    if result is None or not (applied(facts) or _killed(facts)):
+    if result is None or not (has_applied_result(facts) or _killed(facts)):
         return {}
     output, error = stream_names(facts, job)
     # Where both go to one file, the pilot sends it as standard output.
@@ -45,12 +45,12 @@ def stored_files(
 ) -> dict[str, int]:
     """Bytes by name of the job's files in the sandbox."""
     if _killed(facts):
-        named = set(stream_names(facts, job))
-    elif not applied(facts) or result is None or not result.outputs:
+        names = set(stream_names(facts, job))
+    elif not has_applied_result(facts) or result is None or not result.outputs:
         return {}
     else:
-        named = {name for name, _ in result.outputs}
-    return {name: size for name, size in sandbox.outputs(job, facts["finished_epoch"]) if name in named}
+        names = {name for name, _ in result.outputs}
+    return {name: size for name, size in sandbox.outputs(job, facts["finished_epoch"]) if name in names}
 
 
 def listed_outputs(

@@ -46,16 +46,16 @@ from pilotage.server.duties.startup import finish_submissions, forget_unaccepted
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.app import build
+from pilotage.server.http.app import build_application
 from pilotage.server.http.connection_limits import (
-    MOST_CONNECTIONS,
-    PER_ADDRESS,
+    MAX_CONNECTIONS,
+    MAX_PER_ADDRESS,
     Capacity,
     ConnectionLimits,
     raise_file_limit,
 )
 from pilotage.server.http.http_protocol import http_protocol_factory
-from pilotage.server.http.sockets import handles, listen
+from pilotage.server.http.sockets import accept_handles, listen
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import Home, HomeLock
 from pilotage.server.submission_gate import SubmissionGate
@@ -105,9 +105,9 @@ class Settings:
     """The folder of sandboxes, where it is not the home's own."""
     least_free: int = LEAST_FREE
     """MB of a disk below which nothing new is accepted."""
-    connections: int = MOST_CONNECTIONS
+    connections: int = MAX_CONNECTIONS
     """How many may be open, as far as the limit of open files allows."""
-    connections_per_address: int = PER_ADDRESS
+    connections_per_address: int = MAX_PER_ADDRESS
     """How many of them from one address without a valid token."""
 
 
@@ -264,7 +264,7 @@ class _Server:
 
     async def _serve(self, context: Context) -> None:
         config = uvicorn.Config(
-            build(context),
+            build_application(context),
             http=http_protocol_factory(context, self._admission, ConnectionLimits()),
             log_level="warning",
             access_log=False,
@@ -289,7 +289,7 @@ class _Server:
             await forget_unaccepted(context)
         else:
             await posts.begin()
-        listening = asyncio.create_task(server.serve(sockets=handles(self._listener)))
+        listening = asyncio.create_task(server.serve(sockets=accept_handles(self._listener)))
         while not server.started and not listening.done():
             await asyncio.sleep(0.01)
         self._settings.home.write_facts(context.url)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context, caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute, bytes_of
+from pilotage.server.http.edge import CheckedRoute, binary_response
 from pilotage.server.tokens import Caller
 from pilotage.store.tables import history, retention
 from pilotage.store.tables.events import record
@@ -97,14 +97,14 @@ def live() -> dict[str, str]:
 @monitoring.get("/ready")
 def ready(response: Response, context: Context = Depends(context_of)) -> dict[str, str]:
     """Answers once requests are served; "disk-full" (503) means that no new work is, others that it stops."""
-    told = {"status": context.stopping or "ready", "instance": context.instance}
+    answer = {"status": context.stopping or "ready", "instance": context.instance}
     if context.space.low:
         response.status_code = 503
-        told |= {"status": "disk-full", "reason": context.space.low}
-    return told
+        answer |= {"status": "disk-full", "reason": context.space.low}
+    return answer
 
 
-@monitoring.get("/metrics", response_class=Response, responses=bytes_of("text/plain; version=0.0.4"))
+@monitoring.get("/metrics", response_class=Response, responses=binary_response("text/plain; version=0.0.4"))
 def metrics(context: Context = Depends(context_of)) -> Response:
     """Counts for Prometheus, without names of people."""
     pool, writer = context.pool, context.writer
@@ -145,7 +145,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     ]
     lines.append("# TYPE pilotage_retention_rows_total counter")
     lines += [
-        f'pilotage_retention_rows_total{{table="{name}"}} {one.total}'
-        for name, one in sorted(retention.progress(connection).items())
+        f'pilotage_retention_rows_total{{table="{name}"}} {table_progress.total}'
+        for name, table_progress in sorted(retention.progress(connection).items())
     ]
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")

@@ -12,12 +12,12 @@ from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
 from pilotage.server.context import Context, caller_of, context_of
-from pilotage.server.http.edge import BINARY, CheckedRoute, bytes_of
+from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
 from pilotage.server.http.output_archive import OutputArchive
 from pilotage.server.http.pages import page
 from pilotage.server.http.stored_outputs import (
     STREAMS,
-    applied,
+    has_applied_result,
     inline_streams,
     listed_outputs,
     stored_files,
@@ -49,9 +49,9 @@ from pilotage.wire.outputs import ArchiveRequest
 
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
 
-FOLLOWED_FOR = 30.0
+FOLLOW_SECONDS = 30.0
 """Seconds for which tails are asked of a pilot after somebody has looked."""
-MOST_LOG_BYTES = 1_000_000
+MAX_LOG_BYTES = 1_000_000
 REFUSALS_SHOWN = 100
 
 
@@ -116,7 +116,7 @@ def job(
 ) -> JobDetail:
     """One job: its description, attempts and outputs."""
     connection = context.readers.connection()
-    summary, facts = _visible(context, caller, job)
+    summary, facts = _visible_job(context, caller, job)
     tries = [Attempt(**row) for row in listing.attempts(connection, job)]
     result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
     refused = result.refused if result else []
@@ -137,9 +137,9 @@ def job_events(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[JobEvent]:
     """The events of a job, oldest first."""
-    _, facts = _visible(context, caller, job)
-    found = events.history(context.readers.connection(), JobId(job), facts["last_event"])
-    return [JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in found]
+    _, facts = _visible_job(context, caller, job)
+    history = events.history(context.readers.connection(), JobId(job), facts["last_event"])
+    return [JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in history]
 
 
 @router.get("/jobs/{job}/outputs")
@@ -147,7 +147,7 @@ def outputs(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[OutputFile]:
     """Names and sizes of the outputs of a job. A killed job has its standard output and error, as far as they came."""
-    _, facts = _visible(context, caller, job)
+    _, facts = _visible_job(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     return listed_outputs(context.sandbox, facts, job, result)
 
@@ -160,20 +160,20 @@ def output(
     caller: Caller = Depends(caller_of),
 ) -> Response:
     """The bytes of one output."""
-    _, facts = _visible(context, caller, job)
+    _, facts = _visible_job(context, caller, job)
     epoch = facts["finished_epoch"]
     result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return Response(inline, media_type="application/octet-stream")
-    if not (result is not None and applied(facts)) and name not in stored_files(
+    if not (result is not None and has_applied_result(facts)) and name not in stored_files(
         context.sandbox, facts, job, result
     ):
         raise NotFound(f"job {job} has no output {name}")
     return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
 
 
-@router.post("/outputs", response_class=Response, responses=bytes_of("application/x-tar"))
+@router.post("/outputs", response_class=Response, responses=binary_response("application/x-tar"))
 def outputs_of_many(
     body: ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> StreamingResponse:
@@ -189,13 +189,13 @@ def outputs_of_many(
     return StreamingResponse(archive.chunks(), media_type="application/x-tar")
 
 
-def _follow(context: Context, job: JobId) -> None:
+def _request_streaming(context: Context, job: JobId) -> None:
     """Have the pilot of a job send its output, whichever server it speaks to."""
-    pool, until = context.pool, context.clock() + FOLLOWED_FOR
+    pool, until = context.pool, context.clock() + FOLLOW_SECONDS
     # A plain dictionary: the writer's thread reads it, nothing is lost if it reads it late.
     pool.followed[job] = until
     company = pool.company
-    if company is not None and until - company.followed.get(job, 0.0) > FOLLOWED_FOR / 2:
+    if company is not None and until - company.followed.get(job, 0.0) > FOLLOW_SECONDS / 2:
         company.followed[job] = until
         context.writer.submit(lambda tx: pool.tell(tx, followed={job: until}), lambda result, error: None)
 
@@ -211,14 +211,14 @@ def logs(
     """Standard output or error from `offset`: of a running job what its pilot has sent, of an ended one all."""
     if stream not in STREAMS:
         raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
-    summary, facts = _visible(context, caller, job)
+    summary, facts = _visible_job(context, caller, job)
     if len(set(stream_names(facts, job))) == 1:
         stream = "stdout"  # both go to one file, which its pilot sends under this name
     if facts["pilot_id"] is not None:
-        _follow(context, JobId(job))
-        data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
+        _request_streaming(context, JobId(job))
+        data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MAX_LOG_BYTES)
     else:
-        data = _kept_stream(context, facts, job, stream, offset)
+        data = _stored_stream(context, facts, job, stream, offset)
     headers = {"X-Pilotage-State": summary.state, "X-Pilotage-Offset": str(offset)}
     return Response(data, headers=headers, media_type="application/octet-stream")
 
@@ -272,7 +272,7 @@ def _delete_files(context: Context, jobs: list[int]) -> None:
         context.sandbox.delete_tails(id_)
 
 
-def _visible(context: Context, caller: Caller, job: int) -> tuple[JobSummary, dict[str, Any]]:
+def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary, dict[str, Any]]:
     """A job that the caller may see. One that is not theirs is told like one that does not exist."""
     connection = context.readers.connection()
     rows = listing.jobs(connection, JobSelection(ids=[job]), caller.viewer(), 0, 1)
@@ -282,14 +282,14 @@ def _visible(context: Context, caller: Caller, job: int) -> tuple[JobSummary, di
     return JobSummary(**rows[0]), facts
 
 
-def _kept_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
+def _stored_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
     """A piece of the standard output or error of a job that no pilot has now."""
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     name = stream_names(facts, job)[STREAMS.index(stream)]
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
-        return inline[offset : offset + MOST_LOG_BYTES]
+        return inline[offset : offset + MAX_LOG_BYTES]
     if name in stored_files(context.sandbox, facts, job, result):
         path = context.sandbox.output_path(job, facts["finished_epoch"], name)
-        return context.sandbox.read_piece(path, offset, MOST_LOG_BYTES)
-    return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MOST_LOG_BYTES)
+        return context.sandbox.read_piece(path, offset, MAX_LOG_BYTES)
+    return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MAX_LOG_BYTES)

@@ -12,7 +12,7 @@ from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.server.context import Context, context_of, identity_of
-from pilotage.server.http.edge import BINARY, CheckedRoute, bytes_of
+from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.services.jobs.payload import has_input
 from pilotage.store.tables import attempts, listing
@@ -21,7 +21,7 @@ from pilotage.wire.limits import Digest, FileName, Id, Name, Offset, Small
 router = APIRouter(prefix="/v1", tags=["pilot"], route_class=CheckedRoute)
 _bearer = HTTPBearer(auto_error=False)
 
-MOST_TAIL = 4_000_000
+MAX_TAIL = 4_000_000
 
 
 def pilot_of(
@@ -34,7 +34,7 @@ def pilot_of(
     return identity
 
 
-def _own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> None:
+def _check_own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> None:
     """Sandboxes are reached through a job, and only by the pilot that has it or had that try."""
     connection = context.readers.connection()
     facts = listing.job_facts(connection, job)
@@ -47,12 +47,12 @@ def _own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> N
     raise Forbidden(f"job {job} is not this pilot's", hint="stop its payload")
 
 
-def _open_try(context: Context, pilot: PilotId, job: int, epoch: int) -> None:
+def _check_unfinished(context: Context, pilot: PilotId, job: int, epoch: int) -> None:
     """Files are taken of the pilot's own try only while its finish may still be applied.
 
     Raises Conflict afterwards: what was applied stays as it was reported.
     """
-    _own_job(context, pilot, job, epoch)
+    _check_own_job(context, pilot, job, epoch)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or epoch != facts["epoch"] or epoch <= facts["finished_epoch"]:
         raise Conflict(f"try {epoch} of job {job} is over: nothing more is taken of it", hint="go on")
@@ -63,7 +63,7 @@ def fetch_input(
     job: Id, digest: Digest, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
 ) -> Response:
     """The bytes of one input file of a job, for the pilot that has the job."""
-    _own_job(context, pilot, job, None)
+    _check_own_job(context, pilot, job, None)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or not has_input(facts, digest):
         raise NotFound(f"job {job} has no such input")
@@ -80,14 +80,14 @@ async def store_output(
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
     """Store an output of a try. The same bytes again change nothing; other bytes under the name are refused."""
-    most = context.pool.policy.jobs.max_output_file
+    limit = context.pool.policy.jobs.max_output_file
     try:
-        await asyncio.to_thread(_open_try, context, pilot, job, epoch)
+        await asyncio.to_thread(_check_unfinished, context, pilot, job, epoch)
     except Conflict:
         # An answer may have been lost, and the finish sent by another connection since: the same again is right.
-        await context.sandbox.compare_output(job, epoch, name, request.stream(), most)
+        await context.sandbox.compare_output(job, epoch, name, request.stream(), limit)
     else:
-        await context.sandbox.put_output(job, epoch, name, request.stream(), most)
+        await context.sandbox.put_output(job, epoch, name, request.stream(), limit)
     return Response(status_code=201)
 
 
@@ -101,16 +101,16 @@ async def keep_stream(
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
     """Store what a killed job has written to standard output or error, as one of its outputs."""
-    name = await asyncio.to_thread(_name_of_kept, context, pilot, job, epoch, stream)
-    most = context.pool.policy.jobs.max_output_file
-    await context.sandbox.put_output(job, epoch, name, request.stream(), most)
-    await asyncio.to_thread(_forget_if_deleted, context, job)
+    name = await asyncio.to_thread(_stream_output_name, context, pilot, job, epoch, stream)
+    limit = context.pool.policy.jobs.max_output_file
+    await context.sandbox.put_output(job, epoch, name, request.stream(), limit)
+    await asyncio.to_thread(_delete_outputs_if_deleted, context, job)
     return Response(status_code=201)
 
 
-def _name_of_kept(context: Context, pilot: PilotId, job: int, epoch: int, stream: str) -> str:
+def _stream_output_name(context: Context, pilot: PilotId, job: int, epoch: int, stream: str) -> str:
     """The name that a job has given to one of its streams. Raises Conflict unless this very try was killed."""
-    _own_job(context, pilot, job, epoch)
+    _check_own_job(context, pilot, job, epoch)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or facts["state"] != JobState.KILLED or epoch != facts["epoch"]:
         raise Conflict(f"try {epoch} of job {job} was not killed: nothing more is taken of it", hint="go on")
@@ -120,7 +120,7 @@ def _name_of_kept(context: Context, pilot: PilotId, job: int, epoch: int, stream
     return names[stream]
 
 
-def _forget_if_deleted(context: Context, job: int) -> None:
+def _delete_outputs_if_deleted(context: Context, job: int) -> None:
     """A job may have been deleted while its files came in: what is deleted has none."""
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or facts["state"] == JobState.DELETED:
@@ -140,13 +140,13 @@ async def store_tail(
     """Store the newest output of a running job while somebody reads it."""
     if stream not in STREAMS:
         raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
-    await asyncio.to_thread(_open_try, context, pilot, job, epoch)
+    await asyncio.to_thread(_check_unfinished, context, pilot, job, epoch)
     data = await request.body()
-    await asyncio.to_thread(context.sandbox.append_tail, job, epoch, stream, offset, data[:MOST_TAIL])
+    await asyncio.to_thread(context.sandbox.append_tail, job, epoch, stream, offset, data[:MAX_TAIL])
     return Response(status_code=204)
 
 
-@router.get("/pilot.pyz", response_class=Response, responses=bytes_of("application/zip"))
+@router.get("/pilot.pyz", response_class=Response, responses=binary_response("application/zip"))
 def program(context: Context = Depends(context_of)) -> Response:
     """The pilot. It holds no secret."""
     return Response(context.program, media_type="application/zip")

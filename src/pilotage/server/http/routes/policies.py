@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/policy", tags=["policy"], route_class=CheckedRout
 def policy(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> PolicyDocument:
     """The one in force, and what it leaves without work."""
     caller.need_administrator()
-    return _change(context, caller, context.pool.policy, _current(context))
+    return _describe(context, caller, context.pool.policy, _current(context))
 
 
 @router.put("")
@@ -47,7 +47,7 @@ async def change_policy(
     if body.dry_run:
         current = await asyncio.to_thread(_current, context)
         need_version(current.version, body.expect)
-        document = await asyncio.to_thread(_change, context, caller, new, current)
+        document = await asyncio.to_thread(_describe, context, caller, new, current)
         document.text = body.text
         return document
     pool, now = context.pool, context.clock()
@@ -58,7 +58,7 @@ async def change_policy(
     )
     context.wake_director.set()
     context.wake_shares.set()
-    return await asyncio.to_thread(lambda: _change(context, caller, new, _version(context, version)))
+    return await asyncio.to_thread(lambda: _describe(context, caller, new, _version(context, version)))
 
 
 @router.get("/versions", response_model=PolicyVersionsPage)
@@ -72,7 +72,7 @@ def versions(
     caller.need_administrator()
     found = instance.policy_versions(context.readers.connection(), after, limit)
     rows = (
-        (one.version, PolicyVersion(one.version, one.applied_at, one.applied_by, one.reason)) for one in found
+        (row.version, PolicyVersion(row.version, row.applied_at, row.applied_by, row.reason)) for row in found
     )
     return page("versions", rows, limit)
 
@@ -109,7 +109,7 @@ async def rollback(
     )
     context.wake_director.set()
     context.wake_shares.set()
-    return await asyncio.to_thread(lambda: _change(context, caller, old, _version(context, version)))
+    return await asyncio.to_thread(lambda: _describe(context, caller, old, _version(context, version)))
 
 
 def _current(context: Context) -> instance.PolicyRow:
@@ -129,20 +129,20 @@ def _document(found: instance.PolicyRow) -> PolicyDocument:
     return PolicyDocument(found.version, found.text, found.applied_at, found.applied_by, reason=found.reason)
 
 
-def _change(context: Context, caller: Caller, new: Policy, found: instance.PolicyRow) -> PolicyDocument:
+def _describe(context: Context, caller: Caller, new: Policy, found: instance.PolicyRow) -> PolicyDocument:
     """`found` with what is to be known of `new`."""
     entries = list(context.pool.index.entries.values())
     left = left_behind(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
-    document.warnings = [*_locked_out(caller, new), *warnings(new)]
+    document.warnings = [*_lockout_warnings(caller, new), *warnings(new)]
     document.properties = known_properties(new)
     document.stranded_jobs = left.jobs
-    document.stranded = [Stranded(one.group, one.owner, one.waiting) for one in left.stranded]
-    document.pilots_left = [PilotsLeft(*one) for one in left.pilots]
+    document.stranded = [Stranded(row.group, row.owner, row.waiting) for row in left.stranded]
+    document.pilots_left = [PilotsLeft(*row) for row in left.pilots]
     return document
 
 
-def _locked_out(caller: Caller, new: Policy) -> list[str]:
+def _lockout_warnings(caller: Caller, new: Policy) -> list[str]:
     if caller.home or ADMINISTRATOR in new.properties(caller.user, caller.group):
         return []
     return [

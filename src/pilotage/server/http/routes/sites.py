@@ -19,9 +19,9 @@ from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummar
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
 
-def _may_see(caller: Caller, entry: IndexedQueue) -> bool:
+def _may_see(caller: Caller, queue: IndexedQueue) -> bool:
     viewer = caller.viewer()
-    identity = entry.identity
+    identity = queue.identity
     return (
         viewer.everything or identity.owner == viewer.owner or identity.group == (viewer.shared_group or None)
     )
@@ -35,34 +35,33 @@ def queues(
     caller: Caller = Depends(caller_of),
 ) -> Response:
     """The task queues with waiting jobs that the caller may see, by id."""
-    entries = [
-        entry for entry in list(context.pool.index.entries.values()) if entry.id > after and entry.waiting
-    ]
-    visible = sorted((entry for entry in entries if _may_see(caller, entry)), key=lambda entry: entry.id)
-    return page("queues", ((entry.id, _summary(entry)) for entry in visible[:limit]), limit)
+    indexed = list(context.pool.index.entries.values())
+    waiting = [queue for queue in indexed if queue.id > after and queue.waiting]
+    visible = sorted((queue for queue in waiting if _may_see(caller, queue)), key=lambda queue: queue.id)
+    return page("queues", ((queue.id, _summary(queue)) for queue in visible[:limit]), limit)
 
 
-def _summary(entry: IndexedQueue) -> QueueSummary:
-    q = entry.identity
+def _summary(queue: IndexedQueue) -> QueueSummary:
+    identity = queue.identity
     return QueueSummary(
-        id=entry.id,
-        owner=q.owner,
-        group=q.group,
-        setup=q.setup,
-        cpu_time=q.cpu_time,
-        memory=q.memory,
-        processors=q.processors,
-        job_type=q.job_type,
-        sites=sorted(q.sites),
-        banned_sites=sorted(q.banned_sites),
-        grid_ces=sorted(q.grid_ces),
-        platforms=sorted(q.platforms),
-        tags=sorted(q.tags),
-        pilot_types=sorted(q.pilot_types),
-        requirements=q.requirements,
-        waiting=entry.waiting,
-        priority=entry.priority,
-        note="" if entry.admitted else STRANDED,
+        id=queue.id,
+        owner=identity.owner,
+        group=identity.group,
+        setup=identity.setup,
+        cpu_time=identity.cpu_time,
+        memory=identity.memory,
+        processors=identity.processors,
+        job_type=identity.job_type,
+        sites=sorted(identity.sites),
+        banned_sites=sorted(identity.banned_sites),
+        grid_ces=sorted(identity.grid_ces),
+        platforms=sorted(identity.platforms),
+        tags=sorted(identity.tags),
+        pilot_types=sorted(identity.pilot_types),
+        requirements=identity.requirements,
+        waiting=queue.waiting,
+        priority=queue.priority,
+        note="" if queue.admitted else STRANDED,
     )
 
 
@@ -75,10 +74,12 @@ def pilots(
 ) -> Response:
     """Pilots, newest first. Whom a pilot serves, and its last words, are shown to that person and to administrators."""
     rows = listing.pilots(context.readers.connection(), after, limit)
-    return page("pilots", ((int(str(row["id"])), _pilot(context, caller, row)) for row in rows), limit)
+    return page(
+        "pilots", ((int(str(row["id"])), _pilot_summary(context, caller, row)) for row in rows), limit
+    )
 
 
-def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> PilotSummary:
+def _pilot_summary(context: Context, caller: Caller, row: dict[str, object]) -> PilotSummary:
     id_ = row["id"]
     if not caller.viewer().everything and row["owner"] != caller.user:
         row["owner"] = ""
@@ -93,16 +94,16 @@ def _pilot(context: Context, caller: Caller, row: dict[str, object]) -> PilotSum
 def sites(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[SiteSummary]:
     """Every site of the policy, with what runs and what could run there."""
     policy, connection = context.pool.policy, context.readers.connection()
-    pilots_there = listing.pilots_by_site(connection)
+    pilots_by_site = listing.pilots_by_site(connection)
     running = listing.running_by_site(connection)
-    entries = [entry for entry in list(context.pool.index.entries.values()) if _may_see(caller, entry)]
+    indexed = [queue for queue in list(context.pool.index.entries.values()) if _may_see(caller, queue)]
     return [
         SiteSummary(
             name=name,
             ces=sorted(ce for ce, facts in policy.ces.items() if facts.site == name),
-            pilots=pilots_there.get(name, {}),
+            pilots=pilots_by_site.get(name, {}),
             running=running.get(name, 0),
-            waiting=sum(entry.waiting for entry in entries if site_allowed(entry.identity, name)),
+            waiting=sum(queue.waiting for queue in indexed if site_allowed(queue.identity, name)),
         )
         for name in sorted(policy.sites)
     ]

@@ -34,17 +34,19 @@ def source(
 ) -> SubmissionSource:
     """The description as it was submitted, and a page of its jobs in the selection with their values. Owners only."""
     connection = context.readers.connection()
-    known = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
-    chosen = listing.restrict_to_submission(selection, submission_id)
-    ids = listing.job_ids(connection, chosen, caller.viewer(), after, limit)
+    record = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
+    own_selection = listing.restrict_to_submission(selection, submission_id)
+    ids = listing.job_ids(connection, own_selection, caller.viewer(), after, limit)
     values = listing.parameters_of(connection, ids)
-    copies = [one for one in json.loads(known.inputs) if one["mode"] == "copy"]
+    copies = [item for item in json.loads(record.inputs) if item["mode"] == "copy"]
     return SubmissionSource(
         submission=submission_id,
-        group=known.group,
-        description=json.loads(known.description),
-        names=list(known.names),
-        inputs=[UploadedInput(one["name"], one["source"], one["size"], one["executable"]) for one in copies],
+        group=record.group,
+        description=json.loads(record.description),
+        names=list(record.names),
+        inputs=[
+            UploadedInput(item["name"], item["source"], item["size"], item["executable"]) for item in copies
+        ],
         jobs=[JobValues(id_, values[id_]) for id_ in ids if id_ in values],
         next=ids[-1] if len(ids) == limit else None,
     )

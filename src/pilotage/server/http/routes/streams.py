@@ -21,7 +21,7 @@ from pilotage.core.jobs.per_job_inputs import per_job_columns
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.http.routes.submissions import Given, checked, prepared_of
+from pilotage.server.http.routes.submissions import SubmissionInput, check_prepared, prepare_submission
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import PreparedSubmission, check_own_files, response
 from pilotage.services.submission.chunked import (
@@ -52,7 +52,7 @@ from pilotage.wire.submissions import (
 router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
 
 _decoder = msgspec.json.Decoder(list[list[Scalar]])
-_PLACE = re.compile(r"`\$\[(\d+|\.\.\.)\]")
+_ROW_IN_ERROR = re.compile(r"`\$\[(\d+|\.\.\.)\]")
 
 
 @router.post("/open")
@@ -61,8 +61,8 @@ async def open_(
 ) -> OpenSubmission:
     """Begin a submission whose rows come in chunks, or find it by its key to go on with it."""
     context.space.check()
-    known = await context.prospects.known()
-    prepared = await asyncio.to_thread(_prepare, context, caller, body, known)
+    known_offers = await context.prospects.known()
+    prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers)
     pool, clock = context.pool, context.clock
     submission = await context.writer.acall(lambda tx: open_submission(pool, tx, prepared, clock()))
     return await asyncio.to_thread(_state, context, submission)
@@ -73,13 +73,18 @@ async def check(
     body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmissionCheck:
     """The errors and warnings of a submission before its rows come; nothing is stored."""
-    known = await context.prospects.known()
-    prepared = await asyncio.to_thread(_prepare, context, caller, body, known, trial=True)
-    return await checked(context, prepared)
+    known_offers = await context.prospects.known()
+    prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers, trial=True)
+    return await check_prepared(context, prepared)
 
 
 def _prepare(
-    context: Context, caller: Caller, body: OpenRequest, known: Sequence[KnownOffer], *, trial: bool = False
+    context: Context,
+    caller: Caller,
+    body: OpenRequest,
+    known_offers: Sequence[KnownOffer],
+    *,
+    trial: bool = False,
 ) -> PreparedSubmission:
     if not body.key:
         raise InvalidInput("rows in chunks need a key, to go on after an interruption", field="key")
@@ -87,8 +92,8 @@ def _prepare(
         raise InvalidInput("names must name the values of a row, each once", field="names")
     submission = parse_yaml_mapping(body.description, names=body.names)
     check_description(submission.description, body.names, body.expected)
-    given = Given(submission, body.group, body.key, body.inputs, body.expected)
-    return prepared_of(context, caller, given, known, trial=trial)
+    given = SubmissionInput(submission, body.group, body.key, body.inputs, body.expected)
+    return prepare_submission(context, caller, given, known_offers, trial=trial)
 
 
 def _state(context: Context, submission: rows.SubmissionRow) -> OpenSubmission:
@@ -105,7 +110,7 @@ def _state(context: Context, submission: rows.SubmissionRow) -> OpenSubmission:
     )
 
 
-def _found(context: Context, caller: Caller, id_: int) -> rows.SubmissionRow:
+def _own_submission(context: Context, caller: Caller, id_: int) -> rows.SubmissionRow:
     found = rows.by_id(context.readers.connection(), SubmissionId(id_))
     return of_owner(found, id_, caller.user)
 
@@ -115,7 +120,7 @@ def state(
     id_: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> OpenSubmission:
     """How far it is."""
-    return _state(context, _found(context, caller, id_))
+    return _state(context, _own_submission(context, caller, id_))
 
 
 @router.get("/{id_}/chunks")
@@ -127,7 +132,7 @@ def chunks(
     caller: Caller = Depends(caller_of),
 ) -> ChunksPage:
     """What was accepted, in the order of the numbers."""
-    submission = _found(context, caller, id_)
+    submission = _own_submission(context, caller, id_)
     found = chunk_rows.page(context.readers.connection(), submission.id, after + 1, limit)
     return ChunksPage(
         [ChunkSummary(chunk.number, chunk.count, chunk.digest) for chunk in found],
@@ -154,7 +159,7 @@ async def chunk(
     pool, clock, bulk = context.pool, context.clock, context.bulk
     with bulk.place():
         body = await request.body()
-        given = await asyncio.to_thread(_rows, context, caller, id_, number, body)
+        given = await asyncio.to_thread(_read_rows, context, caller, id_, number, body)
         found = await bulk.write(
             lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock(), bulk.pace)
         )
@@ -164,19 +169,19 @@ async def chunk(
     return ChunkResponse(number, found.first_job, found.count)
 
 
-def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> ChunkRows:
+def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> ChunkRows:
     """The rows of a body, read and checked."""
-    submission = _found(context, caller, id_)
+    submission = _own_submission(context, caller, id_)
     try:
         given = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        found = _PLACE.search(str(error))
+        found = _ROW_IN_ERROR.search(str(error))
         place = f"row {found[1]} of chunk {number}" if found and found[1].isdigit() else f"chunk {number}"
         raise InvalidInput(
             f"{place}: {error}",
             hint="a chunk is a list of rows, a row a list of texts, numbers, truth values",
         ) from None
-    _check(submission, number, given, b"\\u0000" in body)
+    _check_rows(submission, number, given, b"\\u0000" in body)
     description = description_from_json(msgspec.json.decode(submission.description))
     check_rows(
         description, submission.names, given, submission.count, submission.expected or submission.count
@@ -194,7 +199,7 @@ def _rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) 
     return ChunkRows(tuple(encoded(given)), len(given), files_named(given, own))
 
 
-def _check(submission: rows.SubmissionRow, number: int, given: list[list[Any]], escaped: bool) -> None:
+def _check_rows(submission: rows.SubmissionRow, number: int, given: list[list[Any]], escaped: bool) -> None:
     if not given:
         raise InvalidInput(f"chunk {number} has no rows")
     if len(given) > MAX_CHUNK_ROWS:

@@ -51,25 +51,25 @@ async def submit(
     """Accept jobs. Answered when all of them wait in their task queue."""
     context.space.check()
     with context.bulk.place():
-        known = await context.prospects.known()
-        accepting = ChunkedInsert.of(await asyncio.to_thread(prepare, context, caller, body, known))
-        submission = await _accept(context, accepting)
+        known_offers = await context.prospects.known()
+        insert = ChunkedInsert.of(await asyncio.to_thread(prepare, context, caller, body, known_offers))
+        submission = await _insert(context, insert)
         await context.bulk.make(context.pool, JobCreator(submission.id))
     context.wake_director.set()
     return response(submission)
 
 
-async def _accept(context: Context, accepting: ChunkedInsert) -> rows.SubmissionRow:
+async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow:
     """Store all of it. What was stored of one that then cannot be is taken back."""
     pool, clock = context.pool, context.clock
     try:
         while True:
-            submission = await context.bulk.write(lambda tx: accepting.step(pool, tx, clock()))
+            submission = await context.bulk.write(lambda tx: insert.step(pool, tx, clock()))
             if submission is not None:
                 return submission
     except BaseException:
-        if accepting.submission is not None:
-            await asyncio.shield(forget_staged(context, accepting.submission.id))
+        if insert.submission is not None:
+            await asyncio.shield(forget_staged(context, insert.submission.id))
         raise
 
 
@@ -78,12 +78,12 @@ async def check(
     body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmissionCheck:
     """The errors and warnings of a submission; nothing is stored. Its files need not be uploaded."""
-    known = await context.prospects.known()
-    prepared = await asyncio.to_thread(prepare, context, caller, body, known, trial=True)
-    return await checked(context, prepared)
+    known_offers = await context.prospects.known()
+    prepared = await asyncio.to_thread(prepare, context, caller, body, known_offers, trial=True)
+    return await check_prepared(context, prepared)
 
 
-async def checked(context: Context, prepared: PreparedSubmission) -> SubmissionCheck:
+async def check_prepared(context: Context, prepared: PreparedSubmission) -> SubmissionCheck:
     """What the store would say to it besides."""
     pool, clock = context.pool, context.clock
     context.space.check()
@@ -92,15 +92,20 @@ async def checked(context: Context, prepared: PreparedSubmission) -> SubmissionC
 
 
 def prepare(
-    context: Context, caller: Caller, body: SubmitRequest, known: Sequence[KnownOffer], *, trial: bool = False
+    context: Context,
+    caller: Caller,
+    body: SubmitRequest,
+    known_offers: Sequence[KnownOffer],
+    *,
+    trial: bool = False,
 ) -> PreparedSubmission:
     """Read and check a submission; nothing is stored."""
-    given = Given(_read(body), body.group, body.key, body.inputs)
-    return prepared_of(context, caller, given, known, trial=trial)
+    sent = SubmissionInput(_parse(body), body.group, body.key, body.inputs)
+    return prepare_submission(context, caller, sent, known_offers, trial=trial)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SubmissionInput:
     """A submission that was read, and what came with it."""
 
     submission: Submission
@@ -111,25 +116,30 @@ class Given:
     """Of one whose rows come later: how many at most, if that was said."""
 
 
-def prepared_of(
-    context: Context, caller: Caller, given: Given, known: Sequence[KnownOffer], *, trial: bool = False
+def prepare_submission(
+    context: Context,
+    caller: Caller,
+    sent: SubmissionInput,
+    known_offers: Sequence[KnownOffer],
+    *,
+    trial: bool = False,
 ) -> PreparedSubmission:
     """Check what was read against the policy and the files that this caller has uploaded.
 
     Of a `trial` the files may be missing: they count with the sizes that were given.
     """
     policy = context.pool.policy
-    group = _group(policy, caller, given.group)
-    submission, description = given.submission, given.submission.description
+    group = _group(policy, caller, sent.group)
+    submission, description = sent.submission, sent.submission.description
     check_places(description, policy)
     connection = context.readers.connection()
-    announced = {item.digest: item.size for item in given.uploaded} if trial else {}
+    announced = {item.digest: item.size for item in sent.uploaded} if trial else {}
 
     def size_of(digest: str) -> int | None:
         size = rows.upload_size(connection, caller.user, digest)
         return announced.get(digest) if size is None else size
 
-    inputs = resolve_inputs(description, submission.names, given.uploaded, size_of, policy)
+    inputs = resolve_inputs(description, submission.names, sent.uploaded, size_of, policy)
     if not trial:
         common = sum(item.size for item in inputs)
         sizes_of = partial(rows.upload_sizes, connection, caller.user)
@@ -138,14 +148,14 @@ def prepared_of(
     return PreparedSubmission(
         owner=caller.user,
         group=group,
-        key=given.key,
+        key=sent.key,
         description=description,
         names=submission.names,
         rows=submission.parameters,
         inputs=inputs,
         identity=identity,
-        warnings=tuple(submission_warnings(description, submission.names, identity, policy, known)),
-        expected=given.expected,
+        warnings=tuple(submission_warnings(description, submission.names, identity, policy, known_offers)),
+        expected=sent.expected,
     )
 
 
@@ -160,9 +170,9 @@ def _group(policy: Policy, caller: Caller, wanted: str) -> str:
     return group
 
 
-def _read(body: SubmitRequest) -> Submission:
-    given = [kind for kind in ("description", "jdl", "yaml") if getattr(body, kind) is not None]
-    if len(given) != 1:
+def _parse(body: SubmitRequest) -> Submission:
+    sent = [kind for kind in ("description", "jdl", "yaml") if getattr(body, kind) is not None]
+    if len(sent) != 1:
         raise InvalidInput("give exactly one of description, jdl and yaml")
     if body.parameters is not None and body.description is None:
         raise InvalidInput("parameters go with description; JDL and YAML carry their own")

@@ -32,8 +32,8 @@ def missing(
 ) -> MissingUploads:
     """Which of these files this owner has not uploaded before."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
-    there = {digest for digest in sizes if context.sandbox.input_path(digest).exists()}
-    return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in there])
+    stored = {digest for digest in sizes if context.sandbox.input_path(digest).exists()}
+    return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in stored])
 
 
 @router.put("/uploads", status_code=201)
@@ -45,13 +45,13 @@ async def upload_many(
     body = await request.body()
     if len(body) > MAX_BUNDLE_BYTES:
         raise TooLarge(f"the files have {len(body):,} bytes: at most {MAX_BUNDLE_BYTES:,} are taken together")
-    files = _files(body, context.pool.policy.jobs.max_input_file)
+    files = _read_bundle(body, context.pool.policy.jobs.max_input_file)
     await asyncio.to_thread(context.sandbox.put_inputs, files)
-    await _note(context, caller, [(digest, len(data)) for digest, data in files])
+    await _record(context, caller, [(digest, len(data)) for digest, data in files])
     return Response(msgspec.json.encode({"files": len(files)}), 201, media_type="application/json")
 
 
-def _files(body: bytes, most: int) -> list[tuple[str, bytes]]:
+def _read_bundle(body: bytes, limit: int) -> list[tuple[str, bytes]]:
     try:
         files = unbundled(body)
     except ValueError as error:
@@ -59,9 +59,9 @@ def _files(body: bytes, most: int) -> list[tuple[str, bytes]]:
     if len(files) > MAX_BUNDLE_FILES:
         raise TooLarge(f"{len(files):,} files: at most {MAX_BUNDLE_FILES:,} are taken together")
     for digest, data in files:
-        if len(data) > most:
+        if len(data) > limit:
             raise TooLarge(
-                f"the file {digest} has more than {most} bytes", hint="jobs.max_input_file in the policy"
+                f"the file {digest} has more than {limit} bytes", hint="jobs.max_input_file in the policy"
             )
     return files
 
@@ -77,8 +77,8 @@ def known(
 ) -> Response:
     """204 if this owner has uploaded the file before."""
     size = rows.upload_size(context.readers.connection(), caller.user, digest)
-    there = size is not None and context.sandbox.input_path(digest).exists()
-    return Response(status_code=204 if there else 404)
+    stored = size is not None and context.sandbox.input_path(digest).exists()
+    return Response(status_code=204 if stored else 404)
 
 
 @router.put("/uploads/{digest}", status_code=201)
@@ -90,14 +90,14 @@ async def upload(
 ) -> Response:
     """Store one input file under its SHA-256."""
     context.space.check()
-    most = context.pool.policy.jobs.max_input_file
-    size = await context.sandbox.put_input(digest, request.stream(), most)
-    await _note(context, caller, [(digest, size)])
+    limit = context.pool.policy.jobs.max_input_file
+    size = await context.sandbox.put_input(digest, request.stream(), limit)
+    await _record(context, caller, [(digest, size)])
     body = msgspec.json.encode({"digest": digest, "size": size})
     return Response(body, 201, media_type="application/json")
 
 
-async def _note(context: Context, caller: Caller, files: Sequence[tuple[str, int]]) -> None:
+async def _record(context: Context, caller: Caller, files: Sequence[tuple[str, int]]) -> None:
     now = context.clock()
 
     def note(tx: Transaction) -> None:

@@ -28,12 +28,14 @@ async def why_job(
     job: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Why:
     """What a job waits for, who is before it, and what would help."""
-    found = await asyncio.to_thread(_job, context, caller, job)
-    if isinstance(found, Why):
-        return found
+    job_or_answer = await asyncio.to_thread(_find_job, context, caller, job)
+    if isinstance(job_or_answer, Why):
+        return job_or_answer
     now = context.clock()
-    taken = await snapshot(context, now) if found.state == JobState.WAITING else None
-    return await asyncio.to_thread(lambda: services.why_job(taken, context.readers.connection(), found, now))
+    queue_snapshot = await snapshot(context, now) if job_or_answer.state == JobState.WAITING else None
+    return await asyncio.to_thread(
+        lambda: services.why_job(queue_snapshot, context.readers.connection(), job_or_answer, now)
+    )
 
 
 @router.get("/queues/{queue}/why")
@@ -43,21 +45,21 @@ async def why_queue(
     """What the jobs of a queue wait for, and what they waited for before."""
     await asyncio.to_thread(_check_queue, context, caller, queue)
     now = context.clock()
-    taken = await snapshot(context, now)
+    queue_snapshot = await snapshot(context, now)
     return await asyncio.to_thread(
-        lambda: services.why_queue(taken, context.readers.connection(), QueueId(queue), now)
+        lambda: services.why_queue(queue_snapshot, context.readers.connection(), QueueId(queue), now)
     )
 
 
-def _job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
+def _find_job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
     """A job that the caller may see, or the answer for one that is not made yet. Others' are as if there were none."""
     connection, viewer = context.readers.connection(), caller.viewer()
     rows = listing.jobs(connection, JobSelection(ids=[job]), viewer, 0, 1)
     if rows:
         return JobSummary(**rows[0])
-    promised = wait_reasons.find_unmade_job(connection, job)
-    if promised is not None and viewer.may_see(promised.owner, promised.group):
-        return services.being_created(job, promised.submission)
+    future_job = wait_reasons.find_unmade_job(connection, job)
+    if future_job is not None and viewer.may_see(future_job.owner, future_job.group):
+        return services.being_created(job, future_job.submission)
     raise NotFound(f"there is no job {job}", hint="or it is not yours")
 
 
