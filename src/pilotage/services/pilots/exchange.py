@@ -90,7 +90,7 @@ def exchange_many(
         except PilotageError as error:
             asking.append(error)
     conversations = [one for one in asking if isinstance(one, PilotRequest)]
-    tx.put_all(pool.seen, [one.pilot.id for one in conversations], now)
+    tx.put_all(pool.seen, [one.pilot.id for one in conversations if one.pilot.state not in _GONE], now)
     moves.load(job for one in conversations if one.names_jobs for job in one.named())
     for one in conversations:
         one.proceed()
