@@ -19,7 +19,7 @@ from pilotage.server.http.routes.pilot_files import MAX_TAIL
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
 STREAMED_PREFIXES = ("/v1/uploads/", "/v1/pilot/jobs/")
-"""Bodies below these addresses go to the disk as they come, and may come without their size."""
+"""Bodies for these addresses are streamed to disk, and need not declare their size."""
 
 MAX_SUBMISSION = 8_000_000
 OUTPUT_FILE_HINT = "jobs.max_output_file in the policy"
@@ -28,7 +28,7 @@ ROWS_HINT = "many rows of parameters are sent in chunks: /v1/submissions/open; f
 
 
 def build_application(context: Context) -> Application:
-    """The application that answers for `context`."""
+    """The application of one server."""
     api = FastAPI(
         title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=errors.DECLARED
     )
@@ -66,7 +66,7 @@ class Application:
                 if size is not None and size > limit:
                     if not authenticated:
                         identity_of(scope)
-                    raise TooLarge(f"the body has {size} bytes: at most {limit} are taken here", hint=hint)
+                    raise TooLarge(f"the body has {size} bytes: at most {limit} are accepted here", hint=hint)
             except PilotageError as error:
                 await errors.response_for(error)(scope, receive, send)
                 return
@@ -78,7 +78,7 @@ class Application:
         await self.api(scope, receive, send)
 
     def _body_limit(self, path: str, method: str) -> tuple[int, str]:
-        """Bytes of a body that a known sender may send to an address, and what to do about it."""
+        """Maximum bytes of a body from an authenticated sender, and the hint for a body that is too large."""
         jobs = self.context.pool.policy.jobs
         if path.startswith("/v1/uploads/"):
             return jobs.max_input_file, "jobs.max_input_file in the policy"
@@ -92,7 +92,7 @@ class Application:
 
 
 class _BoundedBody:
-    """The body of a request, cut off with an answer of ours when more comes than is taken."""
+    """The body of a request; if it exceeds the limit, the request is answered with an error."""
 
     def __init__(self, limit: int, hint: str, scope: Scope, receive: Receive, send: Send) -> None:
         self._remaining = self._limit = limit
@@ -113,14 +113,14 @@ class _BoundedBody:
         return {"type": "http.disconnect"}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Pass on the application's answer, unless the request has been answered here."""
+        """Pass on the application's answer, unless the request was already refused."""
         self._answer_started = True
         if not self._refused:
             await self._send(message)
 
 
 def _add_notice(text: str, send: Send) -> Send:
-    """Tell whoever asks for anything what concerns all."""
+    """Add a notice about the server to the header of every answer."""
     notice = (b"pilotage-notice", text.encode("ascii", "replace"))
 
     async def send_with_notice(message: MutableMapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ def _add_notice(text: str, send: Send) -> Send:
 
 
 def _declared_size(scope: Scope) -> int | None:
-    """Bytes of the body as declared, 0 for none; None where they are not declared at all."""
+    """The declared size of the body in bytes, 0 if there is no body; None if the size is not declared."""
     headers = dict(scope["headers"])
     text = headers.get(b"content-length")
     if text is None:

@@ -1,4 +1,4 @@
-"""What one connection, and all connections together, may take of the server.
+"""Limits for one connection and for all connections together.
 
 docs/reference/configuration.md lists the figures.
 """
@@ -9,7 +9,7 @@ import resource
 from dataclasses import dataclass
 
 RESERVED_FILES = 256
-"""File descriptors that connections leave to the database, to sandboxes and to pilots' logs."""
+"""File descriptors reserved for the database, sandboxes and pilots' logs."""
 BODY_WITHOUT_TOKEN = 65_536
 MAX_CONNECTIONS = 16_384
 MAX_PER_ADDRESS = 512
@@ -21,43 +21,43 @@ class ConnectionLimits:
     """Sizes in bytes, times in seconds, rates in bytes per second. Tests use smaller ones."""
 
     head: int = 32_768
-    """Of the request line, all header fields, and all trailer fields after a chunked body."""
+    """The request line with all header fields, or all trailer fields after a chunked body."""
     request_line: int = 8_192
     fields: int = 100
     """Header fields of a request."""
     body_without_token: int = BODY_WITHOUT_TOKEN
-    """Of a body whose sender is not known (yet)."""
+    """A body whose sender is not, or not yet, authenticated."""
     first_byte: float = 20.0
-    """Until the first request of a connection begins, and between requests of a peer that has shown no token."""
+    """From the start of a connection to its first request, and between requests of a peer without a valid token."""
     idle: float = 75.0
-    """Between the requests of a peer that has shown a valid token."""
+    """Between the requests of a peer with a valid token."""
     head_time: float = 20.0
     """From the first byte of a request to the end of its header."""
     window: float = 30.0
-    """A body must come, and an answer be read, at `rate` in every such period."""
+    """The period in which a body must arrive, and an answer be read, at `rate` or faster."""
     rate: float = 500.0
     linger: float = 5.0
-    """For which the rest of a refused request is read and thrown away, so that its sender reads the answer."""
+    """How long the rest of a refused request is read and discarded, so that its sender receives the answer."""
 
     @property
     def tick(self) -> float:
-        """The longest time between two looks at the clock: limits of time hold within it."""
+        """The longest time between checks of the clock, and so the accuracy of the time limits."""
         return min(10.0, self.first_byte, self.idle, self.head_time, self.window, self.linger)
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many connections the server keeps open."""
+    """The number of connections that the server keeps open."""
 
     max_connections: int = MAX_CONNECTIONS
     per_address: int = MAX_PER_ADDRESS
-    """From one address without a valid token: more of them close the oldest idle one."""
+    """Connections without a valid token from one address; a further one closes the oldest idle one."""
 
 
 def raise_file_limit(connections: int = MAX_CONNECTIONS) -> tuple[int, int]:
-    """Raise this process's soft limit of open files for `wanted` connections, as far as the hard one allows.
+    """Raise this process's soft limit of open files for `connections` connections, up to the hard limit.
 
-    Returns (connections that there is room for, the soft limit before), so that children can be given the old one.
+    Returns (possible number of connections, previous soft limit). Child processes get the previous limit.
     """
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + RESERVED_FILES

@@ -1,4 +1,4 @@
-"""The limits of wire/limits.py as constraints of msgspec, which decodes the pilots' messages."""
+"""Applies the limits of wire/limits.py as constraints of msgspec, which decodes the pilots' messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Message = TypeVar("Message")
 
 
 def with_limits(kind: type[Message]) -> type[Message]:
-    """A type to decode as: a subclass of the dataclass `kind` that differs in the limits that msgspec checks.
+    """A subclass of the dataclass `kind` with constraints, to be used as the type for decoding.
 
-    msgspec checks while it decodes, which costs about half a microsecond for a message.
+    msgspec checks them while it decodes, which costs about half a microsecond per message.
     """
     return cast("type[Message]", _cached_subclass(kind))
 
@@ -36,14 +36,14 @@ _cached_subclass: Callable[[Any], Any] = cache(_subclass)
 
 
 def _same_default(field: dataclasses.Field[Any]) -> Any:
-    """The same default for another class."""
+    """A field with the same default, for another class."""
     if field.default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=field.default_factory)
     return dataclasses.field(default=field.default)
 
 
 def _constrained_type(hint: Any) -> Any:
-    """The same type with constraints where it has limits."""
+    """The same type, with constraints where it has limits."""
     if dataclasses.is_dataclass(hint):
         return _cached_subclass(hint)
     origin, arguments = get_origin(hint), get_args(hint)

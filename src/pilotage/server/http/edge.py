@@ -1,8 +1,8 @@
-"""The edge of the API: what a request must be before a route sees it.
+"""The edge of the API: checks that apply to every request before its route runs.
 
-All routes of people's programs are `CheckedRoute`s. Their bodies are decoded here, once: JSON as its standard has it,
-texts that can be encoded, numbers that a column can hold. Nothing else can reach the store and fail to be bound there.
-How long a text and how large a number may be is declared with each field (wire/limits.py).
+All routes for people's programs are `CheckedRoute`s. Their bodies are decoded here, once: standard JSON, texts that
+can be encoded, and numbers that fit a column. So no value that the database cannot store reaches it.
+The limits of single fields are declared with them (wire/limits.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pilotage.wire.limits import LARGEST
 
 
 def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """How the OpenAPI document declares an answer that is bytes; with `response_class=Response`."""
+    """The OpenAPI declaration of a binary answer; for routes with `response_class=Response`."""
     return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
@@ -29,11 +29,11 @@ BINARY = binary_response("application/octet-stream")
 _decode = msgspec.json.Decoder().decode
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
-"""2^63 has 19 digits; a body without so many in a row has no number to look at."""
+"""2^63 has 19 digits: a body without 19 consecutive digits has no number that is too large."""
 
 
 def decode_json(body: bytes) -> Any:
-    """The value of a JSON body. Raises InvalidInput that names the field."""
+    """Decode a JSON body. Raises InvalidInput that names the field."""
     try:
         value = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -60,10 +60,10 @@ def _check_value(path: str, item: object) -> None:
 
 
 def _explain_error(body: bytes, error: Exception) -> InvalidInput:
-    """Why a body is not taken. The decoder of the standard library is more lenient: it lets the field be named."""
+    """The error for an invalid body. The standard library's decoder is more lenient, so the field can be named."""
 
     def constant(name: str) -> NoReturn:
-        raise InvalidInput(f"the body is not JSON: {name} is no number")
+        raise InvalidInput(f"the body is not JSON: {name} is not a number")
 
     try:
         value = json.loads(body, parse_constant=constant)
@@ -72,20 +72,20 @@ def _explain_error(body: bytes, error: Exception) -> InvalidInput:
     except InvalidInput as invalid:
         return invalid
     except RecursionError:
-        return InvalidInput("the body is nested too deep")
+        return InvalidInput("the body is nested too deeply")
     except ValueError:
         pass
-    return InvalidInput(f"the body is not JSON that can be read: {error}")
+    return InvalidInput(f"the body is not valid JSON: {error}")
 
 
 def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
-    """(place, text or number) of all that is in a JSON value, names of members included."""
+    """Yield (path, value) of every scalar in a JSON value, and of every member name."""
     stack: list[tuple[str, Any]] = [("body", value)]
     while stack:
         path, item = stack.pop()
         if isinstance(item, dict):
             for name, member in item.items():
-                # Not into the message itself: such a name could not be encoded there.
+                # The path is part of error messages, which could not be encoded with the original name.
                 plain = name.encode("ascii", "backslashreplace").decode()[:80]
                 yield f"{path}, a name", name
                 stack.append((f"{path}.{plain}", member))
@@ -96,7 +96,7 @@ def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class CheckedRequest(Request):
-    """A request whose JSON is decoded at the edge."""
+    """A request whose JSON is decoded by `decode_json`."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
@@ -105,7 +105,7 @@ class CheckedRequest(Request):
 
 
 class CheckedRoute(APIRoute):
-    """A route that sees only requests that the edge has let through."""
+    """A route that receives only requests that have passed the checks of this module."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -116,7 +116,7 @@ class CheckedRoute(APIRoute):
                 raise InvalidInput("the address contains a NUL character")
             request = CheckedRequest(request.scope, request.receive)
             if expects_json and await request.body():
-                # FastAPI asks for it again, and would hide what is wrong with it.
+                # Decode it here: FastAPI would replace the error by its own, without the reason.
                 await request.json()
             return await handler(request)
 

@@ -1,4 +1,4 @@
-"""Who sends a request, known from its header: before any more of its body is taken than a small buffer."""
+"""Authenticates the sender of a request by its header, before more than a small part of the body is read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from pilotage.store.tables import pilots
 Scope = MutableMapping[str, Any]
 
 PILOT_PREFIX = "/v1/pilot/jobs/"
-"""Addresses below it are for pilots, all others for people's programs."""
+"""Addresses below this are for pilots, all others for people's programs."""
 
 
 async def identify(context: Context, scope: Scope) -> bool:
-    """Read the token of a request. The identity, or the error about it, is kept for `context.identity_of`.
+    """Read the token of a request; returns whether it is valid.
 
-    Returns whether it is valid. A connection over which a valid token came is trusted from then on.
+    The identity, or the error, is stored in the scope for `context.identity_of`. A valid token makes the connection
+    trusted from then on.
     """
     header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     identity: Caller | PilotId | PilotageError

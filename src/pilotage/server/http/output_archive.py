@@ -1,7 +1,8 @@
-"""The outputs of many jobs as one tar stream, with a bounded amount of it in memory.
+"""The outputs of many jobs as one tar stream, with bounded memory.
 
-For each job, by rising id: its files as `<job>/<name>`, then the folder `<job>/`, whose extended header OUTPUTS holds
-the JSON of an ArchivedJob. Who has read the folder has the job; a broken stream goes on after the last one.
+For each job, by rising id: its files as `<job>/<name>`, then the folder `<job>/`. The extended header OUTPUTS of the
+folder holds the JSON of an ArchivedJob. A reader that has received the folder has the whole job; after a broken
+stream it asks again for the jobs after the last complete one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pilotage.wire.jobs import OutputFile
 from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
 
 JOBS_PER_PAGE = 100
-"""Jobs read from the store per page: their streams are in memory."""
+"""Jobs read from the store per page, with their standard output and error in memory."""
 CHUNK = 256 * 1024
 BLOCK = tarfile.BLOCKSIZE
 
@@ -37,12 +38,12 @@ class _Job:
     inline: dict[str, bytes]
     outputs: list[OutputFile]
     lost: list[str]
-    """Files that its pilot has stored and that are not there."""
+    """Files that the pilot has stored and that are missing now."""
 
 
 @dataclass(frozen=True)
 class OutputArchive:
-    """What `viewer` may see of `selection`, jobs above `after`; without the contents if `names_only`."""
+    """The jobs of `selection` above `after` that `viewer` may see; without file contents if `names_only`."""
 
     readers: Readers
     sandbox: DirectorySandbox
@@ -52,7 +53,7 @@ class OutputArchive:
     names_only: bool = False
 
     def chunks(self) -> Iterator[bytes]:
-        """The stream in pieces of about CHUNK bytes."""
+        """Yield the stream in pieces of about CHUNK bytes."""
         buffer = bytearray()
         for piece in self._pieces():
             buffer += piece
@@ -77,7 +78,7 @@ class OutputArchive:
         return listing.job_ids(connection, self.selection, self.viewer, after, JOBS_PER_PAGE)
 
     def _load(self, ids: list[int]) -> list[_Job]:
-        """These jobs. The connection is asked for anew: another thread may make the next piece."""
+        """Load these jobs. Each call asks for a connection, since each piece may be made by another thread."""
         connection = self.readers.connection()
         facts = listing.facts_of_jobs(connection, ids)
         epochs = {id_: facts[id_]["finished_epoch"] for id_ in ids if id_ in facts}
@@ -94,7 +95,7 @@ class OutputArchive:
         return jobs
 
     def _file_entry(self, job: _Job, output: OutputFile, lost: list[str]) -> Iterator[bytes]:
-        """One file; of one that cannot be read to its end `lost` is told, and zeros keep the stream in step."""
+        """Yield one file. If it cannot be read to its end, it is added to `lost` and padded with zeros."""
         inline = job.inline.get(output.name)
         if inline is not None:
             yield _file_header(job.id, output.name, len(inline)) + inline + _padding(len(inline))
@@ -137,7 +138,7 @@ def _folder_entry(job: _Job, lost: list[str]) -> bytes:
     entry = tarfile.TarInfo(f"{job.id}/")
     entry.type, entry.mode = tarfile.DIRTYPE, 0o755
     summary = ArchivedJob(job.id, str(job.facts["state"]), job.outputs, lost)
-    # Only ASCII, so that names that are not UTF-8 pass through.
+    # ASCII only, so that names that are not UTF-8 can be represented.
     entry.pax_headers = {ARCHIVE_OUTPUTS: json.dumps(asdict(summary))}
     return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 

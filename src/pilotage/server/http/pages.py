@@ -1,7 +1,7 @@
-"""Pages of lists: bounded in rows by who asks, and in bytes by the server.
+"""Pages of lists: the caller limits their rows, the server limits their bytes.
 
-Rows are encoded one after the other as the store gives them, and the page ends when it has enough bytes: whatever
-stands in the rows, an answer holds no more memory than a page may have and one row.
+Rows are encoded one at a time as the store yields them, and a page ends when it has enough bytes. So an answer never
+needs more memory than the largest page and one row.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def page(name: str, rows: Iterable[tuple[int, object]], limit: int) -> Response:
-    """`{name: [row ...], "next": id}` of (id, row); `next` is null after the last page.
+    """Answer `{name: [row ...], "next": id}` from pairs (id, row); `next` is null on the last page.
 
-    `rows` has at most `limit` rows, and is read only as far as the page goes.
+    `rows` has at most `limit` rows. It is read only up to the end of the page.
     """
     parts: list[bytes] = []
     size, last_id = 0, None
@@ -40,7 +40,7 @@ def page(name: str, rows: Iterable[tuple[int, object]], limit: int) -> Response:
 
 
 def streamed_list(portions: Iterable[Sequence[object]]) -> Response:
-    """A JSON list of all rows, sent portion by portion: only one of them is held."""
+    """A JSON list of all rows, sent portion by portion; memory holds one portion."""
     return StreamingResponse(_list_parts(portions), media_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""The socket on which a server listens."""
+"""The listening socket of a server."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import socket
 from pilotage.core.errors import Conflict
 
 ACCEPTS_PER_TURN = 32
-"""So many connections are accepted in one turn of the loop."""
+"""Connections accepted per turn of the event loop."""
 
 BACKLOG = 1024
 
 
 def listen(host: str, port: int, hint: str) -> socket.socket:
-    """A listening socket at this address. Raises `Conflict`, with `hint` for what to do, if it cannot be had."""
+    """Listen at this address. Raises `Conflict` with `hint` if the port cannot be used."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Inherited by its connections: head and body of an answer are two writes, and must not wait for each other.
+    # Connections inherit this: header and body of an answer are two writes and must not wait for each other.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((host, port))
@@ -28,9 +28,9 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
 
 
 def accept_handles(listener: socket.socket) -> list[socket.socket]:
-    """The socket as often as connections are to be accepted in one turn of the loop.
+    """Duplicates of the socket, one for each connection that may be accepted per turn of the loop.
 
-    libuv accepts one from each handle. The pilots of a server that starts again, or was held up, come all at once: one
-    in each turn would be answered after some hundred turns, each of them as long as a group of requests takes.
+    libuv accepts one connection from each handle and turn. After a restart or a delay all pilots connect at once. With
+    one handle the last pilot would wait hundreds of turns, each as long as a group of requests.
     """
     return [listener, *(listener.dup() for _ in range(1, ACCEPTS_PER_TURN))]

@@ -1,4 +1,4 @@
-"""What is kept of a job's outputs: streams in the store, files in the sandbox."""
+"""Finds the stored outputs of a job: standard output and error in the store, files in the sandbox."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilotage.wire.jobs import OutputFile
 
 
 def has_applied_result(facts: dict[str, Any]) -> bool:
-    """Whether the outputs of the job's last try are those of the job; `facts` as `browse.job_facts` reads them."""
+    """Whether the outputs of the last attempt are the outputs of the job. `facts`: from `listing.job_facts`."""
     return facts["state"] in FINAL and facts["state"] not in (JobState.KILLED, JobState.DELETED)
 
 
@@ -20,18 +20,18 @@ STREAMS = ("stdout", "stderr")
 
 
 def stream_names(facts: dict[str, Any], job: int) -> tuple[str, str]:
-    """The names of a job's files of standard output and error; the same one twice if both go to one file."""
+    """The names of the files for standard output and error; equal if both go to the same file."""
     description = stored_description(facts, job)
     return description.std_output, description.std_error
 
 
 def _killed(facts: dict[str, Any]) -> bool:
-    """Of a killed job standard output and error are kept, as far as they came, and nothing else."""
+    """Whether the job was killed: then only the received standard output and error are kept."""
     return bool(facts["state"] == JobState.KILLED)
 
 
 def inline_streams(facts: dict[str, Any], job: int, result: attempts.Result | None) -> dict[str, bytes]:
-    """The streams that are kept in the store, by the names that the job gave them."""
+    """Standard output and error as kept in the store, by their file names."""
     if result is None or not (has_applied_result(facts) or _killed(facts)):
         return {}
     output, error = stream_names(facts, job)
@@ -43,7 +43,7 @@ def inline_streams(facts: dict[str, Any], job: int, result: attempts.Result | No
 def stored_files(
     sandbox: DirectorySandbox, facts: dict[str, Any], job: int, result: attempts.Result | None
 ) -> dict[str, int]:
-    """Bytes by name of the job's files in the sandbox."""
+    """The sizes in bytes of the job's files in the sandbox, by name."""
     if _killed(facts):
         names = set(stream_names(facts, job))
     elif not has_applied_result(facts) or result is None or not result.outputs:
@@ -56,7 +56,7 @@ def stored_files(
 def listed_outputs(
     sandbox: DirectorySandbox, facts: dict[str, Any], job: int, result: attempts.Result | None
 ) -> list[OutputFile]:
-    """All outputs of a job by name."""
+    """All outputs of a job, ordered by name."""
     inline = {name: len(data) for name, data in inline_streams(facts, job, result).items()}
     stored = stored_files(sandbox, facts, job, result)
     return [OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]

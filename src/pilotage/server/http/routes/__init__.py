@@ -1,6 +1,6 @@
 """The routes of the command line and the Python client, a module for each noun.
 
-A module in this folder is found by itself: every `APIRouter` that it defines is served.
+Modules in this folder are found automatically: every `APIRouter` that they define is served.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fastapi import APIRouter
 
 
 def routers() -> Iterator[APIRouter]:
-    """The routers of all modules, by the name of the module."""
+    """The routers of all modules, ordered by module name."""
     for module in iter_modules(__path__):
         for member in vars(import_module(f"{__name__}.{module.name}")).values():
             if isinstance(member, APIRouter):

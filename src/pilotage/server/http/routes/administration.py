@@ -1,4 +1,4 @@
-"""Tokens, stopping, and the signs of life for monitors."""
+"""Routes for tokens, shutdown, and monitoring."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def whoami(context: Context = Depends(context_of), caller: Caller = Depends(call
 async def create_token(
     body: TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> TokenResponse:
-    """A token for any user of the policy. Administrators only; it stands in the event log, the token does not."""
+    """Issue a token for any user of the policy. Administrators only. The event log records it without the token."""
     caller.need_administrator()
     user = context.pool.policy.users.get(body.user)
     if user is None:
@@ -58,7 +58,7 @@ async def create_token(
 def refresh_token(
     context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> TokenResponse:
-    """A new token for whom the current one is."""
+    """Issue a new token for the user of the current one."""
     token, expires = context.issuer.issue(
         caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home
     )
@@ -67,9 +67,9 @@ def refresh_token(
 
 @router.post("/tokens/home", status_code=204)
 def renew_home_token(context: Context = Depends(context_of)) -> Response:
-    """See to it that the token file of the server's home holds a good token. Asks for no token and tells none.
+    """Make sure that the token file in the server's home holds a valid token. Needs no token and returns none.
 
-    Who can read that file, which is private to the home's owner, has the token.
+    Only the owner of the home can read that file.
     """
     context.home_token.ensure()
     return Response(status_code=204)
@@ -79,10 +79,10 @@ def renew_home_token(context: Context = Depends(context_of)) -> Response:
 async def shutdown(
     body: Shutdown, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Shutdown:
-    """End the server. Answered at once; it has ended when its address no longer answers."""
+    """Stop the server. The answer is sent at once; the server has ended when its address no longer answers."""
     caller.need_administrator()
     if body.pilots not in ("drain", "keep", "cancel"):
-        raise InvalidInput(f"pilots: {body.pilots!r} is none of drain, keep, cancel")
+        raise InvalidInput(f"pilots: {body.pilots!r} is not one of drain, keep, cancel")
     context.stopping = body.pilots
     context.stop.set()
     return body
@@ -96,7 +96,7 @@ def live() -> dict[str, str]:
 
 @monitoring.get("/ready")
 def ready(response: Response, context: Context = Depends(context_of)) -> dict[str, str]:
-    """Answers once requests are served; "disk-full" (503) means that no new work is, others that it stops."""
+    """Whether requests are served. "disk-full" (503): no new work is accepted. Other states: the server is stopping."""
     answer = {"status": context.stopping or "ready", "instance": context.instance}
     if context.space.low:
         response.status_code = 503
@@ -106,7 +106,7 @@ def ready(response: Response, context: Context = Depends(context_of)) -> dict[st
 
 @monitoring.get("/metrics", response_class=Response, responses=binary_response("text/plain; version=0.0.4"))
 def metrics(context: Context = Depends(context_of)) -> Response:
-    """Counts for Prometheus, without names of people."""
+    """Metrics for Prometheus, without names of people."""
     pool, writer = context.pool, context.writer
     lines = ["# TYPE pilotage_jobs gauge"]
     connection = context.readers.connection()

@@ -1,4 +1,4 @@
-"""Looking at jobs and acting on them."""
+"""Routes to list and show jobs, read their output, and act on them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from pilotage.wire.outputs import ArchiveRequest
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
 
 FOLLOW_SECONDS = 30.0
-"""Seconds for which tails are asked of a pilot after somebody has looked."""
+"""Seconds for which a pilot streams the output of a job after a request for it."""
 MAX_LOG_BYTES = 1_000_000
 REFUSALS_SHOWN = 100
 
@@ -68,7 +68,7 @@ def selection_of(
     ended_before: limits.Instant | None = None,
     outputs_incomplete: bool | None = None,
 ) -> JobSelection:
-    """The conditions of a query. One that is given and empty is refused, as in a body."""
+    """The conditions of a query. A condition that is present but empty is refused, as in a body."""
     return JobSelection(
         ids,
         submission,
@@ -105,7 +105,7 @@ def counts(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Counts:
-    """How many jobs of the selection are in which state."""
+    """The number of jobs of the selection in each state."""
     states = listing.counts(context.readers.connection(), selection, caller.viewer())
     return Counts(states, sum(states.values()), listing.final(states))
 
@@ -146,7 +146,7 @@ def job_events(
 def outputs(
     job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> list[OutputFile]:
-    """Names and sizes of the outputs of a job. A killed job has its standard output and error, as far as they came."""
+    """Names and sizes of the outputs of a job. A killed job has only the received standard output and error."""
     _, facts = _visible_job(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     return listed_outputs(context.sandbox, facts, job, result)
@@ -190,9 +190,9 @@ def outputs_of_many(
 
 
 def _request_streaming(context: Context, job: JobId) -> None:
-    """Have the pilot of a job send its output, whichever server it speaks to."""
+    """Ask the pilot of a job to stream its output. The pilot may be connected to any server of the pool."""
     pool, until = context.pool, context.clock() + FOLLOW_SECONDS
-    # A plain dictionary: the writer's thread reads it, nothing is lost if it reads it late.
+    # A plain dictionary: the writer's thread reads it, and a late read does no harm.
     pool.followed[job] = until
     company = pool.company
     if company is not None and until - company.followed.get(job, 0.0) > FOLLOW_SECONDS / 2:
@@ -208,12 +208,12 @@ def logs(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Standard output or error from `offset`: of a running job what its pilot has sent, of an ended one all."""
+    """Standard output or error from `offset`. For a running job this is the part that its pilot has sent so far."""
     if stream not in STREAMS:
         raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
     summary, facts = _visible_job(context, caller, job)
     if len(set(stream_names(facts, job))) == 1:
-        stream = "stdout"  # both go to one file, which its pilot sends under this name
+        stream = "stdout"  # both go to one file, which the pilot streams under this name
     if facts["pilot_id"] is not None:
         _request_streaming(context, JobId(job))
         data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MAX_LOG_BYTES)
@@ -273,7 +273,7 @@ def _delete_files(context: Context, jobs: list[int]) -> None:
 
 
 def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary, dict[str, Any]]:
-    """A job that the caller may see. One that is not theirs is told like one that does not exist."""
+    """A job that the caller may see. Raises NotFound for others' jobs too, as if they did not exist."""
     connection = context.readers.connection()
     rows = listing.jobs(connection, JobSelection(ids=[job]), caller.viewer(), 0, 1)
     facts = listing.job_facts(connection, job) if rows else None
@@ -283,7 +283,7 @@ def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary
 
 
 def _stored_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
-    """A piece of the standard output or error of a job that no pilot has now."""
+    """A piece of the standard output or error of a job without a pilot."""
     result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
     name = stream_names(facts, job)[STREAMS.index(stream)]
     inline = inline_streams(facts, job, result).get(name)

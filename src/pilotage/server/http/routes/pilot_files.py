@@ -1,4 +1,4 @@
-"""What a pilot fetches and sends besides messages: inputs, outputs, tails, and the program itself."""
+"""Routes for pilots' files: inputs, outputs, streamed output, and the program itself."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def pilot_of(
     request: Request,
     _documented: HTTPAuthorizationCredentials | None = Depends(_bearer),
 ) -> PilotId:
-    """The pilot behind a request."""
+    """The pilot that sent a request."""
     identity = identity_of(request.scope)
     assert isinstance(identity, int)
     return identity
 
 
 def _check_own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> None:
-    """Sandboxes are reached through a job, and only by the pilot that has it or had that try."""
+    """Raise unless the pilot has the job, or had this attempt: only then may it access the job's files."""
     connection = context.readers.connection()
     facts = listing.job_facts(connection, job)
     if facts is None:
@@ -48,14 +48,14 @@ def _check_own_job(context: Context, pilot: PilotId, job: int, epoch: int | None
 
 
 def _check_unfinished(context: Context, pilot: PilotId, job: int, epoch: int) -> None:
-    """Files are taken of the pilot's own try only while its finish may still be applied.
+    """Raise unless this is the pilot's own attempt and its finish may still be applied.
 
-    Raises Conflict afterwards: what was applied stays as it was reported.
+    Raises Conflict afterwards: the files of an applied result no longer change.
     """
     _check_own_job(context, pilot, job, epoch)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or epoch != facts["epoch"] or epoch <= facts["finished_epoch"]:
-        raise Conflict(f"try {epoch} of job {job} is over: nothing more is taken of it", hint="go on")
+        raise Conflict(f"epoch {epoch} of job {job} is over: its files are no longer accepted", hint="go on")
 
 
 @router.get("/pilot/jobs/{job}/inputs/{digest}", response_class=Response, responses=BINARY)
@@ -79,12 +79,12 @@ async def store_output(
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
-    """Store an output of a try. The same bytes again change nothing; other bytes under the name are refused."""
+    """Store an output file. The same bytes again change nothing; other bytes under the same name are refused."""
     limit = context.pool.policy.jobs.max_output_file
     try:
         await asyncio.to_thread(_check_unfinished, context, pilot, job, epoch)
     except Conflict:
-        # An answer may have been lost, and the finish sent by another connection since: the same again is right.
+        # If the answer was lost, the finish may have arrived meanwhile: then the same bytes are still accepted.
         await context.sandbox.compare_output(job, epoch, name, request.stream(), limit)
     else:
         await context.sandbox.put_output(job, epoch, name, request.stream(), limit)
@@ -100,7 +100,7 @@ async def keep_stream(
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),
 ) -> Response:
-    """Store what a killed job has written to standard output or error, as one of its outputs."""
+    """Store the standard output or error of a killed job as one of its outputs."""
     name = await asyncio.to_thread(_stream_output_name, context, pilot, job, epoch, stream)
     limit = context.pool.policy.jobs.max_output_file
     await context.sandbox.put_output(job, epoch, name, request.stream(), limit)
@@ -109,11 +109,11 @@ async def keep_stream(
 
 
 def _stream_output_name(context: Context, pilot: PilotId, job: int, epoch: int, stream: str) -> str:
-    """The name that a job has given to one of its streams. Raises Conflict unless this very try was killed."""
+    """The output name of a stream of a killed job. Raises Conflict unless this epoch was killed."""
     _check_own_job(context, pilot, job, epoch)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or facts["state"] != JobState.KILLED or epoch != facts["epoch"]:
-        raise Conflict(f"try {epoch} of job {job} was not killed: nothing more is taken of it", hint="go on")
+        raise Conflict(f"epoch {epoch} of job {job} was not killed: its files are not accepted", hint="go on")
     names = dict(zip(STREAMS, stream_names(facts, job), strict=True))
     if stream not in names:
         raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
@@ -121,7 +121,7 @@ def _stream_output_name(context: Context, pilot: PilotId, job: int, epoch: int, 
 
 
 def _delete_outputs_if_deleted(context: Context, job: int) -> None:
-    """A job may have been deleted while its files came in: what is deleted has none."""
+    """Delete the files of a job that was deleted during the upload."""
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or facts["state"] == JobState.DELETED:
         context.sandbox.delete_outputs(job)
@@ -148,5 +148,5 @@ async def store_tail(
 
 @router.get("/pilot.pyz", response_class=Response, responses=binary_response("application/zip"))
 def program(context: Context = Depends(context_of)) -> Response:
-    """The pilot. It holds no secret."""
+    """The pilot's program. It contains no secret."""
     return Response(context.program, media_type="application/zip")

@@ -1,4 +1,4 @@
-"""The policy and its versions. Administrators only."""
+"""Routes for the policy and its versions. Administrators only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1/policy", tags=["policy"], route_class=CheckedRout
 
 @router.get("")
 def policy(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> PolicyDocument:
-    """The one in force, and what it leaves without work."""
+    """The policy in force, with the jobs and pilots that it excludes."""
     caller.need_administrator()
     return _describe(context, caller, context.pool.policy, _current(context))
 
@@ -41,7 +41,7 @@ def policy(context: Context = Depends(context_of), caller: Caller = Depends(call
 async def change_policy(
     body: PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> PolicyDocument:
-    """Apply a whole policy, or say why it is refused; the old one stays then."""
+    """Apply a whole policy. If it is refused, the policy in force stays."""
     caller.need_administrator()
     new: Policy = await asyncio.to_thread(parse, body.text)
     if body.dry_run:
@@ -68,7 +68,7 @@ def versions(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Who applied which version when and why, newest first."""
+    """The versions of the policy, newest first, with who applied each, when and why."""
     caller.need_administrator()
     found = instance.policy_versions(context.readers.connection(), after, limit)
     rows = (
@@ -130,7 +130,7 @@ def _document(found: instance.PolicyRow) -> PolicyDocument:
 
 
 def _describe(context: Context, caller: Caller, new: Policy, found: instance.PolicyRow) -> PolicyDocument:
-    """`found` with what is to be known of `new`."""
+    """The document of a version, with the warnings and effects of the policy `new`."""
     entries = list(context.pool.index.entries.values())
     left = left_behind(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
@@ -146,6 +146,6 @@ def _lockout_warnings(caller: Caller, new: Policy) -> list[str]:
     if caller.home or ADMINISTRATOR in new.properties(caller.user, caller.group):
         return []
     return [
-        f"{caller.user} in group {caller.group} has not {ADMINISTRATOR} in it: once it is in force, your token can"
-        " change nothing any more. The owner of the home always can."
+        f"{caller.user} in group {caller.group} does not have {ADMINISTRATOR} in this policy: once it is in force,"
+        " your token can no longer change anything. The owner of the home always can."
     ]

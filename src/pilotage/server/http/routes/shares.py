@@ -1,4 +1,4 @@
-"""Shares and use."""
+"""Routes for shares, fairness and accounting."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ router = APIRouter(prefix="/v1", tags=["shares"], route_class=CheckedRoute)
 async def share_list(
     context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> shares.ShareTable:
-    """Entitled, used and corrected, of every group and owner; the same for all who ask."""
+    """The entitled, used and corrected share of every group and owner. All callers get the same table."""
     found = await context.writer.acall(lambda _: entitlements(context.pool))
     return await asyncio.to_thread(share_table, found, context.book.as_of)
 
 
 @router.get("/fairness")
 async def fairness(
-    since: float = Query(604800.0, ge=60, le=limits.LATEST, description="seconds to look back upon"),
+    since: float = Query(
+        604800.0, ge=60, le=limits.LATEST, description="length of the period in seconds, up to now"
+    ),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> shares.FairnessReport:
-    """Entitled, expected under the rule in force, and used, of every group and owner over a period."""
+    """The entitled share, the expected share and the use of every group and owner over a period."""
     pool, book = context.pool, context.book
     if since > pool.policy.accounting.history:
         hint = f"accounting.history of the policy is {pool.policy.accounting.history:g} s"
-        raise InvalidInput("use is not kept for so long", hint=hint, field="since")
+        raise InvalidInput("the history of use is shorter than this period", hint=hint, field="since")
     entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
     end = book.as_of or context.clock()
     found = await asyncio.to_thread(
@@ -49,13 +51,11 @@ async def fairness(
 
 @router.get("/accounting", response_model=list[shares.AccountRow])
 def accounting(
-    begin: limits.Instant | None = Query(
-        None, description="instant; of the first attempt that ended if absent"
-    ),
-    end: limits.Instant | None = Query(None, description="instant; of the last one if absent"),
+    begin: limits.Instant | None = Query(None, description="instant; default: the end of the first attempt"),
+    end: limits.Instant | None = Query(None, description="instant; default: the end of the last attempt"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Use by month, site, group and owner: everybody's for administrators, one's own for others."""
+    """Use by month, site, group and owner. Administrators see all owners, others only themselves."""
     owner = None if caller.viewer().everything else caller.user
     return streamed_list(accounts(context.readers.connection, begin, end, owner))

@@ -1,4 +1,4 @@
-"""Task queues, pilots and sites."""
+"""Routes to list task queues, pilots and sites."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pilots(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Pilots, newest first. Whom a pilot serves, and its last words, are shown to that person and to administrators."""
+    """Pilots, newest first. The owner and the end of the log are shown to the owner and to administrators only."""
     rows = listing.pilots(context.readers.connection(), after, limit)
     return page(
         "pilots", ((int(str(row["id"])), _pilot_summary(context, caller, row)) for row in rows), limit
@@ -83,7 +83,7 @@ def _pilot_summary(context: Context, caller: Caller, row: dict[str, object]) -> 
     id_ = row["id"]
     if not caller.viewer().everything and row["owner"] != caller.user:
         row["owner"] = ""
-        # What stands behind the colon is the end of the pilot's log, which names jobs, owners and groups.
+        # After the colon follows the end of the pilot's log, which names jobs, owners and groups.
         row["reason"] = str(row["reason"]).partition(":")[0]
     seen = context.pool.seen.get(id_)  # type: ignore[call-overload]
     row["finished"] = int(str(row["finished"])) + context.pool.finished.get(id_, 0)  # type: ignore[call-overload]
@@ -92,7 +92,7 @@ def _pilot_summary(context: Context, caller: Caller, row: dict[str, object]) -> 
 
 @router.get("/sites")
 def sites(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[SiteSummary]:
-    """Every site of the policy, with what runs and what could run there."""
+    """Every site of the policy, with its pilots, its running jobs, and the waiting jobs that may run there."""
     policy, connection = context.pool.policy, context.readers.connection()
     pilots_by_site = listing.pilots_by_site(connection)
     running = listing.running_by_site(connection)

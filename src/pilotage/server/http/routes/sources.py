@@ -1,4 +1,4 @@
-"""What a submission was made of, for its owner to submit it again."""
+"""Route for the source of a submission: its owner can submit it again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def source(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> SubmissionSource:
-    """The description as it was submitted, and a page of its jobs in the selection with their values. Owners only."""
+    """The submitted description, and a page of the selected jobs with their parameter values. Owners only."""
     connection = context.readers.connection()
     record = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
     own_selection = listing.restrict_to_submission(selection, submission_id)

@@ -1,4 +1,4 @@
-"""Submissions whose rows of parameters come in chunks."""
+"""Routes for submissions whose rows of parameters are sent in chunks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ROW_IN_ERROR = re.compile(r"`\$\[(\d+|\.\.\.)\]")
 async def open_(
     body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> OpenSubmission:
-    """Begin a submission whose rows come in chunks, or find it by its key to go on with it."""
+    """Begin a submission whose rows are sent in chunks, or find it by its key to continue it."""
     context.space.check()
     known_offers = await context.prospects.known()
     prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers)
@@ -72,7 +72,7 @@ async def open_(
 async def check(
     body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmissionCheck:
-    """The errors and warnings of a submission before its rows come; nothing is stored."""
+    """The errors and warnings of a submission before its rows are sent; nothing is stored."""
     known_offers = await context.prospects.known()
     prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers, trial=True)
     return await check_prepared(context, prepared)
@@ -119,7 +119,7 @@ def _own_submission(context: Context, caller: Caller, id_: int) -> rows.Submissi
 def state(
     id_: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> OpenSubmission:
-    """How far it is."""
+    """The state of a submission in chunks."""
     return _state(context, _own_submission(context, caller, id_))
 
 
@@ -131,7 +131,7 @@ def chunks(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> ChunksPage:
-    """What was accepted, in the order of the numbers."""
+    """The accepted chunks, ordered by number."""
     submission = _own_submission(context, caller, id_)
     found = chunk_rows.page(context.readers.connection(), submission.id, after + 1, limit)
     return ChunksPage(
@@ -148,12 +148,12 @@ async def chunk(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> ChunkResponse:
-    """Accept rows. Answered when their jobs wait in the task queue."""
+    """Accept rows. The answer is sent when their jobs wait in the task queue."""
     context.space.check()
     size = int(request.headers.get("content-length", 0))
     if size > MAX_CHUNK_BYTES:
         raise TooLarge(
-            f"the chunk has {size:,} bytes: at most {MAX_CHUNK_BYTES:,} are taken",
+            f"the chunk has {size:,} bytes: at most {MAX_CHUNK_BYTES:,} are accepted",
             hint="send fewer rows at a time",
         )
     pool, clock, bulk = context.pool, context.clock, context.bulk
@@ -170,7 +170,7 @@ async def chunk(
 
 
 def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> ChunkRows:
-    """The rows of a body, read and checked."""
+    """Read and check the rows of a body."""
     submission = _own_submission(context, caller, id_)
     try:
         given = _decoder.decode(body)
@@ -190,7 +190,7 @@ def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: by
     most = max_rows_per_chunk(len(own))
     if len(given) > most:
         raise TooLarge(
-            f"chunk {number} has {len(given):,} rows with input files: at most {most:,} are taken",
+            f"chunk {number} has {len(given):,} rows with input files: at most {most:,} are accepted",
             hint="send fewer rows at a time",
         )
     common = sum(item["size"] for item in msgspec.json.decode(submission.inputs))
@@ -204,7 +204,7 @@ def _check_rows(submission: rows.SubmissionRow, number: int, given: list[list[An
         raise InvalidInput(f"chunk {number} has no rows")
     if len(given) > MAX_CHUNK_ROWS:
         raise TooLarge(
-            f"chunk {number} has {len(given):,} rows: at most {MAX_CHUNK_ROWS:,} are taken",
+            f"chunk {number} has {len(given):,} rows: at most {MAX_CHUNK_ROWS:,} are accepted",
             hint="send fewer rows at a time",
         )
     width = len(submission.names)
@@ -219,7 +219,7 @@ def _check_rows(submission: rows.SubmissionRow, number: int, given: list[list[An
 async def close_(
     id_: Id, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
-    """No more rows come. Answered when all jobs wait in the task queue."""
+    """End the submission after its last row. The answer is sent when all jobs wait in the task queue."""
     clock, bulk = context.clock, context.bulk
     submission, last = await context.writer.acall(lambda tx: close(tx, caller.user, id_, body.count, clock()))
     await bulk.make(context.pool, JobCreator(submission.id))

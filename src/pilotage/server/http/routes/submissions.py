@@ -1,4 +1,4 @@
-"""Submitting jobs and the files that they need."""
+"""Routes to submit and check jobs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
 async def submit(
     body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
-    """Accept jobs. Answered when all of them wait in their task queue."""
+    """Accept jobs. The answer is sent when all of them wait in their task queue."""
     context.space.check()
     with context.bulk.place():
         known_offers = await context.prospects.known()
@@ -60,7 +60,7 @@ async def submit(
 
 
 async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow:
-    """Store all of it. What was stored of one that then cannot be is taken back."""
+    """Store the whole submission. If that fails, remove the rows stored so far."""
     pool, clock = context.pool, context.clock
     try:
         while True:
@@ -84,7 +84,7 @@ async def check(
 
 
 async def check_prepared(context: Context, prepared: PreparedSubmission) -> SubmissionCheck:
-    """What the store would say to it besides."""
+    """Check a prepared submission against the store as well."""
     pool, clock = context.pool, context.clock
     context.space.check()
     await context.writer.acall(lambda tx: check_acceptable(pool, tx, prepared, clock()))
@@ -106,14 +106,14 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class SubmissionInput:
-    """A submission that was read, and what came with it."""
+    """A parsed submission, with the other fields of its request."""
 
     submission: Submission
     group: str
     key: str
     uploaded: Sequence[UploadedInput]
     expected: int | None = None
-    """Of one whose rows come later: how many at most, if that was said."""
+    """For rows in chunks: the announced maximum number of rows, if any."""
 
 
 def prepare_submission(
@@ -124,9 +124,9 @@ def prepare_submission(
     *,
     trial: bool = False,
 ) -> PreparedSubmission:
-    """Check what was read against the policy and the files that this caller has uploaded.
+    """Check a submission against the policy and the files that this caller has uploaded.
 
-    Of a `trial` the files may be missing: they count with the sizes that were given.
+    With `trial` files may be missing: their announced sizes count.
     """
     policy = context.pool.policy
     group = _group(policy, caller, sent.group)

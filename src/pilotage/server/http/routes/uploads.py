@@ -1,4 +1,4 @@
-"""Input files, before the submission that names them: one at a time, or many small ones in one request."""
+"""Routes to upload input files before the submission that names them: single files, or many small ones at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
 def missing(
     body: UploadsQuestion, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> MissingUploads:
-    """Which of these files this owner has not uploaded before."""
+    """The files of a list that this owner has not uploaded before."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
     stored = {digest for digest in sizes if context.sandbox.input_path(digest).exists()}
     return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in stored])
@@ -40,11 +40,13 @@ def missing(
 async def upload_many(
     request: Request, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Response:
-    """Store many small input files: for each its SHA-256, a space, its size, a line feed, and its bytes."""
+    """Store many small input files. Each is sent as its SHA-256, a space, its size, a line feed, and its bytes."""
     context.space.check()
     body = await request.body()
     if len(body) > MAX_BUNDLE_BYTES:
-        raise TooLarge(f"the files have {len(body):,} bytes: at most {MAX_BUNDLE_BYTES:,} are taken together")
+        raise TooLarge(
+            f"the files have {len(body):,} bytes: at most {MAX_BUNDLE_BYTES:,} are accepted together"
+        )
     files = _read_bundle(body, context.pool.policy.jobs.max_input_file)
     await asyncio.to_thread(context.sandbox.put_inputs, files)
     await _record(context, caller, [(digest, len(data)) for digest, data in files])
@@ -55,9 +57,9 @@ def _read_bundle(body: bytes, limit: int) -> list[tuple[str, bytes]]:
     try:
         files = unbundled(body)
     except ValueError as error:
-        raise InvalidInput(f"the body is not a row of files: {error}") from None
+        raise InvalidInput(f"the body is not a sequence of files: {error}") from None
     if len(files) > MAX_BUNDLE_FILES:
-        raise TooLarge(f"{len(files):,} files: at most {MAX_BUNDLE_FILES:,} are taken together")
+        raise TooLarge(f"{len(files):,} files: at most {MAX_BUNDLE_FILES:,} are accepted together")
     for digest, data in files:
         if len(data) > limit:
             raise TooLarge(
@@ -70,7 +72,7 @@ def _read_bundle(body: bytes, limit: int) -> list[tuple[str, bytes]]:
     "/uploads/{digest}",
     status_code=204,
     response_class=Response,
-    responses={404: {"description": "this owner has not"}},
+    responses={404: {"description": "this owner has not uploaded the file"}},
 )
 def known(
     digest: Digest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
@@ -102,9 +104,11 @@ async def _record(context: Context, caller: Caller, files: Sequence[tuple[str, i
 
     def note(tx: Transaction) -> None:
         for digest, size in files:
-            # An upload of before of the same bytes may have been removed as too old just now, file and all.
+            # Retention may have removed an earlier upload of the same bytes, with its file, at this moment.
             if not context.sandbox.input_path(digest).exists():
-                raise Overloaded("the file could not be kept", hint="send it again", retry_after=1.0)
+                raise Overloaded(
+                    "the file was removed while it was stored", hint="send it again", retry_after=1.0
+                )
             rows.insert_upload(tx.connection, caller.user, digest, size, now)
 
     await context.writer.acall(note)

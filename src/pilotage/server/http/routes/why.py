@@ -1,4 +1,4 @@
-"""Why a job, or what is in a queue, waits."""
+"""Routes that explain why a job, or the jobs of a queue, wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1", tags=["why"], route_class=CheckedRoute)
 async def why_job(
     job: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Why:
-    """What a job waits for, who is before it, and what would help."""
+    """The reason why a job waits, the jobs before it, and the changes that would help."""
     job_or_answer = await asyncio.to_thread(_find_job, context, caller, job)
     if isinstance(job_or_answer, Why):
         return job_or_answer
@@ -42,7 +42,7 @@ async def why_job(
 async def why_queue(
     queue: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Why:
-    """What the jobs of a queue wait for, and what they waited for before."""
+    """The reason why the jobs of a queue wait, and the earlier reasons."""
     await asyncio.to_thread(_check_queue, context, caller, queue)
     now = context.clock()
     queue_snapshot = await snapshot(context, now)
@@ -52,7 +52,7 @@ async def why_queue(
 
 
 def _find_job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
-    """A job that the caller may see, or the answer for one that is not made yet. Others' are as if there were none."""
+    """A job that the caller may see, or the answer for a job that is not created yet. Others' jobs do not exist."""
     connection, viewer = context.readers.connection(), caller.viewer()
     rows = listing.jobs(connection, JobSelection(ids=[job]), viewer, 0, 1)
     if rows:
@@ -64,7 +64,7 @@ def _find_job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
 
 
 def _check_queue(context: Context, caller: Caller, queue: int) -> None:
-    """As for a job: a queue of others is told like one that does not exist."""
+    """Raise NotFound for a queue that does not exist or belongs to others; the two cannot be told apart."""
     identity = submissions.queue_identity(context.readers.connection(), QueueId(queue))
     if identity is None or not caller.viewer().may_see(identity.owner, identity.group):
         raise NotFound(f"there is no queue {queue}", hint="or it is not yours; `pilotage queue list`")
