@@ -12,8 +12,8 @@ from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.indexed_queue import HeadsWanted
 from pilotage.services.peers import sync
+from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.index_loading import open_pool
-from pilotage.services.pool.peer_state import Peers
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.id_allocator import Counters
@@ -42,20 +42,20 @@ class One:
 
     def _open(self, tx: Any) -> Pool:
         servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
-        company = Peers(self.name, position=changes.oldest_open_transaction(tx.connection))
+        peers = DatabasePeers(self.name, position=changes.oldest_open_transaction(tx.connection))
         return open_pool(
-            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", company=company,
+            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", peers=peers,
             filled=self._filled,
             counters=Counters(self._counting),
         )  # fmt: skip
 
     @property
-    def company(self) -> Peers:
-        assert self.pool.company is not None
-        return self.pool.company
+    def peers(self) -> DatabasePeers:
+        assert isinstance(self.pool.peers, DatabasePeers)
+        return self.pool.peers
 
     def follow(self) -> None:
-        found = changes.read(self.store.readers.connection(), self.company.position, self.name)
+        found = changes.read(self.store.readers.connection(), self.peers.position, self.name)
         self.writer.call(lambda tx: sync.follow(self.pool, tx, found))
 
     def waiting(self, queue: QueueId) -> dict[int, int]:

@@ -76,7 +76,7 @@ def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, Qu
     b.pool.index.reset(queue, {1: 3})
     assert b.recount() == 1
     assert b.waiting(queue) == {1: 12, 2: 5}
-    assert b.company.differences == 1
+    assert b.peers.differences == 1
 
 
 def test_whoever_fell_behind_the_pruning_counts_everything_anew(pools: tuple[One, One, QueueId]) -> None:
@@ -150,20 +150,20 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
 ) -> None:
     a, _, queue = pools
     a.writer.call(lambda tx: limited(a.pool, tx, 3))
-    [limit] = a.pool.limiter.limits
+    [limit] = a.pool.limits.limiter.limits
     identity = a.pool.identities[queue]
     place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
     assert place is not None
     # It takes until everybody matches by the policy, and until the places are borrowed.
-    a.writer.call(lambda tx: [shared_limits.establish(a.pool, tx, 1.0), a.pool.recount_limits(tx)])
-    assert a.pool.limiter.closed(place.site, place.ce, 1.0) == [limit]
-    a.writer.call(lambda tx: shared_limits.tend(a.pool, tx, 1.0))
+    a.writer.call(lambda tx: [shared_limits.establish(a.pool, tx, 1.0), a.pool.limits.recount(tx)])
+    assert a.pool.limits.limiter.closed(place.site, place.ce, 1.0) == [limit]
+    a.writer.call(lambda tx: shared_limits.rebalance(a.pool, tx, 1.0))
     started = 0
-    while not a.pool.limiter.closed(place.site, place.ce, 1.0):
+    while not a.pool.limits.limiter.closed(place.site, place.ce, 1.0):
 
         def request(tx: Any) -> None:
-            a.pool.started(tx, identity, place, 1.0)
-            shared_limits.tend(a.pool, tx, 1.0)
+            a.pool.limits.started(tx, identity, place, 1.0)
+            shared_limits.rebalance(a.pool, tx, 1.0)
 
         a.writer.call(request)
         started += 1
@@ -183,13 +183,13 @@ def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One,
     a.writer.call(
         lambda tx: apply.apply_policy(a.pool, tx, unlimited, POLICY, by="alice", reason="", now=2.0)
     )
-    a.writer.call(lambda tx: a.pool.started(tx, identity, place, 2.0))
+    a.writer.call(lambda tx: a.pool.limits.started(tx, identity, place, 2.0))
     a.writer.call(lambda tx: limited(a.pool, tx, 0))
-    a.writer.call(lambda tx: a.pool.left(tx, identity, place))
+    a.writer.call(lambda tx: a.pool.limits.left(tx, identity, place))
     a.writer.call(lambda tx: shared_limits.establish(a.pool, tx, 3.0))
     for _ in range(3):
-        a.writer.call(lambda tx: shared_limits.tend(a.pool, tx, 3.0))
-        assert a.pool.limiter.closed(place.site, place.ce, 3.0)
+        a.writer.call(lambda tx: shared_limits.rebalance(a.pool, tx, 3.0))
+        assert a.pool.limits.limiter.closed(place.site, place.ce, 3.0)
     free = "SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks"
     assert a.writer.call(lambda tx: sum(row[0] for row in tx.connection.execute(free))) == 0
 

@@ -13,11 +13,11 @@ import pytest
 from stores import DEADLINE, Store, postgresql_store
 
 from pilotage.server.disk_space import DiskSpace
-from pilotage.server.duties import peers as company_module
+from pilotage.server.duties import peers as peers_duty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import PeersDuty
 from pilotage.services.peers import sync
-from pilotage.services.pool.peer_state import HINTS, Peers
+from pilotage.services.pool.database_peers import NOTIFICATION_PERIOD, DatabasePeers
 from pilotage.store.cluster import changes, servers
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import ConnectionLost
@@ -119,14 +119,14 @@ def test_a_listener_that_lost_its_session_listens_again_and_looks(postgresql: St
 
 def test_a_server_does_not_hint_at_every_transaction() -> None:
     now = [100.0]
-    company = Peers("a", clock=lambda: now[0])
+    peers = DatabasePeers("a", monotonic=lambda: now[0])
     given = []
     for _ in range(1000):
-        given.append(company.hints_now())
-        now[0] += HINTS / 10
+        given.append(peers.should_notify())
+        now[0] += NOTIFICATION_PERIOD / 10
     assert given[0]
     assert 90 <= sum(given) <= 100
-    assert not Peers("a").hints_now()
+    assert not DatabasePeers("a").should_notify()
 
 
 class Follower:
@@ -136,24 +136,24 @@ class Follower:
         self.looks: asyncio.Queue[int] = asyncio.Queue()
         connection = store.open_writer()
         servers.register(connection, ServerRow("me", "host", "url", "1", 1.0, 1.0, 1))
-        self.company = Peers("me", position=changes.oldest_open_transaction(connection))
+        self.peers = DatabasePeers("me", position=changes.oldest_open_transaction(connection))
         connection.close()
         self.context: Any = SimpleNamespace(
             pool=SimpleNamespace(policy_version=1),
-            company=self.company,
+            peers=self.peers,
             readers=store.readers,
             writer=SimpleNamespace(acall=self._acall),
             stop=asyncio.Event(),
             space=DiskSpace({}),
         )
         monkeypatch.setattr(sync, "follow", self._follow)
-        self.duty = PeersDuty(self.context, self.company, None, None)  # type: ignore[arg-type]
+        self.duty = PeersDuty(self.context, self.peers, None, None)  # type: ignore[arg-type]
 
     async def _acall(self, request: Any) -> None:
         request(None)
 
     def _follow(self, pool: Any, tx: Any, found: changes.ChangeBatch) -> None:
-        self.company.position = found.position
+        self.peers.position = found.position
         self.looks.put_nowait(len(found.changes))
 
     @asynccontextmanager
@@ -171,7 +171,7 @@ class Follower:
 def test_a_hint_has_a_server_look_though_its_period_is_long(
     postgresql: Store, writing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(company_module, "FOLLOWS", 1e6)
+    monkeypatch.setattr(peers_duty, "FOLLOWS", 1e6)
 
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)
@@ -191,7 +191,7 @@ def test_a_hint_has_a_server_look_though_its_period_is_long(
 def test_a_lost_hint_costs_one_period(
     postgresql: Store, writing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(company_module, "FOLLOWS", 0.01)
+    monkeypatch.setattr(peers_duty, "FOLLOWS", 0.01)
 
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)

@@ -345,10 +345,10 @@ class Bench:
         for queue, site, ce, count in count_rows.held_counts(connection):
             identity = submissions.queue_identity(connection, queue)
             assert identity is not None
-            for limit in pool.limiter.limits:
+            for limit in pool.limits.limiter.limits:
                 if limit.applies_at(site, ce) and limit.concerns(identity):
                     counted[limit.key] += count
-        meters = {key: meter.running for key, meter in pool.limiter._meters.items() if meter.running}
+        meters = {key: meter.running for key, meter in pool.limits.limiter._meters.items() if meter.running}
         assert meters == counted
         twice = "SELECT id FROM jobs WHERE id IN (SELECT id FROM history)"
         assert not connection.execute(twice).fetchall()

@@ -85,13 +85,17 @@ def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str,
     """All that a failed request must leave as it was, caches of rows apart."""
     # A clock that stepped back moves it back too, whenever somebody looks.
     meters = {
-        key: replace(m, since=min(m.since, now)) for key, m in pool.limiter._meters.items() if not m.fresh
+        key: replace(m, since=min(m.since, now))
+        for key, m in pool.limits.limiter._meters.items()
+        if not m.fresh
     }
     return {
         "waiting": waiting_of(pool),
         "policy": (pool.policy_version, pool.policy, pool.index.rule),
         "limits": meters,
-        "running": {key: meter.running for key, meter in pool.limiter._meters.items() if meter.running},
+        "running": {
+            key: meter.running for key, meter in pool.limits.limiter._meters.items() if meter.running
+        },
         "seen": dict(pool.seen),
         "unconfirmed": dict(pool.unconfirmed),
         "stalled": set(pool.stalled),
@@ -143,8 +147,8 @@ def same_as_rebuilt(bench: Bench) -> None:
     shares = [row.share for row in pool.index.priorities.table()]
     fresh.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     assert shares == pytest.approx([row.share for row in fresh.index.priorities.table()])
-    assert {key: m.running for key, m in pool.limiter._meters.items() if m.running} == {
-        key: m.running for key, m in fresh.limiter._meters.items() if m.running
+    assert {key: m.running for key, m in pool.limits.limiter._meters.items() if m.running} == {
+        key: m.running for key, m in fresh.limits.limiter._meters.items() if m.running
     }
     assert pool.stalled >= fresh.stalled
     _pilots_are_the_rows(bench, pool)

@@ -181,7 +181,7 @@ class Rounds:
         """(queue, UserPriority, place among its lowest ids) by the rule, from what waits now; None: nothing fits."""
         pool, pilot = match.pool, match.pilot
         offer = replace(offer_of(pool.policy, pilot, match.take.node), **rest._asdict())
-        closed = pool.limiter.closed(pilot.site, pilot.ce, match.moves.now)
+        closed = pool.limits.limiter.closed(pilot.site, pilot.ce, match.moves.now)
         waiting = [
             e for e in pool.index.entries.values() if e.waiting and fits(e.identity, offer, lambda _: True)
         ]

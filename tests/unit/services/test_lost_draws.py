@@ -225,8 +225,8 @@ def test_a_job_on_the_lists_of_two_pilots_is_held_once(bench: Bench, monkeypatch
     first.release(first.hold())
     offer = second.hold()
     monkeypatch.setattr(job_rows, "BATCH_SIZE", 1)
-    bench.do(bench.pool.recount_limits)
-    [count] = [meter.running for meter in bench.pool.limiter._meters.values()]
+    bench.do(bench.pool.limits.recount)
+    [count] = [meter.running for meter in bench.pool.limits.limiter._meters.values()]
     assert count == 1
     assert second.finish(offer) == "accepted"
     assert [one.id for one in job_rows.of_live_pilots(bench.connection)] == []

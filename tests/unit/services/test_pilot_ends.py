@@ -82,7 +82,7 @@ class Scene:
             "stalled": id_ in pool.stalled,
             "finished": pool.finished.get(id_),
             "turn": pool.turns.running.get(id_),
-            "limits": sum(meter.running for meter in pool.limiter._meters.values()),
+            "limits": sum(meter.running for meter in pool.limits.limiter._meters.values()),
         }
 
 

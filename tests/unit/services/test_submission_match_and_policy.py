@@ -385,7 +385,7 @@ def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Be
     with pytest.raises(RuntimeError):
         bench.do(fails)
     assert (bench.pool.policy, bench.pool.policy_version, bench.pool.index) == before
-    assert bench.pool.limiter.limits == ()
+    assert bench.pool.limits.limiter.limits == ()
     assert bench.pool.index.entries[1].waiting == 2
 
 

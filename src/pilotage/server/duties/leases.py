@@ -36,12 +36,12 @@ class LeaseDuty:
     async def cycle(self) -> None:
         # One instant for the whole cycle: a pause between credit and expiry must not expire anything.
         now = self._context.clock()
-        await self._give_sign_of_life(now)
-        self._forget_watchers(now)
+        await self._send_heartbeat(now)
+        await self._forget_watchers(now)
         steps = (self._lapse_offers, self._note_stalled, self._expire_as_duty)
         await each([lambda step=step: step(now) for step in steps])  # type: ignore[misc]
 
-    async def _give_sign_of_life(self, now: float) -> None:
+    async def _send_heartbeat(self, now: float) -> None:
         pool, writer, heard = self._context.pool, self._context.writer, self._heard_until
         paused = heard is not None and now - heard > leases.longest_pause(pool.policy)
         if heard is None or paused or not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
@@ -59,12 +59,10 @@ class LeaseDuty:
                 )
         self._heard_until = now
 
-    def _forget_watchers(self, now: float) -> None:
+    async def _forget_watchers(self, now: float) -> None:
         pool = self._context.pool
-        pool.followed = {job: until for job, until in pool.followed.items() if until > now}
-        if pool.company is not None:
-            told = pool.company.followed
-            pool.company.followed = {job: until for job, until in told.items() if until > now}
+        if any(until <= now for until in list(pool.followed.values())):
+            await self._context.writer.acall(lambda tx: leases.forget_watchers(pool, tx, now))
 
     async def _lapse_offers(self, now: float) -> None:
         pool = self._context.pool

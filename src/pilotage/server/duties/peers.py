@@ -9,18 +9,16 @@ import socket
 import time
 
 from pilotage import __version__
-from pilotage.core.errors import Conflict
 from pilotage.server.context import Context
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted
 from pilotage.services.peers import sync
+from pilotage.services.peers.membership import SILENT, evict_silent
 from pilotage.services.pool import shared_limits
-from pilotage.services.pool.peer_state import Peers
-from pilotage.store.cluster import changes, servers
+from pilotage.services.pool.database_peers import DatabasePeers
+from pilotage.store.cluster import changes
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import Readers, ServerEvicted, database_time
-from pilotage.store.tables import instance, pilots
-from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +28,6 @@ SOONEST = 0.05
 """Seconds between two looks at least, and while there is something each time."""
 RECOUNTS = 300.0
 """Seconds between two full counts."""
-SILENT = 30.0
-"""A server without a sign of life for so long is given up."""
 WATCHES = 5.0
 LIMITS = 1.0
 PRUNES = 60.0
@@ -41,42 +37,11 @@ HANDED_ON = 60.0
 """A submission that nobody has touched for so long is not in the hands of its server any more."""
 
 
-def join(tx: Transaction, url: str, policy_version: int, now: float, *, in_common: tuple[str, str]) -> Peers:
-    """Register a server that begins. `in_common`: marks of its signing key and of its sandboxes.
-
-    `Conflict` if those of the servers that are there are others.
-    """
+def describe_server(url: str, policy_version: int, now: float) -> ServerRow:
+    """The row of this server, with a name that no earlier one had."""
     host = socket.gethostname()
-    now = database_time(tx.connection, now)
     name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
-    server = ServerRow(name, host, url, __version__, now, now, policy_version)
-    instance.lock_row(tx.connection)
-    for predecessor in servers.predecessors(tx.connection, server):
-        evict_server(tx, predecessor)
-    there = servers.live(tx.connection)
-    others = [one for one in there if now - one.alive_at < SILENT]
-    if not others:
-        for gone in there:
-            evict_server(tx, gone.name)
-    theirs = instance.shared_fingerprints(tx.connection)
-    if others and theirs != in_common:
-        _refuse(others[0], key=theirs[0] != in_common[0])
-    instance.save_shared_fingerprints(tx.connection, *in_common)
-    servers.register(tx.connection, server)
-    return Peers(name, position=changes.oldest_open_transaction(tx.connection), clock=time.monotonic)
-
-
-def _refuse(other: ServerRow, *, key: bool) -> None:
-    at = f"the server at {other.url} of {other.host}"
-    if key:
-        raise Conflict(
-            f"this home signs tokens with another key than {at}, which uses the same database",
-            hint="copy the file secrets/signing.key of its home into this one, and start again",
-        )
-    raise Conflict(
-        f"the sandboxes of this server are not those of {at}, which uses the same database",
-        hint="give both the same shared folder: --sandboxes FOLDER",
-    )
+    return ServerRow(name, host, url, __version__, now, now, policy_version)
 
 
 class DatabaseClock:
@@ -101,20 +66,23 @@ class DatabaseClock:
 class PeersDuty:
     """What a server does because there may be others."""
 
-    def __init__(self, context: Context, company: Peers, posts: DutyLeases, clock: DatabaseClock) -> None:
+    def __init__(
+        self, context: Context, peers: DatabasePeers, posts: DutyLeases, clock: DatabaseClock
+    ) -> None:
         self._context = context
-        self._company = company
+        self._peers = peers
         self._posts = posts
         self._clock = clock
         self._recounted = self._pruned = self._checked = time.monotonic()
         self._looked = 0.0
+        self._read_to = 0
         self._busy = False
         self.wake = asyncio.Event()
         """Set when another server has written."""
 
     def heard(self, server: str) -> None:
         """A server has written; "": some may have."""
-        if server != self._company.server:
+        if server != self._peers.server:
             self.wake.set()
 
     def until_next_look(self) -> float:
@@ -126,26 +94,28 @@ class PeersDuty:
         await asyncio.sleep(max(0.0, self._looked + SOONEST - time.monotonic()))
         self._looked = time.monotonic()
         self.wake.clear()
-        context, company = self._context, self._company
+        context, peers = self._context, self._peers
+        begin = max(self._read_to, peers.position)
         found = await asyncio.to_thread(
-            lambda: changes.read(context.readers.connection(), company.position, company.server)
+            lambda: changes.read(context.readers.connection(), begin, peers.server)
         )
         self._busy = bool(found.changes) or found.more
         if not found.registered:
             raise ServerEvicted("the other servers have given this one up", hint="start it again")
-        if found.changes or found.pruned or company.uncertain:
+        if found.changes or found.pruned or peers.uncertain:
             version = context.pool.policy_version
             await context.writer.acall(lambda tx: sync.follow(context.pool, tx, found))
             if context.pool.policy_version != version:
                 context.wake_shares.set()
                 context.wake_director.set()
         else:
-            company.position = found.position
+            # Nothing to apply: the writer need not hear of it.
+            self._read_to = found.position
 
-    async def tend_limits(self) -> None:
+    async def rebalance_limits(self) -> None:
         context = self._context
-        if context.pool.limiter.limits:
-            await context.writer.acall(lambda tx: shared_limits.tend(context.pool, tx, context.clock()))
+        if context.pool.limits.limiter.limits:
+            await context.writer.acall(lambda tx: shared_limits.rebalance(context.pool, tx, context.clock()))
 
     async def recount(self) -> None:
         """Check memory against the store, some queues at a time; what differs is set right, and said."""
@@ -169,7 +139,7 @@ class PeersDuty:
     async def watch(self) -> None:
         """A duty: give up silent servers, forget what everybody has read."""
         context = self._context
-        gone = await context.writer.acall(self._bury)
+        gone = await context.writer.acall(lambda tx: evict_silent(context.pool, tx, context.clock()))
         for name in gone:
             log.warning("the server %s has given no sign of life for %.0f s: it is given up", name, SILENT)
         if gone:
@@ -178,18 +148,6 @@ class PeersDuty:
             self._pruned = time.monotonic()
             before = context.clock() - sync.KEPT
             await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
-
-    def _bury(self, tx: Transaction) -> list[str]:
-        now = database_time(tx.connection, self._context.clock())
-        silent = servers.lock_silent(tx.connection, now - SILENT, self._company.server)
-        for name in silent:
-            evict_server(tx, name)
-        if silent:
-            # Offers of theirs that nobody confirms are taken back here.
-            for pilot, at in pilots.last_take_times(tx.connection):
-                if pilot not in self._context.pool.unconfirmed:
-                    tx.put(self._context.pool.unconfirmed, pilot, at)
-        return silent
 
     async def finish_submissions(self) -> None:
         """A duty: what a server has left behind that is not there any more."""
@@ -200,7 +158,7 @@ class PeersDuty:
     async def keep_limits(self) -> None:
         """A duty: the limits of the policy are there, and rightly counted."""
         context = self._context
-        if not context.pool.limiter.limits:
+        if not context.pool.limits.limiter.limits:
             return
         await context.writer.acall(lambda tx: shared_limits.establish(context.pool, tx, context.clock()))
         if time.monotonic() - self._checked >= RECOUNTS:
@@ -210,16 +168,3 @@ class PeersDuty:
             )
             for limit in wrong:
                 log.warning("the limit %s was reckoned wrong and is set right", limit.key)
-
-
-def evict_server(tx: Transaction, name: str) -> None:
-    """Give up a server: what it had of limits is nobody's, its duties are free, and it writes no more.
-
-    Its pilots could renew no lease since its last sign of life: they have that time back.
-    """
-    shared_limits.bury(tx, name)
-    away = [one.alive_at for one in servers.live(tx.connection) if one.name == name]
-    now = database_time(tx.connection, time.time())
-    for alive_at in away:
-        pilots.extend_leases_of_server(tx.connection, name, max(0.0, now - alive_at))
-    servers.evict(tx.connection, name)

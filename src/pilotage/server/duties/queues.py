@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from pilotage.server.context import Context
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.submission import chunked
 from pilotage.store.tables import submissions
 from pilotage.store.writer.transaction import Transaction
@@ -36,4 +37,4 @@ class QueueDuty:
         gone = submissions.delete_empty_queues(tx.connection, before)
         if gone:
             self._context.pool.forget_queues(tx, gone)
-            self._context.pool.tell(tx, queues=gone)
+            self._context.pool.peers.publish(tx, PeerUpdate(queues=gone))

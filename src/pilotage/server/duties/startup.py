@@ -28,7 +28,7 @@ QUEUES_PER_TRANSACTION = 200
 async def load_index(context: Context) -> None:
     """Count the waiting jobs while pilots and people are served; they are given out when that is done."""
     begun = context.clock()
-    if context.pool.company is not None:
+    if context.pool.peers.shared:
         await _load_with_reader(context)
     else:
         while not await context.writer.acall(lambda tx: load_some(context.pool, tx)):

@@ -36,8 +36,7 @@ from pilotage.server.duties.peers import (
     WATCHES,
     DatabaseClock,
     PeersDuty,
-    evict_server,
-    join,
+    describe_server,
 )
 from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
 from pilotage.server.duties.retention import RetentionDuty
@@ -61,7 +60,10 @@ from pilotage.server.process.home import Home, HomeLock
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.services.director.local import LocalDirector
+from pilotage.services.peers.membership import evict_server, join
+from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook, read_corrections
 from pilotage.services.submission.job_creation import AIM, AIM_ELSEWHERE, ChunkPace
@@ -170,9 +172,9 @@ class _Server:
             if self._connection.dialect == "sqlite":
                 self._writer.move_to_loop(asyncio.get_running_loop())
             await self._serve(context)
-            if context.ended_by is None and context.pool.company is not None:
-                name = context.pool.company.server
-                await self._writer.acall(lambda tx: evict_server(tx, name))
+            if context.ended_by is None and context.pool.peers.shared:
+                name = context.pool.peers.server
+                await self._writer.acall(lambda tx: evict_server(tx, name, self._clock()))
         finally:
             self._writer.stop()
             self._readers.close()
@@ -188,8 +190,8 @@ class _Server:
         host, port = self._listener.getsockname()
         url = f"http://{host}:{port}"
         found, pool = self._writer.call(lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark()))
-        if pool.company is not None:
-            self._connection.bind_to_server(pool.company.server)
+        if pool.peers.shared:
+            self._connection.bind_to_server(pool.peers.server)
         home.bind(found.uuid)
         on_file = self._connection.dialect == "sqlite"
         issuer = Issuer(key, found.uuid)
@@ -243,9 +245,10 @@ class _Server:
             current = instance.current_policy(connection)
             assert current is not None
         policy = policies.parse(current.text)
-        company = None
+        peers: Peers = NoPeers()
         if self._counters is not None:
-            company = join(tx, url, current.version, now, in_common=(key, sandboxes))
+            server = describe_server(url, current.version, now)
+            peers = join(tx, server, in_common=(key, sandboxes), monotonic=time.monotonic)
         pool = open_pool(
             tx,
             policy,
@@ -255,10 +258,10 @@ class _Server:
             home_owner=owner,
             id_floor=found.id_floor,
             filled=False,
-            company=company,
+            peers=peers,
             counters=self._counters,
         )
-        if company is not None:
+        if peers.shared:
             read_corrections(pool, tx)
         return found, pool
 
@@ -279,9 +282,9 @@ class _Server:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
-        company, posts = context.pool.company, None
-        if company is not None:
-            posts = DutyLeases(self._writer, company.server, DUTIES)
+        peers, posts = context.pool.peers, None
+        if peers.shared:
+            posts = DutyLeases(self._writer, peers.server, DUTIES)
         # An outage is credited before the first pilot or duty can see an old lease.
         leases = LeaseDuty(context, posts)
         await leases.cycle()
@@ -336,22 +339,22 @@ class _Server:
         local = post("local pilots", self._local.cycle)
         running.append(every(context, self._local.period, local, context.wake_director))
         if posts is not None:
-            running += self._company_duties(context, posts)
+            running += self._peer_duties(context, posts)
         return running
 
-    def _company_duties(self, context: Context, posts: DutyLeases) -> list[Coroutine[None, None, None]]:
+    def _peer_duties(self, context: Context, posts: DutyLeases) -> list[Coroutine[None, None, None]]:
         """What there is to do because of other servers."""
-        pool, company, clock = context.pool, context.pool.company, self._clock
-        assert company is not None
+        pool, peers, clock = context.pool, context.pool.peers, self._clock
+        assert isinstance(peers, DatabasePeers)
         assert isinstance(clock, DatabaseClock)
 
         def forget_reasons() -> None:
             pool.waited = None
 
         posts.began["reasons"] = forget_reasons
-        duty, ledger = PeersDuty(context, company, posts, clock), LedgerDuty(context, posts)
+        duty, ledger = PeersDuty(context, peers, posts, clock), LedgerDuty(context, posts)
         cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (FOLLOWS, duty.tend_limits),
+            (FOLLOWS, duty.rebalance_limits),
             (WATCHES, duty.set_clock),
             (WATCHES, duty.recount),
             (WATCHES, lambda: posts.carry_out("servers", duty.watch)),
@@ -369,7 +372,7 @@ class _Server:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
         director = LocalDirector(name, self._settings.node)
         logs = self._settings.home.folder / "pilots"
-        host = socket.gethostname() if context.pool.company is not None else ""
+        host = socket.gethostname() if context.pool.peers.shared else ""
         return LocalCeDuty(
             context,
             director,

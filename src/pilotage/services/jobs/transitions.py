@@ -169,8 +169,8 @@ class JobTransitions:
             self._offered_since.add(job)
         event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
         self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
-        if self.pool.limiter.limits:
-            self.pool.started(self.tx, entry.identity, pilot, self.now)
+        if self.pool.limits.limiter.limits:
+            self.pool.limits.started(self.tx, entry.identity, pilot, self.now)
         return epoch
 
     def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
@@ -309,7 +309,7 @@ class JobTransitions:
             if job.id in place.jobs:
                 self.touch_pilot(place)
                 place.jobs = [one for one in place.jobs if one != job.id]
-            self.pool.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
+            self.pool.limits.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:
         if not self.pool.counts(job.id):

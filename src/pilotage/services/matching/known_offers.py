@@ -87,7 +87,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
     return WaitAnalysis(
         entries=list(index.entries.values()),
         known=known,
-        closed={place: pool.limiter.used_up(*place, now) for place in places},
+        closed={place: pool.limits.limiter.used_up(*place, now) for place in places},
         rule=index.rule,
         draining=pool.draining,
         coming=frozenset(wait_reasons.ces_with_pending_pilots(tx.connection)),

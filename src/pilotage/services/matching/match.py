@@ -199,7 +199,7 @@ class Match:
     def _lots(self) -> dict[str, int]:
         """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""
         pool, pilot = self.pool, self.pilot
-        limiter = pool.limiter
+        limiter = pool.limits.limiter
         closed = tuple(limiter.closed(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
         self._rest, self._requirements = self._asking.unbound(pilot), None
         asked = self._asking.asked(pool.index, self._rest, closed)
@@ -208,7 +208,7 @@ class Match:
     def _give(self, rest: Remaining) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
         pool, pilot, moves = self.pool, self.pilot, self.moves
-        limiter = pool.limiter
+        limiter = pool.limits.limiter
         closed = tuple(limiter.closed(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
         self._rest, self._requirements = rest, None
         asked = self._asking.asked(pool.index, rest, closed)
@@ -245,6 +245,6 @@ class Match:
     def _explain(self, rest: Remaining) -> dict[str, int]:
         self._rest, self._requirements = rest, None
         offer = self._asking.offer(rest)
-        closed = self.pool.limiter.closed(offer.site, offer.ce, self.moves.now)
+        closed = self.pool.limits.limiter.closed(offer.site, offer.ce, self.moves.now)
         found = self.pool.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in found.fallen.items()}

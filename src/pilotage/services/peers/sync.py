@@ -13,7 +13,8 @@ from pilotage.core.ids import QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.services.policy.apply import apply_in_memory
 from pilotage.services.pool.index_loading import enter, load_all
-from pilotage.services.pool.peer_state import Peers, PeerUpdate, read_update
+from pilotage.services.pool.peers import PeerUpdate, read_update
+from pilotage.services.pool.shared_limits import database_peers
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.cluster import changes
@@ -31,31 +32,26 @@ CHUNK = 200
 
 def follow(pool: Pool, tx: Transaction, found: ChangeBatch) -> None:
     """Do what the others have done. What was done is done, whatever becomes of this transaction."""
-    company = _company(pool)
+    peers = database_peers(pool)
     if found.pruned:
-        company.position = found.position
+        peers.position = found.position
         load_all(pool, tx)
         _apply_policy(pool, tx)
         return
     for change in found.changes:
         # Carried out again after a roll-back, it is not done twice.
-        if change.xid >= company.position:
+        if change.xid >= peers.position:
             _do(pool, tx, change)
-            company.position = change.xid + (change is found.changes[-1])
-    company.position = max(company.position, found.position)
-    company.seen = {queue: seen for queue, seen in company.seen.items() if seen.xmax > company.position}
+            peers.position = change.xid + (change is found.changes[-1])
+    peers.position = max(peers.position, found.position)
+    peers.seen = {queue: seen for queue, seen in peers.seen.items() if seen.xmax > peers.position}
     _count_uncertain(pool, tx)
-
-
-def _company(pool: Pool) -> Peers:
-    assert pool.company is not None
-    return pool.company
 
 
 def _do(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
     news = read_update(change.payload)
     _do_notes(pool, tx, change.xid, news)
-    pool.followed.update(news.followed)
+    pool.followed = {**pool.followed, **news.followed}
     if news.queues:
         pool.forget_queues(tx, news.queues)
     if news.moved:
@@ -67,11 +63,11 @@ def _do(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
 
 
 def _do_notes(pool: Pool, tx: Transaction, xid: int, news: PeerUpdate) -> None:
-    company = _company(pool)
+    peers = database_peers(pool)
     known: dict[QueueId, bool] = {}
     for queue, *_ in (*news.back, *news.gone):
         if queue not in known:
-            known[queue] = not company.saw(queue, xid) and enter(pool, tx, queue)
+            known[queue] = not peers.saw(queue, xid) and enter(pool, tx, queue)
     notes = IndexDelta(
         gone=[note for note in news.gone if known[note[0]]],
         back=[note for note in news.back if known[note[0]]],
@@ -82,11 +78,11 @@ def _do_notes(pool: Pool, tx: Transaction, xid: int, news: PeerUpdate) -> None:
 
 def _count_uncertain(pool: Pool, tx: Transaction) -> None:
     """Count the queues that seemed to have come to their end: some, the others at the next look."""
-    company = _company(pool)
-    if company.uncertain and pool.filling is None:
-        some = sorted(company.uncertain)[:CHUNK]
+    peers = database_peers(pool)
+    if peers.uncertain and pool.filling is None:
+        some = sorted(peers.uncertain)[:CHUNK]
         recount(pool, tx, some)
-        company.uncertain.difference_update(some)
+        peers.uncertain.difference_update(some)
 
 
 def _apply_policy(pool: Pool, tx: Transaction) -> None:
@@ -97,7 +93,7 @@ def _apply_policy(pool: Pool, tx: Transaction) -> None:
 
 def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
     """Count the jobs of these queues in the store; how many of them memory had wrong, which are set right."""
-    company = _company(pool)
+    peers = database_peers(pool)
     seen, counts = count_rows.waiting_counts_with_snapshot(tx.connection, queues)
     pending = _pending(pool, tx, seen)
     wrong = 0
@@ -109,26 +105,26 @@ def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
         meant = counts.get(queue, {})
         if {w: n for w, n in have.items() if n} == meant:
             continue
-        wrong += queue not in company.uncertain
+        wrong += queue not in peers.uncertain
         if enter(pool, tx, queue):
             pool.index.reset(queue, meant)
-            company.seen[queue] = seen
-    company.differences += wrong
+            peers.seen[queue] = seen
+    peers.differences += wrong
     return wrong
 
 
 def _pending(pool: Pool, tx: Transaction, seen: changes.TransactionSnapshot) -> dict[QueueId, dict[int, int]]:
     """By queue and UserPriority: what others have done that a count has seen and memory has not followed yet."""
-    company = _company(pool)
+    peers = database_peers(pool)
     found: dict[QueueId, dict[int, int]] = {}
-    for change in changes.read_all_since(tx.connection, company.position, company.server):
+    for change in changes.read_all_since(tx.connection, peers.position, peers.server):
         if not seen.saw(change.xid):
             continue
         news = read_update(change.payload)
         moved = [(note[0], note[1], note[3]) for note in news.back]
         moved += [(note[0], note[1], -1) for note in news.gone]
         for queue, weight, count in moved:
-            if not company.saw(queue, change.xid):
+            if not peers.saw(queue, change.xid):
                 of_queue = found.setdefault(queue, {})
                 of_queue[weight] = of_queue.get(weight, 0) + count
     return found

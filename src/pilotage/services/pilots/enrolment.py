@@ -72,7 +72,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         ended=None,
         lease_until=now + lease,
         reason="",
-        server=pool.company.server if pool.company is not None else "",
+        server=pool.peers.server,
     )
     tx.put(pool.seen, pilot.id, now)
     return EnrolResponse(

@@ -80,7 +80,7 @@ def exchange_many(
     Each gets its answer or, if nothing was done for it, `NotAuthenticated` or `Superseded`. The number of statements
     does not grow with that of the messages.
     """
-    if pool.company is not None:
+    if pool.peers.shared:
         pool.read_pilots(tx, [hashed for hashed, _ in messages])
     moves = JobTransitions(pool, tx, now, pool.batch(now, SEVERAL_PILOTS))
     asking: list[PilotRequest | PilotageError] = []
@@ -213,9 +213,9 @@ class PilotRequest:
             pilot.lease_until = self.now + lease
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
         stalled = pilot.id in pool.stalled
-        if pool.company is not None and pilot.server != pool.company.server:
+        if pilot.server != pool.peers.server:
             # It has come from another server, which may have taken it for silent.
-            stalled, pilot.server = True, pool.company.server
+            stalled, pilot.server = True, pool.peers.server
             pilots.update(self.tx.connection, pilot.id, server=pilot.server)
         if stalled:
             self.tx.discard(pool.stalled, pilot.id)

@@ -11,9 +11,9 @@ from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Policy
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot, forget_unheard
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
-from pilotage.store.engine.connection import ServerEvicted, database_time
 from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
 from pilotage.store.tables.pilots import LivePilot
@@ -51,13 +51,7 @@ def heartbeat(
     `begins`: the server has just been started, so the time since the last alive row is a gap, however short.
     `paused_since`: a running server has heard nobody since that instant.
     """
-    if pool.company is not None:
-        instance.lock_row(tx.connection)
-        now = database_time(tx.connection, now)
-        if not servers.heartbeat(tx.connection, pool.company.server, now, pool.policy_version):
-            raise ServerEvicted(
-                "this server was silent for so long that the others have given it up", hint="start it again"
-            )
+    now = pool.peers.heartbeat(tx, now, pool.policy_version)
     known = instance.load(tx.connection)
     assert known is not None
     away_since, longest = known.alive_at, 0.0 if begins else LONGEST_GAP
@@ -85,27 +79,34 @@ def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
     tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
     tx.set(pool, "seen", {pilot: seen + credit for pilot, seen in pool.seen.items()})
     pool.forget_pilots(tx)
-    pool.tell(tx, moved=credit)
+    pool.peers.publish(tx, PeerUpdate(moved=credit))
+
+
+def watch_output(pool: Pool, tx: Transaction, job: JobId, until: float) -> None:
+    """Ask the pilot of a job to send its output until then, whichever server it speaks to."""
+    tx.put(pool.followed, job, until)
+    pool.peers.publish(tx, PeerUpdate(followed={job: until}))
+
+
+def forget_watchers(pool: Pool, tx: Transaction, now: float) -> None:
+    """Drop jobs with output that nobody watches any longer."""
+    tx.set(pool, "followed", {job: until for job, until in pool.followed.items() if until > now})
 
 
 def over(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
     """Pilots whose lease is over, at most `MOST`."""
-    return pilots.with_expired_lease(tx.connection, now, _server(pool), MOST)
+    return pilots.with_expired_lease(tx.connection, now, pool.peers.server, MOST)
 
 
 def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | None = None) -> int:
     """End pilots whose lease is over and take their jobs; how many. `gone`: of these alone, else of all."""
     ended = 0
     for pilot in over(pool, tx, now) if gone is None else gone:
-        row = pilots.lock_expired(tx.connection, pilot, now, _server(pool))
+        row = pilots.lock_expired(tx.connection, pilot, now, pool.peers.server)
         if row is not None:
             end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, "its lease ran out", now)
             ended += 1
     return ended
-
-
-def _server(pool: Pool) -> str:
-    return "" if pool.company is None else pool.company.server
 
 
 def lapsing(pool: Pool, now: float) -> list[PilotId]:
@@ -148,12 +149,12 @@ def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] |
 
 def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[LivePilot]:
     """The pilots that speak to this server; with `orphans` also those whose server is not there any more."""
-    live, company = pilots.live_pilots(tx.connection), pool.company
-    if company is None:
+    live, peers = pilots.live_pilots(tx.connection), pool.peers
+    if not peers.shared:
         return live
-    others = {one.name for one in servers.live(tx.connection)} - {company.server}
+    others = {one.name for one in servers.live(tx.connection)} - {peers.server}
     ours = [
-        pilot for pilot in live if pilot.server == company.server or (orphans and pilot.server not in others)
+        pilot for pilot in live if pilot.server == peers.server or (orphans and pilot.server not in others)
     ]
     _forget_others(pool, tx, {pilot.id for pilot in ours})
     return ours

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services.matching.known_offers import renew_kinds
-from pilotage.services.pool import shared_limits
 from pilotage.services.pool.index_loading import count_anew
 from pilotage.services.pool.index_setup import rebuild_index
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
-from pilotage.store.cluster import servers
 from pilotage.store.tables import instance
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
@@ -35,20 +34,20 @@ def apply_policy(
     old = in_force(tx)
     need_version(old, expect)
     before = (pool.policy, pool.policy_version, pool.index, pool.ces_since)
-    rates = pool.limiter.rates()
+    rates = pool.limits.limiter.rates()
 
     def undo() -> None:
         pool.policy, pool.policy_version, pool.index, pool.ces_since = before
         count_anew(pool, tx)
-        pool.limiter.restore(rates)
+        pool.limits.limiter.restore(rates)
         renew_kinds(pool)
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
     _note(pool, tx, old, version, by=by, reason=reason, now=now)
-    shared_limits.outdate(pool, tx, policy)
+    pool.limits.invalidate_counts(tx, policy)
     apply_in_memory(pool, tx, policy, version)
-    pool.tell(tx, policy=version)
+    pool.peers.publish(tx, PeerUpdate(policy=version))
     return version
 
 
@@ -61,8 +60,7 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     rebuild_index(pool, tx)
     renew_kinds(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
-    if pool.company is not None:
-        servers.save_policy_version(tx.connection, pool.company.server, version)
+    pool.peers.report_policy(tx, version)
 
 
 def _note(pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float) -> None:

@@ -14,11 +14,9 @@ from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.queues.index_delta import IndexDelta
-from pilotage.core.queues.limits import Limiter
-from pilotage.core.queues.shared_limits import SharedLimiter
-from pilotage.services.pool.index_setup import new_index, replace_limits
-from pilotage.services.pool.peer_state import Peers, PeerUpdate, read_update
-from pilotage.services.pool.records import IndexLoading
+from pilotage.services.pool.index_setup import new_index
+from pilotage.services.pool.peers import NoPeers, Peers, PeerUpdate, read_update
+from pilotage.services.pool.shared_limits import database_peers
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.cluster.changes import TransactionSnapshot
@@ -49,20 +47,19 @@ def open_pool(
     home_owner: str,
     id_floor: int = 0,
     filled: bool = True,
-    company: Peers | None = None,
+    peers: Peers | None = None,
     counters: Counters | None = None,
 ) -> Pool:
     """The pool of a store, with everything read that it keeps in memory. No id up to `id_floor` is given again.
 
-    If it is not to be `filled` the waiting jobs are counted later, by `load_some`. `company` and `counters`: where
-    other servers may use the same store.
+    If it is not to be `filled` the waiting jobs are counted later, by `load_some`. `peers` and `counters`: of one
+    of several servers on the same store.
     """
     numbers = _numbers(tx, id_floor, counters)
     pool = Pool(
         policy=policy,
         policy_version=version,
         incarnation=incarnation,
-        limiter=Limiter() if company is None else SharedLimiter(),
         events=numbers["events"],
         rng=rng,
         home_owner=home_owner,
@@ -70,7 +67,7 @@ def open_pool(
         job_ids=numbers["jobs"],
         pilot_ids=numbers.get("pilots"),
         identities={},
-        company=company,
+        peers=peers or NoPeers(),
     )
     current = instance.current_policy(tx.connection)
     # Which CEs the last change of the policy was about is not known any more.
@@ -111,9 +108,8 @@ def begin_loading(pool: Pool, tx: Transaction) -> None:
 def _begin_counting(pool: Pool, tx: Transaction) -> None:
     pool.identities = dict(submission_rows.all_queues(tx.connection))
     pool.index.clear()
-    replace_limits(pool, tx)
-    # Where the count is of one instant nothing is left for later: what comes is noted.
-    pool.filling = IndexLoading(top=job_rows.last_id(tx.connection) if pool.company is None else 0)
+    pool.limits.replace(tx, pool.policy.limit_list())
+    pool.filling = pool.peers.begin_loading(tx)
 
 
 def load_some(pool: Pool, tx: Transaction) -> bool:
@@ -121,7 +117,7 @@ def load_some(pool: Pool, tx: Transaction) -> bool:
     filling = pool.filling
     if filling is None:
         return True
-    if pool.company is not None:
+    if filling.at_once:
         _apply_recount(pool, tx, *count_waiting(tx.connection))
         return True
     until = min(filling.top, filling.done_to + SLICE)
@@ -155,8 +151,8 @@ def apply_counts(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts:
     unseen: list[PeerUpdate | IndexDelta] = [
         read_update(change.payload) for change in told if not seen.saw(change.xid)
     ]
-    if pool.index.notes is not None:
-        unseen.append(pool.index.notes)
+    if pool.peers.delta is not None:
+        unseen.append(pool.peers.delta)
     # In any order: one may be told of a job that has gone before it is told that it came.
     moved: dict[tuple[QueueId, int], int] = defaultdict(int)
     for news in unseen:
@@ -173,11 +169,7 @@ def apply_counts(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts:
 
 def _apply_recount(pool: Pool, tx: Transaction, seen: TransactionSnapshot, counts: Counts) -> None:
     """These jobs wait, as was read with that snapshot, which the notes of others go on from."""
-    company = pool.company
-    assert company is not None
-    company.filled = seen
-    company.seen.clear()
-    company.uncertain.clear()
+    database_peers(pool).loaded(seen)
     for queue in pool.index.entries:
         pool.index.reset(queue, {})
     for queue, waiting in counts.items():

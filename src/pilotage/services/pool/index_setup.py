@@ -10,7 +10,6 @@ from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, HeadsWanted
 from pilotage.core.shares.priorities import Priorities
 from pilotage.services.pool.state import Pool
-from pilotage.store.cluster import limit_leases as block_rows
 from pilotage.store.tables import jobs as job_rows
 from pilotage.store.writer.transaction import Transaction
 
@@ -19,53 +18,40 @@ def rebuild_index(pool: Pool, tx: Transaction) -> None:
     """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
     old = pool.index
     pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
-    # What this transaction has done before is still to be told.
-    pool.index.notes = old.notes
     for queue, before in old.entries.items():
         entry = pool.entry(queue, before.identity)
         pool.index.add(entry)
         pool.index.take_over(entry, before)
-    replace_limits(pool, tx)
-
-
-def replace_limits(pool: Pool, tx: Transaction) -> None:
-    """Have the limits of the policy hold, counted anew."""
-    pool.save_blocks(tx)
-    pool.limiter.adopt(pool.policy.limit_list())
-    if pool.company is not None:
-        block_rows.create_allocations(
-            tx.connection, pool.company.server, [limit.key for limit in pool.limiter.limits]
-        )
-    pool.recount_limits(tx)
+    pool.limits.replace(tx, pool.policy.limit_list())
 
 
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
     """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
 
     def heads(wanted: Sequence[HeadsWanted]) -> Sequence[Sequence[Head]]:
-        company = pool.company
-        if company is not None and pool.filling is not None:
+        loading = pool.filling
+        if loading is not None and loading.at_once:
             return [()] * len(wanted)
         if pool.unwritten is not None:
             pool.unwritten()
         found = job_rows.queue_heads(tx.connection, wanted)
-        if company is not None:
-            company.uncertain.update(
-                one.queue for one, rows in zip(wanted, found, strict=True) if len(rows) < one.most
-            )
-        if pool.filling is not None:
+        pool.peers.check_heads(wanted, found)
+        if loading is not None:
             # What is not counted yet is not given out yet.
             found = [[head for head in rows if pool.counts(head[0])] for rows in found]
         return found
 
     matching = policy.matching
     sharing = frozenset(group for group in policy.groups if policy.sharing(group))
-    return QueueIndex(
+    index = QueueIndex(
         heads,
         rule=matching.rule,
         cpu_buckets=matching.cpu_buckets,
         memory_buckets=matching.memory_buckets,
         priorities=Priorities(policy.shares(), sharing),
         rng=rng,
-        shared=pool.company is not None,
+        shared=pool.peers.shared,
     )
+    # Of one delta for all indexes: a new one goes on with the changes of the transaction that made it.
+    index.notes = pool.peers.delta
+    return index

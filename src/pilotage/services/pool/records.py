@@ -61,6 +61,8 @@ class IndexLoading:
 
     top: int
     """The last id that was there at the start."""
+    at_once: bool = False
+    """Whether all jobs are counted in one snapshot: the index gives out nothing until then."""
     done_to: int = 0
     disturbed: set[QueueId] = field(default_factory=set)
     """Queues to be counted again at the end: a transaction that had changed them failed meanwhile."""

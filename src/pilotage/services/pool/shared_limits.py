@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pilotage.core.policy import Policy
 from pilotage.core.queues import limit_leases as rules
 from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.shared_limits import Key, SharedLimiter
+from pilotage.services.pool.database_peers import DatabasePeers
+from pilotage.services.pool.limits import SharedRunningLimits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import limit_leases as rows
 from pilotage.store.cluster import servers
@@ -21,19 +22,26 @@ HELD = 2.0
 """Seconds for which a server keeps what it has borrowed when another one asks for it."""
 
 
-def shared_limiter(pool: Pool) -> SharedLimiter | None:
-    """None where this server shares its limits with nobody, or has none."""
-    limiter = pool.limiter
-    return limiter if isinstance(limiter, SharedLimiter) else None
+def database_peers(pool: Pool) -> DatabasePeers:
+    """The peers of a pool that is one of several."""
+    assert isinstance(pool.peers, DatabasePeers)
+    return pool.peers
 
 
-def tend(pool: Pool, tx: Transaction, now: float) -> None:
+def shared_limits(pool: Pool) -> SharedRunningLimits:
+    """The limits of a pool that is one of several."""
+    assert isinstance(pool.limits, SharedRunningLimits)
+    return pool.limits
+
+
+def rebalance(pool: Pool, tx: Transaction, now: float) -> None:
     """Borrow what is asked for, give back what is not used. To be called a few times a second."""
-    limiter, company = shared_limiter(pool), pool.company
-    if limiter is None or company is None or not limiter.limits:
+    limits, server = shared_limits(pool), pool.peers.server
+    limiter = limits.limiter
+    if not limiter.limits:
         return
-    pool.save_blocks(tx)
-    tx.on_rollback(lambda: pool.recount_limits(tx))
+    limits.save(tx)
+    tx.on_rollback(lambda: limits.recount(tx))
     tx.set(limiter, "kept", dict(limiter.kept))
     states = rows.states(tx.connection, lock=True)
     now = database_time(tx.connection, now)
@@ -42,23 +50,23 @@ def tend(pool: Pool, tx: Transaction, now: float) -> None:
     changed: dict[Key, Allocation] = {}
     for limit in limiter.limits:
         key = limit.key
-        shared, mine = states.get(key), everybody.get(key, {}).get(company.server)
+        shared, mine = states.get(key), everybody.get(key, {}).get(server)
         if shared is None or mine is None:
             continue
-        others = tuple(b for name, b in everybody[key].items() if name != company.server)
-        shared, mine = _tended(limiter, limit, shared, mine, others, now)
+        others = tuple(b for name, b in everybody[key].items() if name != server)
+        shared, mine = _rebalanced(limiter, limit, shared, mine, others, now)
         if shared != states[key]:
             states[key] = changed_states[key] = shared
-        if mine != everybody[key][company.server]:
-            everybody[key][company.server] = changed[key] = mine
+        if mine != everybody[key][server]:
+            everybody[key][server] = changed[key] = mine
     rows.save_states(tx.connection, changed_states)
-    rows.save_allocations(tx.connection, company.server, changed)
+    rows.save_allocations(tx.connection, server, changed)
     tx.set(limiter, "wanted", set())
     tx.set(limiter, "used", set())
-    _read(limiter, company.server, states, everybody)
+    _read(limiter, server, states, everybody)
 
 
-def _tended(
+def _rebalanced(
     limiter: SharedLimiter,
     limit: Limit,
     shared: UnleasedRoom,
@@ -105,10 +113,9 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
 
     A limit is counted when every server matches by this policy: from then on nothing starts under it without a place.
     """
-    limiter, company = shared_limiter(pool), pool.company
-    if limiter is None or company is None:
-        return 0
-    pool.save_blocks(tx)
+    limits = shared_limits(pool)
+    limiter = limits.limiter
+    limits.save(tx)
     states = rows.states(tx.connection, lock=True)
     meant = {limit.key: limit for limit in limiter.limits}
     rows.delete_limits(tx.connection, states.keys() - meant.keys())
@@ -126,32 +133,13 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
     return len(missing)
 
 
-def outdate(pool: Pool, tx: Transaction, policy: Policy) -> None:
-    """In the transaction that applies `policy`: nobody counts any more under what it does not limit.
-
-    A later policy that has such a limit again counts it anew. Were it left to the duty, the limit could be gone and
-    there again before that looks: jobs that started meanwhile would bring back places that they have never taken.
-    """
-    if pool.company is None:
-        return
-    pool.save_blocks(tx)
-    states = rows.states(tx.connection, lock=True)
-    meant = {limit.key: limit for limit in policy.limit_list()}
-    rows.delete_limits(tx.connection, states.keys() - meant.keys())
-    uncounted = {
-        key: replace(shared, running=None)
-        for key, shared in states.items()
-        if key in meant and meant[key].running is None and shared.running is not None
-    }
-    rows.save_states(tx.connection, uncounted)
-
-
 def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
     """Count who is there under each limit; those that were reckoned wrong, and are set right. A duty."""
-    limiter = shared_limiter(pool)
-    if limiter is None or not limiter.limits:
+    limits = shared_limits(pool)
+    limiter = limits.limiter
+    if not limiter.limits:
         return []
-    pool.save_blocks(tx)
+    limits.save(tx)
     states = rows.states(tx.connection, lock=True)
     known = [limit for limit in limiter.limits if limit.running is not None and limit.key in states]
     return _count(pool, tx, known, states, now)
@@ -181,7 +169,7 @@ def _count(
     return wrong
 
 
-def bury(tx: Transaction, server: str) -> None:
+def take_back_allocations(tx: Transaction, server: str) -> None:
     """What a server had that is given up is nobody's."""
     states = rows.states(tx.connection, lock=True)
     gone = rows.revoke(tx.connection, server)

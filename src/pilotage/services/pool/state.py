@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import Any
-
-import msgspec
 
 from pilotage.core.classads import Expression
 from pilotage.core.errors import NotFound
@@ -22,20 +19,15 @@ from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.core.queues.limits import Limiter, Rates
 from pilotage.core.queues.offer_history import OfferStats
-from pilotage.core.queues.shared_limits import SharedLimiter
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
+from pilotage.services.pool.limits import RunningLimits, limits_for
 from pilotage.services.pool.offer_cache import OffersOfPilots
-from pilotage.services.pool.peer_state import Peers, PeerUpdate
+from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.records import DirectorNote, IndexLoading, SubmissionFacts, WaitedReason
-from pilotage.store.cluster import changes
-from pilotage.store.cluster import limit_leases as block_rows
 from pilotage.store.cluster.id_allocator import IdAllocator, SequentialIds
-from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.events import EventBatch
@@ -54,7 +46,6 @@ class Pool:
     policy: Policy
     policy_version: int
     incarnation: int
-    limiter: Limiter
     events: IdAllocator
     rng: Random
     home_owner: str
@@ -100,9 +91,12 @@ class Pool:
     """Not None while the waiting jobs are being counted."""
     draining: bool = False
     """No new work is given out: the server is about to stop."""
-    company: Peers | None = None
-    """What is to be known where other servers use the same database; None: there can be none."""
+    peers: Peers = field(default_factory=NoPeers)
+    limits: RunningLimits = field(init=False)
     _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self.limits = limits_for(self.peers, self.queue_identity)
 
     def batch(self, now: float, actor: str) -> EventBatch:
         return EventBatch(self.events, now, actor)
@@ -176,9 +170,7 @@ class Pool:
     def _forget_queue(self, queue: QueueId) -> None:
         self.identities.pop(queue, None)
         self.index.remove(queue)
-        if self.company is not None:
-            self.company.seen.pop(queue, None)
-            self.company.uncertain.discard(queue)
+        self.peers.forget_queue(queue)
 
     def counts(self, job: int) -> bool:
         """Whether the index counts this job, if it waits."""
@@ -202,16 +194,14 @@ class Pool:
 
         Queues are to be in the index; the values are this transaction and the pilot's row.
         """
-        if self.company is not None:
-            self.tell(tx)
+        self.peers.publish(tx)
         return tx.touched("queues", self._reload_queues), tx.touched("pilots", self._forget_pilots)
 
     def touch_queue(self, tx: Transaction, queue: QueueId) -> None:
         """When the index changes for `queue`: have it read again from the store if this transaction fails."""
         self.enter_queue(tx, queue)
         tx.touch("queues", queue, tx, self._reload_queues)
-        if self.company is not None:
-            self.tell(tx)
+        self.peers.publish(tx)
 
     def _reload_queues(self, touched: dict[QueueId, Transaction]) -> None:
         for queue, tx in touched.items():
@@ -227,97 +217,15 @@ class Pool:
             return
         if queue not in self.index.entries:
             return
-        if self.company is None:
-            self.index.reset(queue, count_rows.waiting_counts_of(tx.connection, queue))
-        else:
-            seen, counts = count_rows.waiting_counts_with_snapshot(tx.connection, [queue])
-            self.company.seen[queue] = seen
-            self.index.reset(queue, counts.get(queue, {}))
+        self.index.reset(queue, self.peers.waiting_counts(tx, queue))
 
     def lost(self, tx: Transaction, queue: QueueId, user_priority: int, job: JobId, pilot: PilotRow) -> None:
         """A job that was to be offered to `pilot` is not there any more."""
-        self.left(tx, self.queue_identity(tx, queue), pilot)
-        if self.company is None:
-            self.reload_queue(tx, queue)
-        else:
-            self.company.races_lost += 1
+        self.limits.left(tx, self.queue_identity(tx, queue), pilot)
+        if self.peers.count_lost_race():
             self.index.lost(queue, user_priority, job)
-
-    def tell(self, tx: Transaction, **news: Any) -> None:
-        """Have the other servers know what this transaction does to the index, and `news`: fields of `PeerUpdate`."""
-        company = self.company
-        if company is None:
-            return
-        if company.telling_in is not tx:
-            company.telling_in, company.telling = tx, PeerUpdate()
-            tx.before_commit("news", lambda: self._write_news(tx, company))
-            tx.on_rollback(self._forget_notes)
-        for name, value in news.items():
-            before = getattr(company.telling, name)
-            if isinstance(before, list):
-                value = [*before, *value]
-            elif isinstance(before, dict):
-                value = {**before, **value}
-            setattr(company.telling, name, value)
-
-    def _write_news(self, tx: Transaction, company: Peers) -> None:
-        told, notes = company.telling, self.index.notes
-        if notes is not None:
-            told.gone, told.back = notes.gone, notes.back
-            self._forget_notes()
-        if told != PeerUpdate():
-            text = msgspec.json.encode(told).decode()
-            changes.write(tx.connection, company.server, text, hint=company.hints_now())
-
-    def _forget_notes(self) -> None:
-        if self.index.notes is not None:
-            self.index.notes = IndexDelta()
-
-    def started(self, tx: Transaction, queue: QueueIdentity, place: PilotRow, now: float) -> None:
-        """A job of `queue` is offered there: the running limits count it."""
-        if self.limiter.limits:
-            self._touch_limits(tx)
-            self.limiter.started(queue, place.site, place.ce, now)
-
-    def left(self, tx: Transaction, queue: QueueIdentity, place: PilotRow) -> None:
-        """A job of `queue` is there no longer."""
-        if self.limiter.limits:
-            self._touch_limits(tx)
-            self.limiter.ended(queue, place.site, place.ce)
-
-    def _touch_limits(self, tx: Transaction) -> None:
-        touched = tx.touched("limits", self._restore_limits)
-        if not touched:
-            touched[tx] = self.limiter.rates()
-        if self.company is not None:
-            tx.before_commit("limits", lambda: self.save_blocks(tx))
-
-    def _restore_limits(self, touched: dict[Transaction, Rates]) -> None:
-        for tx, rates in touched.items():
-            self.recount_limits(tx)
-            self.limiter.restore(rates)
-
-    def save_blocks(self, tx: Transaction) -> None:
-        """Write down what starts and ends have done to this server's blocks: before the store is asked for them."""
-        limiter, company = self.limiter, self.company
-        if not isinstance(limiter, SharedLimiter) or company is None:
-            return
-        # Of a limit that no server has counted yet this one has no block.
-        known = {key: limiter.mine[key] for key in limiter.changed if key in company.blocks}
-        limiter.changed.clear()
-        block_rows.save_allocations(tx.connection, company.server, known)
-
-    def recount_limits(self, tx: Transaction) -> None:
-        limiter, company = self.limiter, self.company
-        if isinstance(limiter, SharedLimiter) and company is not None:
-            mine = block_rows.allocations_of(tx.connection, company.server)
-            company.blocks = set(mine)
-            limiter.read(block_rows.states(tx.connection), mine, limiter.others)
-            return
-        held = count_rows.held_counts(tx.connection)
-        self.limiter.recount(
-            (self.queue_identity(tx, queue), site, ce, count) for queue, site, ce, count in held
-        )
+        else:
+            self.reload_queue(tx, queue)
 
     def remember_pilot(self, pilot: PilotRow) -> None:
         if pilot.token_hash is not None:

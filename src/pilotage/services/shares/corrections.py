@@ -18,6 +18,7 @@ from pilotage.core.shares.correction import Corrections, Facts, Memory, correct
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.reports import InstanceReport
 from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import instance
@@ -211,10 +212,10 @@ def apply_use(pool: Pool, tx: Transaction, found: Corrections, at: float) -> Non
     """Store what is carried on, and have the priorities follow."""
     before = (pool.corrections, pool.corrected_at)
     tx.on_rollback(lambda: _put(pool, *before))
-    text = _encode(found) if pool.company is not None else ""
+    text = _encode(found) if pool.peers.shared else ""
     use_rows.save_correction(tx.connection, at, found.memory, text)
     _put(pool, found, at)
-    pool.tell(tx, corrected=True)
+    pool.peers.publish(tx, PeerUpdate(corrected=True))
 
 
 class _ReadCorrections(msgspec.Struct):

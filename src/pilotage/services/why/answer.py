@@ -56,7 +56,7 @@ def take_snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Tu
     """Call in the writer's thread. The thread that uses the snapshot queries the index through `turn`."""
     analysis = known_offers.survey(pool, tx, now, turn)
     closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
-    statuses = {key: pool.limiter.hold_up(limit, now) for key, limit in closed.items()}
+    statuses = {key: pool.limits.limiter.hold_up(limit, now) for key, limit in closed.items()}
     return WaitSnapshot(analysis, pool.policy, statuses, dict(pool.directors), dict(pool.waited or {}))
 
 

@@ -132,9 +132,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         "pilotage_transactions_work_seconds_total": round(writer.times.work, 6),
         "pilotage_transactions_commit_seconds_total": round(writer.times.commit, 6),
     }
-    if pool.company is not None:
-        counters["pilotage_lost_draws_total"] = pool.company.races_lost
-        counters["pilotage_recount_differences_total"] = pool.company.differences
+    counters.update(pool.peers.metrics())
     for kind, numbers in (("gauge", gauges), ("counter", counters)):
         for name, value in numbers.items():
             lines += [f"# TYPE {name} {kind}", f"{name} {value}"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
-from pilotage.core.errors import NotFound
+from pilotage.core.errors import NotFound, Overloaded
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
 from pilotage.server.context import Context, caller_of, context_of
@@ -26,6 +27,7 @@ from pilotage.server.http.stored_outputs import (
 from pilotage.server.tokens import Caller
 from pilotage.services.jobs.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.jobs.payload import parameter_values, stored_description
+from pilotage.services.pilots import leases
 from pilotage.store.tables import attempts, events, listing
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import limits
@@ -192,12 +194,12 @@ def outputs_of_many(
 def _request_streaming(context: Context, job: JobId) -> None:
     """Ask the pilot of a job to stream its output. The pilot may be connected to any server of the pool."""
     pool, until = context.pool, context.clock() + FOLLOW_SECONDS
-    # A plain dictionary: the writer's thread reads it, and a late read does no harm.
-    pool.followed[job] = until
-    company = pool.company
-    if company is not None and until - company.followed.get(job, 0.0) > FOLLOW_SECONDS / 2:
-        company.followed[job] = until
-        context.writer.submit(lambda tx: pool.tell(tx, followed={job: until}), lambda result, error: None)
+    if until - pool.followed.get(job, 0.0) > FOLLOW_SECONDS / 2:
+        # When the writer is too busy, the next call for the output asks again.
+        with contextlib.suppress(Overloaded):
+            context.writer.submit(
+                lambda tx: leases.watch_output(pool, tx, job, until), lambda result, error: None
+            )
 
 
 @router.get("/jobs/{job}/logs/{stream}", response_class=Response, responses=BINARY)

@@ -1,0 +1,85 @@
+"""Servers join the others on their database, and leave or are evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pilotage.core.errors import Conflict
+from pilotage.services.pool.database_peers import DatabasePeers
+from pilotage.services.pool.shared_limits import take_back_allocations
+from pilotage.services.pool.state import Pool
+from pilotage.store.cluster import changes, servers
+from pilotage.store.cluster.servers import ServerRow
+from pilotage.store.engine.connection import database_time
+from pilotage.store.tables import instance, pilots
+from pilotage.store.writer.transaction import Transaction
+
+SILENT = 30.0
+"""Seconds without a heartbeat after which a server is evicted."""
+
+
+def join(
+    tx: Transaction, server: ServerRow, *, in_common: tuple[str, str], monotonic: Callable[[], float]
+) -> DatabasePeers:
+    """Register a server that starts. `in_common`: marks of its signing key and of its sandboxes.
+
+    Raises `Conflict` if the other live servers have another key or other sandboxes.
+    """
+    now = database_time(tx.connection, server.started)
+    server = replace(server, started=now, alive_at=now)
+    instance.lock_row(tx.connection)
+    for predecessor in servers.predecessors(tx.connection, server):
+        evict_server(tx, predecessor, now)
+    registered = servers.live(tx.connection)
+    others = [other for other in registered if now - other.alive_at < SILENT]
+    if not others:
+        for silent in registered:
+            evict_server(tx, silent.name, now)
+    theirs = instance.shared_fingerprints(tx.connection)
+    if others and theirs != in_common:
+        _refuse(others[0], key=theirs[0] != in_common[0])
+    instance.save_shared_fingerprints(tx.connection, *in_common)
+    servers.register(tx.connection, server)
+    return DatabasePeers(
+        server.name, position=changes.oldest_open_transaction(tx.connection), monotonic=monotonic
+    )
+
+
+def _refuse(other: ServerRow, *, key: bool) -> None:
+    at = f"the server at {other.url} of {other.host}"
+    if key:
+        raise Conflict(
+            f"this home signs tokens with another key than {at}, which uses the same database",
+            hint="copy the file secrets/signing.key of its home into this one, and start again",
+        )
+    raise Conflict(
+        f"the sandboxes of this server are not those of {at}, which uses the same database",
+        hint="give both the same shared folder: --sandboxes FOLDER",
+    )
+
+
+def evict_silent(pool: Pool, tx: Transaction, now: float) -> list[str]:
+    """Evict the servers without a heartbeat for `SILENT` seconds; their names."""
+    silent = servers.lock_silent(tx.connection, database_time(tx.connection, now) - SILENT, pool.peers.server)
+    for name in silent:
+        evict_server(tx, name, now)
+    if silent:
+        # This server takes back the offers of evicted servers that no pilot confirms.
+        for pilot, at in pilots.last_take_times(tx.connection):
+            if pilot not in pool.unconfirmed:
+                tx.put(pool.unconfirmed, pilot, at)
+    return silent
+
+
+def evict_server(tx: Transaction, name: str, now: float) -> None:
+    """Free the allocations and duties of a server; its later transactions are refused.
+
+    Its pilots could renew no lease since its last heartbeat, so their leases are extended by that time.
+    """
+    take_back_allocations(tx, name)
+    heartbeats = [server.alive_at for server in servers.live(tx.connection) if server.name == name]
+    now = database_time(tx.connection, now)
+    for alive_at in heartbeats:
+        pilots.extend_leases_of_server(tx.connection, name, max(0.0, now - alive_at))
+    servers.evict(tx.connection, name)

@@ -1,0 +1,126 @@
+"""The other servers on the same database, and the updates that servers send each other.
+
+A single server has `NoPeers`, which does nothing. One of several on PostgreSQL has `DatabasePeers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pilotage.core.ids import JobId, QueueId
+from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.services.pool.records import IndexLoading
+from pilotage.store.tables import counts as count_rows
+from pilotage.store.tables import jobs as job_rows
+from pilotage.store.writer.transaction import Transaction
+
+
+class PeerUpdate(msgspec.Struct, omit_defaults=True):
+    """What one transaction tells the other servers. Queues, jobs and pilots are given by their ids."""
+
+    gone: list[tuple[QueueId, int, int, int]] = []
+    back: list[tuple[QueueId, int, int, int]] = []
+    """As in `IndexDelta`."""
+    queues: list[QueueId] = []
+    """Queues that have been deleted."""
+    policy: int = 0
+    """The version of a new policy in force."""
+    corrected: bool = False
+    """Whether new share corrections have been stored."""
+    followed: dict[JobId, float] = {}
+    """Jobs with output that a user watches, and until when."""
+    moved: float = 0.0
+    """Seconds that were added to all leases."""
+
+    def add(self, later: PeerUpdate) -> None:
+        """Merge an update that was made later in the same transaction."""
+        self.queues = [*self.queues, *later.queues]
+        self.policy = later.policy or self.policy
+        self.corrected = later.corrected or self.corrected
+        self.followed = {**self.followed, **later.followed}
+        self.moved += later.moved
+
+
+_decoder = msgspec.json.Decoder(PeerUpdate)
+
+
+def read_update(payload: str) -> PeerUpdate:
+    """Parse the payload of a change row."""
+    return _decoder.decode(payload)
+
+
+class Peers(Protocol):
+    """How one server works with the others on its database. Only the writer's thread calls these methods."""
+
+    server: str
+    """The name of this server; "" if it is the only one."""
+    shared: bool
+    """Whether other servers may change the same store."""
+    delta: IndexDelta | None
+    """Where the index notes its changes for the other servers; None: nobody reads them."""
+
+    def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:
+        """Tell the other servers what this transaction changes in the index, and `update`, when it commits."""
+
+    def begin_loading(self, tx: Transaction) -> IndexLoading:
+        """The state of an index of which no job is counted yet."""
+
+    def waiting_counts(self, tx: Transaction, queue: QueueId) -> Mapping[int, int]:
+        """Count the waiting jobs of a queue in the store, by UserPriority."""
+
+    def check_heads(self, wanted: Sequence[HeadsWanted], heads: Sequence[Sequence[object]]) -> None:
+        """Note the queues in which the store has fewer jobs than the index asked for."""
+
+    def forget_queue(self, queue: QueueId) -> None:
+        """Drop what is known about a deleted queue."""
+
+    def count_lost_race(self) -> bool:
+        """Whether another server may have taken a job that the store did not give to this one. Counts these jobs."""
+
+    def report_policy(self, tx: Transaction, version: int) -> None:
+        """Store the version of the policy by which this server matches."""
+
+    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> float:
+        """Store that this server is alive; the time to go on with. Raises `ServerEvicted`."""
+
+    def metrics(self) -> Mapping[str, int]:
+        """Counters of the metrics page."""
+
+
+class NoPeers:
+    """The peers of a single server: nobody reads its changes."""
+
+    server: str = ""
+    shared: bool = False
+    delta: IndexDelta | None = None
+
+    def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:
+        pass
+
+    def begin_loading(self, tx: Transaction) -> IndexLoading:
+        return IndexLoading(top=job_rows.last_id(tx.connection))
+
+    def waiting_counts(self, tx: Transaction, queue: QueueId) -> Mapping[int, int]:
+        return count_rows.waiting_counts_of(tx.connection, queue)
+
+    def check_heads(self, wanted: Sequence[HeadsWanted], heads: Sequence[Sequence[object]]) -> None:
+        pass
+
+    def forget_queue(self, queue: QueueId) -> None:
+        pass
+
+    def count_lost_race(self) -> bool:
+        return False
+
+    def report_policy(self, tx: Transaction, version: int) -> None:
+        pass
+
+    def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> float:
+        return now
+
+    def metrics(self) -> Mapping[str, int]:
+        return {}
