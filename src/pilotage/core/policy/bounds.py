@@ -11,64 +11,20 @@ from typing import Any, Final
 
 import msgspec
 
-from pilotage.core.policy.corrector_keys import CORRECTOR_KEYS
 from pilotage.core.policy.model import Policy
-
-YEAR: Final = 366 * 86400.0
+from pilotage.core.setting import COUNT, keys_of
 
 LONGEST_NAME: Final = 200
 """Characters of a text: it may be a column of an index, and travels in tokens and headers."""
 LONGEST_LIST: Final = 1000
 
-_SECONDS: Final = (0.0, 100 * YEAR)
-_COUNT: Final = (0, 10**12)
-_BYTES: Final = (0, 2**60)
-# 0 switches off; what is above is not so small that dividing by it would overflow.
-_SHARE: Final = (1e-6, 1e12)
-
 RANGES: Final[dict[str, tuple[float, float]]] = {
-    "groups.*.share": _SHARE,
-    "ces.*.processors": (0, 10**6),
-    "ces.*.memory": _COUNT,
-    "ces.*.cpu_power": (1e-6, 1e6),
-    "ces.*.wall": (1e-3, 100 * YEAR),
-    "ces.*.idle": _SECONDS,
-    "ces.*.lease": (1e-3, YEAR),
-    "ces.*.heartbeat": (1e-3, YEAR),
-    "ces.*.quantum": (1e-3, 100 * YEAR),
-    "matching.cpu_buckets": (1, 10**12),
-    "matching.memory_buckets": (1, 10**12),
-    "jobs.max_reschedules": (0, 10**6),
-    "jobs.retry_delay": _SECONDS,
-    "jobs.offer_timeout": (1e-3, YEAR),
-    "jobs.max_input_file": _BYTES,
-    "jobs.max_input_sandbox": _BYTES,
-    "jobs.max_output_file": _BYTES,
-    "jobs.max_waiting_per_owner": _COUNT,
-    "limits.*.running": (0, 10**9),
-    "limits.*.delay": _SECONDS,
-    "limits.*.burst": (1, 10**9),
-    "correction.period": (1.0, YEAR),
-    **{key.name: key.setting.range for key in CORRECTOR_KEYS if key.setting.range is not None},
-    "accounting.history": (0.0, 20 * YEAR),
-    **dict.fromkeys(
-        (
-            "retention.hot",
-            "retention.jobs",
-            "retention.outputs",
-            "retention.attempts",
-            "retention.events",
-            "retention.pilots",
-            "retention.uploads",
-            "retention.reasons",
-        ),
-        _SECONDS,
-    ),
+    key.name: key.setting.range for key in keys_of(Policy) if key.setting.range is not None
 }
-"""The least and the most of every number, `*` for a name. A test holds that each number of a policy is here."""
+"""The smallest and the largest value of every number, by key; `*` stands for a name."""
 
-ZERO_TOO: Final = frozenset({"groups.*.share", *(key.name for key in CORRECTOR_KEYS if key.setting.or_zero)})
-"""Numbers that may be 0 besides."""
+ZERO_TOO: Final = frozenset(key.name for key in keys_of(Policy) if key.setting.or_zero)
+"""Numbers that may also be 0."""
 
 
 def out_of_bounds(policy: Policy) -> tuple[str, tuple[str, ...]] | None:
@@ -124,7 +80,7 @@ def _fault_of_text(text: str) -> str:
 
 
 def _fault_of_number(value: float, pattern: str) -> str:
-    low, high = RANGES.get(pattern, _COUNT)
+    low, high = RANGES.get(pattern, COUNT)
     if low <= value <= high or (value == 0 and pattern in ZERO_TOO):
         return ""
     zero = "0, or " if pattern in ZERO_TOO else ""

@@ -1,0 +1,148 @@
+"""One new file is enough: each plug-in point finds a module that is added to a copy of the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+CORRECTOR = """\
+from typing import Annotated, ClassVar
+
+from pilotage.core.setting import Setting
+from pilotage.core.shares.corrector import Competition, CorrectorInstance, InstanceMemory
+from pilotage.core.shares.reports import EntityReport
+
+
+class KarmaInstance(CorrectorInstance, frozen=True):
+    corrector: ClassVar[str] = "Karma"
+    meaning: ClassVar[str] = "the same factor for everybody"
+    example: ClassVar[str] = "[correction.Karma.groups]\\nkarma = 2\\n"
+
+    karma: Annotated[float, Setting("the factor of all", 0.5, 2.0)] = 1.0
+
+    @property
+    def correction_range(self) -> tuple[float, float]:
+        return self.karma, self.karma
+
+    def correct(
+        self, competition: Competition, memory: InstanceMemory
+    ) -> tuple[tuple[EntityReport, ...], InstanceMemory]:
+        return tuple(EntityReport(name, (), self.karma, self.karma) for name in competition.waiting), {}
+"""
+POLICY = """\
+[groups.g]
+[users.u]
+groups = ["g"]
+[correction]
+correctors = ["Karma"]
+[correction.Karma.all]
+karma = 2
+"""
+ROUTE = '''\
+from fastapi import APIRouter
+
+router = APIRouter(prefix="/v1", tags=["karma"])
+
+
+@router.get("/karma")
+def karma() -> dict[str, int]:
+    """The karma of the server."""
+    return {"karma": 1}
+'''
+BENCHMARK = """\
+import argparse
+
+from benchmarks.figure import Figure, figure
+
+SUMMARY = "additions"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--times", type=int, default=3)
+
+
+def run(options: argparse.Namespace) -> Figure:
+    return figure("karma", "sums", [float(options.times)] * 3, {"limit": 6.0}, {})
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the program and its benchmarks, with one new file at each plug-in point."""
+    root = tmp_path_factory.mktemp("copy")
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src" / "pilotage", root / "pilotage", ignore=skipped)
+    shutil.copytree(ROOT / "benchmarks", root / "benchmarks", ignore=skipped)
+    shutil.copytree(ROOT / "tests" / "unit" / "docs", root / "tests" / "unit" / "docs", ignore=skipped)
+    (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
+    (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
+    (root / "benchmarks" / "karma.py").write_text(BENCHMARK)
+    (root / "policy.toml").write_text(POLICY)
+    return root
+
+
+def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PILOTAGE_HOME": str(copy / "home")}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_corrector_is_found_by_the_check_of_a_policy(copy: Path) -> None:
+    check = ("-m", "pilotage.main", "policy", "check", "--offline", "policy.toml")
+    done = python(copy, *check)
+    assert done.returncode == 0, done.stderr
+    assert "policy.toml is a valid policy" in done.stdout + done.stderr
+    for old, new, message in (
+        ("karma = 2", "karma = 3", "correction.Karma.all.karma must be a number from 0.5 to 2"),
+        ("karma = 2", "kharma = 2", "did you mean karma?"),
+        ('["Karma"]', '["Fate"]', "known: HalfLife, Karma, WMSHistory"),
+    ):
+        (copy / "wrong.toml").write_text(POLICY.replace(old, new))
+        refused = python(copy, *check[:-1], "wrong.toml")
+        assert refused.returncode in (1, 2)
+        assert message in refused.stderr
+
+
+def test_a_corrector_works(copy: Path) -> None:
+    code = """
+from pathlib import Path
+from pilotage.core.policy import parse
+from pilotage.core.shares.correction import Facts, correct
+policy = parse(Path("policy.toml").read_text())
+facts = Facts(policy.shares(), frozenset({("u", "g")}), policy.admits, dict, dict, 60.0)
+names = policy.correction.correctors
+print(correct(names, {name: policy.correction.instances_of(name) for name in names}, facts, {}).groups)
+"""
+    assert python(copy, "-c", code).stdout == "{'g': 2.0}\n"
+
+
+def test_a_corrector_and_a_route_are_in_the_pages(copy: Path) -> None:
+    code = "from tests.unit.docs.generate import the_policy, addresses; print(the_policy(), addresses())"
+    pages = python(copy, "-c", code)
+    assert "| `correction.Karma.*.karma` | number | `1` | 0.5 to 2 | the factor of all |" in pages.stdout, (
+        pages.stderr
+    )
+    assert "`Karma`: the same factor for everybody." in pages.stdout
+    assert "| `GET` | `/v1/karma` | The karma of the server. |" in pages.stdout
+
+
+def test_a_benchmark_is_listed_and_runs(copy: Path) -> None:
+    listed = python(copy, "-m", "benchmarks")
+    assert "karma    additions" in listed.stdout
+    done = python(copy, "-m", "benchmarks", "karma", "--times", "12", "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["ratio"] == 2.0, done.stderr
