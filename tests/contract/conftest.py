@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stores import STORES, Store
 
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import STORES, Store
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from stores import Store
-
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.indexed_queue import HeadsWanted
@@ -20,6 +18,7 @@ from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.tables import jobs, submissions
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import Store
 
 POLICY = """
 [groups.physics]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from tests.postgres import server
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.queues.identity import QueueIdentity
@@ -21,6 +20,7 @@ from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import chunks, instance, jobs, pilots, submissions
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.postgres import server
 
 DEADLINE = 20.0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stores import fill
 
 from pilotage.core.errors import InvalidInput
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import in_list
 from pilotage.store.postgresql.connection import COPY_THRESHOLD
+from tests.contract.stores import fill
 
 UPLOADS = bulk_statements.insert("uploads", ("owner", "digest", "size", "uploaded"))
 IF_NEW = bulk_statements.insert(

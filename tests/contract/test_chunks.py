@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from stores import fill
-
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.tables import chunks, instance, submissions
+from tests.contract.stores import fill
 
 
 def test_a_chunk_is_unfinished_until_all_its_jobs_are_made(connection: Any) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from stores import DEADLINE, Store, note, noted
 
 from pilotage.store.writer import stats
 from pilotage.store.writer.commit_thread import Commit, CommitThread
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import DEADLINE, Store, note, noted
 
 
 class Commits:

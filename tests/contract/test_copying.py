@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.postgres import server
 
 from pilotage.store.postgresql.copy_format import encode_rows
+from tests.postgres import server
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from one_of_several import POLICY, One
-from stores import DEADLINE, Gate, Store, fill, postgresql_store
 
 from pilotage.core.ids import QueueId
 from pilotage.server.duties import startup
@@ -21,6 +19,8 @@ from pilotage.services.pool import index_loading
 from pilotage.services.pool.index_loading import apply_counts, count_waiting
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
+from tests.contract.one_of_several import POLICY, One
+from tests.contract.stores import DEADLINE, Gate, Store, fill, postgresql_store
 
 pytestmark = pytest.mark.slow
 

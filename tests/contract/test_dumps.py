@@ -8,14 +8,14 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy as sa
-from stores import fill
-from tests.postgres import server
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.store.admin.database import SqliteDatabase
 from pilotage.store.admin.postgresql import PostgresqlDatabase
 from pilotage.store.admin.upgrade import head_revision, sqlite_engine, upgrade
 from pilotage.store.tables import instance
+from tests.contract.stores import fill
+from tests.postgres import server
 
 pytestmark = pytest.mark.slow
 

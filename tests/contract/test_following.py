@@ -10,9 +10,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from one_of_several import POLICY, One
-from stores import fill, postgresql_store
-from tests.instance import until
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
@@ -22,6 +19,9 @@ from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
+from tests.contract.one_of_several import POLICY, One
+from tests.contract.stores import fill, postgresql_store
+from tests.instance import until
 
 pytestmark = pytest.mark.slow
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from stores import Store, note, noted
 
 from pilotage.core.errors import DiskFull
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import Store, note, noted
 
 _NO_ROOM = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
 """PostgreSQL's own error, as it would come from a statement that finds no room."""

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from stores import Store, fill
 
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
@@ -15,6 +14,7 @@ from pilotage.store.admin.upgrade import head_revision
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, instance, jobs
 from pilotage.store.tables.events import last_event
+from tests.contract.stores import Store, fill
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stores import DEADLINE, Store, postgresql_store
 
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties import peers as peers_duty
@@ -23,6 +22,7 @@ from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.postgresql.notify import PostgresqlNotifications
+from tests.contract.stores import DEADLINE, Store, postgresql_store
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from stores import DEADLINE, IDENTITY, Store
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
@@ -33,6 +32,7 @@ from pilotage.store.tables import (
     submissions,
 )
 from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, history_where
+from tests.contract.stores import DEADLINE, IDENTITY, Store
 
 EVERYBODY = Viewer("", everything=True)
 OWNERS = (("alice", "physics"), ("alice", "prod"), ("bob", "physics"), ("böb", "prod"))

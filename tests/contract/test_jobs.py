@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from stores import IDENTITY, fill, offer
-
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
@@ -14,6 +12,7 @@ from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, jobs, pilots, submissions
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables.events import EventBatch, last_event
+from tests.contract.stores import IDENTITY, fill, offer
 
 
 def test_a_submission_is_read_as_it_was_written(connection: Any) -> None:

@@ -8,9 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from proxy import Proxy
-from stores import DEADLINE, Gate, Store, noted
-from tests.postgres import PASSWORD, server
 
 from pilotage.core.errors import InvalidInput, Overloaded
 from pilotage.store.engine import bulk_statements
@@ -20,6 +17,9 @@ from pilotage.store.postgresql.connection import COPY_THRESHOLD, MAX_DEFERRED
 from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import MAX_RETRIES, Writer
+from tests.contract.proxy import Proxy
+from tests.contract.stores import DEADLINE, Gate, Store, noted
+from tests.postgres import PASSWORD, server
 
 COLUMNS = ("owner", "digest", "size", "uploaded")
 UPLOADS = bulk_statements.insert("uploads", COLUMNS)

@@ -9,15 +9,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from proxy import Proxy
-from stores import DEADLINE, Gate, note, noted
-from tests.postgres import PASSWORD, Server, server
 
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError, Unreachable
 from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_shared
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.contract.proxy import Proxy
+from tests.contract.stores import DEADLINE, Gate, note, noted
+from tests.postgres import PASSWORD, Server, server
 
 pytestmark = pytest.mark.slow
 

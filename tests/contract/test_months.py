@@ -11,8 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stores import DEADLINE, IDENTITY, Store
-from tests.postgres import server
 
 from pilotage.core.errors import Overloaded
 from pilotage.core.ids import JobId, QueueId, SubmissionId
@@ -37,6 +35,8 @@ from pilotage.store.tables import (
 from pilotage.store.tables.partitions import month_of, month_start, next_month
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import DEADLINE, IDENTITY, Store
+from tests.postgres import server
 
 EVERYBODY = Viewer("", everything=True)
 DAY = 86400.0

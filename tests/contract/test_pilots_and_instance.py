@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stores import fill, offer
 
 from pilotage.core.ids import PilotId
 from pilotage.store.tables import instance, pilots, submissions
+from tests.contract.stores import fill, offer
 
 
 def test_pilots_and_their_leases(connection: Any) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from stores import DEADLINE, Store, note, noted, sqlite_store
 
 from pilotage.store.admin import sqlite_backup
 from pilotage.store.engine.sqlite import quick_check
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import DEADLINE, Store, note, noted, sqlite_store
 
 
 def test_readers_see_what_is_committed_and_cannot_write(store: Store, writer: Writer) -> None:

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from stores import STORES, Store, fill
 
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
@@ -19,6 +18,7 @@ from pilotage.store.engine.connection import database_time
 from pilotage.store.schema import metadata
 from pilotage.store.tables import chunks, events, jobs, partitions, pilots, submissions
 from pilotage.store.tables.partitions import is_partition, is_schema_object
+from tests.contract.stores import STORES, Store, fill
 
 
 def test_migrations_lead_to_the_schema(store: Store) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import Store, postgresql_store
 
 from pilotage.core.errors import Overloaded, Superseded
 from pilotage.core.queues.limit_leases import Allocation, UnleasedRoom
@@ -17,6 +16,7 @@ from pilotage.store.cluster.changes import TransactionSnapshot
 from pilotage.store.cluster.id_allocator import BlockIds, Counters, SequentialIds
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import ServerEvicted, WriterConnection
+from tests.contract.stores import Store, postgresql_store
 
 pytestmark = pytest.mark.slow
 

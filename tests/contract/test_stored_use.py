@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from stores import fill
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.shares.use import DAY, Bucket, Ledger, columns_of
 from pilotage.store.tables import attempts, usage
+from tests.contract.stores import fill
 
 
 def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:

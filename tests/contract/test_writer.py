@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import DEADLINE, Gate, Store, note, noted
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.engine.sqlite import quick_check
 from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.store.writer.writer import Writer
+from tests.contract.stores import DEADLINE, Gate, Store, note, noted
 
 
 def test_an_answer_comes_after_the_commit_that_holds_it(writer: Writer, store: Store) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pilot_server import PilotProcess, PilotServer
+
+from tests.pilot.pilot_server import PilotProcess, PilotServer
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pilot_server import SECRET, PilotServer, alive, children, until
 
 from pilotage.outside.batch.script import PilotOrder, pilot_program, render
 from pilotage.pilot import folders
+from tests.pilot.pilot_server import SECRET, PilotServer, alive, children, until
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pilot_server import SRC, PilotProcess, PilotServer, alive, until
+
+from tests.pilot.pilot_server import SRC, PilotProcess, PilotServer, alive, until
 
 pytestmark = pytest.mark.slow
 

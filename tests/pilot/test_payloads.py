@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pilot_server import PilotProcess, PilotServer, alive, until
+
+from tests.pilot.pilot_server import PilotProcess, PilotServer, alive, until
 
 pytestmark = pytest.mark.slow
 

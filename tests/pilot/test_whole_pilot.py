@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from pilot_server import PilotProcess, PilotServer
+
+from tests.pilot.pilot_server import PilotProcess, PilotServer
 
 Start = Callable[..., PilotProcess]
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from classad_strategies import ads, expressions
 from hypothesis import HealthCheck, given, note, settings
 
 from pilotage.core.classads import (
@@ -28,6 +27,7 @@ from pilotage.core.classads import (
 from pilotage.core.classads.evaluate import _RULES as RULES
 from pilotage.core.classads.evaluate import Run
 from pilotage.core.classads.functions import FUNCTIONS
+from tests.unit.classads.classad_strategies import ads, expressions
 
 classad2 = pytest.importorskip("classad2", reason="the oracle group is not installed: uv sync --group oracle")
 pytest.importorskip("htcondor2", reason="registers the stringList functions of classad2")

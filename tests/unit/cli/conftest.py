@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "client"))
-from fake_server import State, serving, token
-
 from pilotage.cli.root import build, run
+from tests.unit.client.fake_server import State, serving, token
 
 Cli = Callable[..., int]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_server import State, job
+
+from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from fake_server import State, job
 
 from pilotage.cli.root import EXIT_CODES, INTERNAL, build
 from pilotage.main import SERVER_COMMANDS
+from tests.unit.client.fake_server import State, job
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_server import State, job
 
 from pilotage.cli.job_selection import in_options
 from pilotage.wire.jobs import Selection
+from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_server import State
 
 from pilotage.core.policy import parse
+from tests.unit.client.fake_server import State
 
 Cli = Callable[..., int]
 Captured = pytest.CaptureFixture[str]

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_server import State, job
 
 from pilotage.cli.root import LazyCommand, build, run
+from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
 

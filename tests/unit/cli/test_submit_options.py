@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_server import State
 
 from pilotage.cli import named_files
 from pilotage.cli.exported import exported
 from pilotage.cli.submit_options import JobOptions
+from tests.unit.client.fake_server import State
 
 Cli = Callable[..., int]
 

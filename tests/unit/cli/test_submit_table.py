@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_server import State
+
+from tests.unit.client.fake_server import State
 
 Cli = Callable[..., int]
 ECHO = ("--", "echo", "%(a)s", "%(b)s")

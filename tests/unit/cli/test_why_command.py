@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_server import State
+
+from tests.unit.client.fake_server import State
 
 Cli = Callable[..., int]
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fake_server import State, serving
 
 from pilotage.client import Client
+from tests.unit.client.fake_server import State, serving
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_server import State, job
 
 from pilotage.client import Client
 from pilotage.core.errors import PilotageError
+from tests.unit.client.fake_server import State, job
 
 
 def prepared(state: State, jobs: int) -> None:

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_server import State, job, token
 
 from pilotage.client import Client, Selection, TokenFile
 from pilotage.client.selections import parse_ids
 from pilotage.core import errors
+from tests.unit.client.fake_server import State, job, token
 
 
 def test_jobs_come_page_by_page(client: Client, state: State) -> None:

@@ -8,12 +8,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from fake_server import State, job
 
 from pilotage.client import Client
 from pilotage.client.inputs import gather
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.wire.uploads import header_of, unbundled
+from tests.unit.client.fake_server import State, job
 
 
 def digest(data: bytes) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_server import State
 
 from pilotage.client import Client
 from pilotage.client.submitting import columns
 from pilotage.client.tables import read_table
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError
 from pilotage.wire.submissions import MAX_CHUNK_ROWS, Parameters
+from tests.unit.client.fake_server import State
 
 ECHO = {"executable": "echo", "arguments": ["%s"]}
 BUSY = {"code": "overloaded", "message": "full", "retry_after": 0.1}

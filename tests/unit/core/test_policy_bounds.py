@@ -9,13 +9,13 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
-from tests.unit.core.hostile_policies import POLICIES
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Policy, parse
 from pilotage.core.policy.bounds import RANGES, ZERO_TOO
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.shares.correctors import CORRECTORS
+from tests.unit.core.hostile_policies import POLICIES
 
 HEAD = """\
 [groups.g]

@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.unit.docs.faces import addresses, verbs
-
 from pilotage.cli.reference import markdown as cli_markdown
 from pilotage.cli.root import build as build_command_line
 from pilotage.core import handover, policy
@@ -20,6 +18,7 @@ from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
 from pilotage.core.policy.reference import correctors_markdown
 from pilotage.main import SERVER_COMMANDS
+from tests.unit.docs.faces import addresses, verbs
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 MADE = "<!-- Made by scripts/write-docs from {source}; a test holds the two equal. -->"

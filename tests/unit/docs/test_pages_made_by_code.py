@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from tests.unit.docs.faces import addresses, verbs
 from tests.unit.docs.generate import PAGES, PARTS, REFERENCE
 

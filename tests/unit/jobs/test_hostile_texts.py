@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.unit.jobs.hostile_texts import PARSERS
 
 

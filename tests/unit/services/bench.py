@@ -15,7 +15,6 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from tests.postgres import server
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId
@@ -51,6 +50,7 @@ from pilotage.wire.pilot import (
     Release,
     Take,
 )
+from tests.postgres import server
 
 Result = TypeVar("Result")
 

@@ -6,7 +6,15 @@ import base64
 from typing import Any
 
 import pytest
-from bench import (
+
+from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated, Superseded
+from pilotage.core.ids import JobId
+from pilotage.services.pilots import leases
+from pilotage.services.pilots.enrolment import enrol
+from pilotage.store.cluster import duty_leases, servers
+from pilotage.store.tables import attempts, submissions
+from pilotage.wire.pilot import EnrolRequest, Reference, RefusedOutput, Release
+from tests.unit.services.bench import (
     HEARTBEAT,
     LEASE,
     MAX_RESCHEDULES,
@@ -17,14 +25,6 @@ from bench import (
     dumped,
     finished,
 )
-
-from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated, Superseded
-from pilotage.core.ids import JobId
-from pilotage.services.pilots import leases
-from pilotage.services.pilots.enrolment import enrol
-from pilotage.store.cluster import duty_leases, servers
-from pilotage.store.tables import attempts, submissions
-from pilotage.wire.pilot import EnrolRequest, Reference, RefusedOutput, Release
 
 
 def test_submit_take_confirm_finish(bench: Bench) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench import Bench
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from pilotage.services.policy.apply import apply_policy
 from pilotage.services.shares import corrections
 from pilotage.services.shares.corrections import UseBook
 from pilotage.store.tables import usage
+from tests.unit.services.bench import Bench
 
 INTEGERS = (
     "0",

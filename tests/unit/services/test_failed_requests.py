@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from bench import HOME_OWNER, NODE, POLICY, Bench, Paper, finished
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -42,6 +41,7 @@ from pilotage.store.tables import submissions
 from pilotage.store.tables.wait_reasons import ReasonRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, OfferedJob, Reference, Release
+from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, Bench, Paper, finished
 
 PILOTS = 3
 LIMITED = (

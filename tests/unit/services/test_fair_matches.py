@@ -16,8 +16,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from bench import Bench, Paper
-from tests.unit.core.queues.chance import assert_alike
 
 from pilotage.core.errors import PilotageError
 from pilotage.core.policy import parse
@@ -31,6 +29,8 @@ from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool.offer_cache import Remaining, offer_of
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.wire.pilot import Release
+from tests.unit.core.queues.chance import assert_alike
+from tests.unit.services.bench import Bench, Paper
 
 DRAWS = 7000
 SURE = 5.0

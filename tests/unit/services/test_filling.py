@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from bench import Bench
 
 from pilotage.services.pool import index_loading as module
 from pilotage.services.pool.index_loading import load_some, open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.writer.transaction import Transaction
+from tests.unit.services.bench import Bench
 
 
 def started_again(bench: Bench) -> Pool:

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench import POLICY, Bench, dumped, finished
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -17,6 +16,7 @@ from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.wire.pilot import OfferedJob, Reference, Release
+from tests.unit.services.bench import POLICY, Bench, dumped, finished
 
 PILOTS = 3
 LIMITED = POLICY + '\n[[limits]]\nattribute = "owner"\nvalue = "alice"\nsite = "here"\nrunning = 5\n'

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench import LEASE, NODE, POLICY, Bench
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Seen
@@ -19,6 +18,7 @@ from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.store.tables import pilots
 from pilotage.store.tables.pilots import SubmittedPilot
 from pilotage.wire.pilot import EnrolRequest
+from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
 
 SHORT = POLICY.replace(f"lease = {LEASE}", "lease = 10.0").replace("heartbeat = 10.0", "heartbeat = 1.0")
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from bench import POLICY, Bench, finished
 
 from pilotage.core.policy import parse
 from pilotage.services.jobs.actions import act
@@ -16,6 +15,7 @@ from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs as job_rows
 from pilotage.wire.pilot import OfferedJob, Reference, Release
+from tests.unit.services.bench import POLICY, Bench, finished
 
 ONE_OF_ALICE = """
 [[limits]]

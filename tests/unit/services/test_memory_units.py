@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from bench import POLICY, Bench
 
 from pilotage.core import policy as policies
 from pilotage.core.jobs.parsers import from_yaml
 from pilotage.core.policy import Matching
 from pilotage.core.queues.identity import memory_bucket
 from pilotage.services.policy.apply import apply_policy
+from tests.unit.services.bench import POLICY, Bench
 
 DECIMAL = "[matching]\nmemory_buckets = [512, 1000, 2000, 3000, 4000, 16000, 1024000]\n"
 

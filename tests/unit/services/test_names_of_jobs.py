@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from bench import Bench
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.store.tables import listing
 from pilotage.store.tables.selections import JobSelection, Viewer
+from tests.unit.services.bench import Bench
 
 EVERYBODY = Viewer("", everything=True)
 

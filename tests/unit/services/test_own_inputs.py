@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench import Bench
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import InputFile
@@ -15,6 +14,7 @@ from pilotage.store.tables import listing, retention
 from pilotage.store.tables import submissions as rows
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Input
+from tests.unit.services.bench import Bench
 
 FILES = [PerJobFile(f"{n:064x}", 10 + n, n == 1) for n in range(3)]
 COMMON = Input("all.txt", "copy", "f" * 64, 5)

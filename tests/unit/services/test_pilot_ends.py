@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import LEASE, NODE, POLICY, Bench, Paper
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
@@ -19,6 +18,7 @@ from pilotage.services.pilots import leases
 from pilotage.services.pilots.lifecycle import END_RULES, PilotEnd, end_silent_pilot
 from pilotage.store.tables import pilots
 from pilotage.store.writer.transaction import Transaction
+from tests.unit.services.bench import LEASE, NODE, POLICY, Bench, Paper
 
 LIMITED = POLICY + '[[limits]]\nattribute = "job_type"\nvalue = "User"\nsite = "here"\nrunning = 2\n'
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from bench import POLICY, Bench
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
@@ -11,6 +10,7 @@ from pilotage.services.policy import impact
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
 from pilotage.services.policy.impact import LeftBehind, StrandedQueue, left_behind
 from pilotage.store.tables import instance, pilots
+from tests.unit.services.bench import POLICY, Bench
 
 SECOND = POLICY + "# second\n"
 

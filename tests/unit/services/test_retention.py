@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from bench import POLICY, Bench, finished
 
 from pilotage.core.policy import Policy, parse
 from pilotage.services import retention
@@ -18,6 +17,7 @@ from pilotage.store.tables import attempts, history, jobs, listing
 from pilotage.store.tables import retention as retention_rows
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.pilot import Reference, Release
+from tests.unit.services.bench import POLICY, Bench, finished
 
 EVERYBODY = Viewer("", everything=True)
 DAY = 86400.0

@@ -9,7 +9,6 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from bench import POLICY, Bench
 
 from pilotage.cli.shares import _as_csv
 from pilotage.core import policy as policies
@@ -19,6 +18,7 @@ from pilotage.services.shares.corrections import UseBook
 from pilotage.services.shares.table import STRANDED, entitlements, share_table
 from pilotage.store.tables import usage
 from pilotage.wire.shares import AccountRow, ShareRow
+from tests.unit.services.bench import POLICY, Bench
 
 HOUR, DAY = 3600.0, 86400.0
 START = 1_700_000_040.0  # a whole minute

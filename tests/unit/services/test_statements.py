@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from bench import Bench, finished
 
 from pilotage.core.queues.indexed_queue import HeadsWanted
 from pilotage.services.pilots.exchange import exchange_many, token_hash
@@ -19,6 +18,7 @@ from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import jobs, pilots
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, OfferedJob, Reference
+from tests.unit.services.bench import Bench, finished
 
 HEADS = "state = 'Waiting' AND queue_id = "
 OTHERS = 20_000

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from bench import POLICY, Bench
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +34,7 @@ from pilotage.services.submission.job_creation import (
 )
 from pilotage.store.tables import chunks, submissions
 from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
+from tests.unit.services.bench import POLICY, Bench
 
 
 def at_most(jobs: int) -> ChunkPace:

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from bench import HEARTBEAT, HOME_OWNER, NODE, POLICY, Bench
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded
@@ -20,6 +19,7 @@ from pilotage.services.submission.accept import accept
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import submissions
 from pilotage.wire.pilot import Input
+from tests.unit.services.bench import HEARTBEAT, HOME_OWNER, NODE, POLICY, Bench
 
 LIMIT = '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning = 1\n'
 

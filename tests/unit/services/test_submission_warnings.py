@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import NODE, Bench
 
 from pilotage.core.errors import InvalidInput, Mistakes
 from pilotage.core.jobs.description import JobDescription
 from pilotage.services.matching.known_offers import known_offers
 from pilotage.services.submission.accept import check_places, identity_of
 from pilotage.services.submission.warnings import submission_warnings
+from tests.unit.services.bench import NODE, Bench
 
 POLICY = """\
 [groups.physics]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import POLICY, Bench, Paper, finished
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -22,6 +21,7 @@ from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import submissions
 from pilotage.wire.pilot import ExchangeRequest, OfferedJob, Reference, Release
+from tests.unit.services.bench import POLICY, Bench, Paper, finished
 
 PILOTS = 3
 LIMITED = (

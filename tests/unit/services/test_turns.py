@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from bench import NODE, Bench, Paper, finished
 
 from pilotage.core.queues.rank import chance
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.store.tables import listing
 from pilotage.wire.pilot import OfferedJob, Reference
+from tests.unit.services.bench import NODE, Bench, Paper, finished
 
 TEN_MINUTES = 600
 START = 1

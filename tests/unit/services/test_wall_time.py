@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import NODE, POLICY, Bench, Paper
 from hypothesis import given
 from hypothesis import strategies as st
-from test_why import new_policy, queue_of, why_job
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots import wall_time
@@ -26,6 +24,8 @@ from pilotage.services.director.local import LocalDirector, Ordered
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolResponse
+from tests.unit.services.bench import NODE, POLICY, Bench, Paper
+from tests.unit.services.test_why import new_policy, queue_of, why_job
 
 BUCKETS = (500, 5000, 50000, 300000)
 Make = Callable[[str], Bench]

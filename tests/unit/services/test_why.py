@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
@@ -22,6 +21,7 @@ from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.why import Opening, Why
+from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench
 
 TWO_SITES = (
     POLICY

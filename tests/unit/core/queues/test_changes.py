@@ -8,12 +8,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 from pilotage.core.queues.fit import Offer, beside, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer, slots
 from pilotage.core.queues.what_if import MOST_VALUES, Buckets, Unblock, unblocks
+from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 BUCKETS = Buckets(CPU_BUCKETS, MEMORY_BUCKETS)
 NUMBERS = {"cpu_time": CPU_BUCKETS, "memory": (0, *MEMORY_BUCKETS), "processors": range(1, 9)}

@@ -7,9 +7,9 @@ from collections import Counter
 from random import Random
 
 import pytest
-from chance import assert_alike, assert_shares
 
 from pilotage.core.queues.draws import RULES, Rule, draw_class, smallest_of
+from tests.unit.core.queues.chance import assert_alike, assert_shares
 
 DRAWS = 20_000
 

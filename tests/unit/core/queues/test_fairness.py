@@ -13,8 +13,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from chance import assert_alike
-from offers import CPU_BUCKETS, MEMORY_BUCKETS
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.draws import RULES, Rule
@@ -24,6 +22,8 @@ from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue, taking_part
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
+from tests.unit.core.queues.chance import assert_alike
+from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS
 
 QUEUES, DRAWS = 200, 12_000
 SHARES = {"physics": 1000.0, "theory": 300.0, "tests": 20.0, "nothing": 0.0, "rare": 3000.0}

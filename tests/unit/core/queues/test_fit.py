@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offers import identities, offers
 
 from pilotage.core.queues.fit import (
     Condition,
@@ -22,6 +21,7 @@ from pilotage.core.queues.fit import (
     with_sizes,
 )
 from pilotage.core.queues.identity import QueueIdentity
+from tests.unit.core.queues.offers import identities, offers
 
 TAGS = frozenset({"gpu", "ssd"})
 QUEUE = QueueIdentity(

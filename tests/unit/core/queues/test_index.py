@@ -9,11 +9,9 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from chance import assert_alike, assert_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues import index as index_module
@@ -25,6 +23,8 @@ from pilotage.core.queues.index import Proposal, QueueIndex
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
+from tests.unit.core.queues.chance import assert_alike, assert_shares
+from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 OFFER = Offer("here", "ce1", 300000.0, processors=8)
 

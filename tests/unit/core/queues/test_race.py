@@ -8,7 +8,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from chance import assert_shares
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from pilotage.core.queues import weighted_draw as module
 from pilotage.core.queues.draws import RULES, Rule
 from pilotage.core.queues.rank import chance
 from pilotage.core.queues.weighted_draw import Sampler, after
+from tests.unit.core.queues.chance import assert_shares
 
 DRAWS = 40_000
 WEIGHTS = {

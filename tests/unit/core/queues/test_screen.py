@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offers import identities, offers
 
 from pilotage.core.queues.fit import STATIC, Condition, Offer, static_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
 from pilotage.core.queues.vectorised_matching import FITS, ORDER, VectorisedMatching
+from tests.unit.core.queues.offers import identities, offers
 
 
 @given(st.lists(identities(), max_size=12), st.lists(offers(), min_size=1, max_size=4), st.integers(0, 12))

@@ -7,13 +7,13 @@ from collections import Counter
 from random import Random
 
 import pytest
-from chance import assert_shares
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import RULES, Rule, draw_class
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.rank import RIVALS, chance, rank
+from tests.unit.core.queues.chance import assert_shares
 
 SETS = [
     (1.0,),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 import pytest
-from simulated_pool import ENDLESS, OFFER, Flow, Pool
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
@@ -23,6 +22,7 @@ from pilotage.core.shares.correctors.wms_history import CorrectionSlice, History
 from pilotage.core.shares.fairness import FairnessVerdict, bound, expected_use, judge
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.use import DAY, HOUR, Unit
+from tests.unit.core.shares.simulated_pool import ENDLESS, OFFER, Flow, Pool
 
 WEEK = 7 * DAY
 SHARES = {"major": 3000.0, "minor": 1000.0}

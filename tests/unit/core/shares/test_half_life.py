@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
-from simulated_pool import Flow, Pool
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import known_properties, parse
@@ -16,6 +15,7 @@ from pilotage.core.shares.corrector import CorrectorInstance
 from pilotage.core.shares.correctors.half_life import HalfLifeInstance
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.use import DAY, HALF_LIVES, HOUR, Ledger, Use, columns_of
+from tests.unit.core.shares.simulated_pool import Flow, Pool
 
 BEGIN = 1_700_006_400.0
 HISTORY = 400.0 * DAY
