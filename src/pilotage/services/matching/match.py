@@ -46,7 +46,7 @@ class Requirements:
     def __call__(self, text: str) -> bool:
         held = self._known.get(text)
         if held is None:
-            expression = self.pool.requirements.get(text)
+            expression = self.pool.requirements.use(text)
             if expression is None:
                 expression = self.pool.requirements[text] = _stored(text)
             if self._ad is None:

@@ -45,7 +45,7 @@ def token_hash(token: str) -> str:
 
 def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
     """The pilot that has this token, or `NotAuthenticated`."""
-    pilot = pool.pilots.get(hashed)
+    pilot = pool.pilots.use(hashed)
     if pilot is None:
         pilot = pilots.by_token(tx.connection, hashed)
         if pilot is None:

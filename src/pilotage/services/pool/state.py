@@ -6,7 +6,6 @@ Only requests to the writer change it. Whatever a request changes here it takes 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,6 +23,7 @@ from pilotage.core.queues.offer_history import OfferStats
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
 from pilotage.services.pool.limits import RunningLimits, limits_for
+from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.offer_cache import OffersOfPilots
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.records import DirectorNote, IndexLoading, SubmissionFacts, WaitedReason
@@ -35,8 +35,10 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Input, Node
 
-REMEMBERED = 4096
-"""So many submissions and pilots are kept in memory; the ones unused for longest are read again when needed."""
+SUBMISSIONS_KEPT = 4096
+PILOTS_KEPT = 16384
+REQUIREMENTS_KEPT = 4096
+"""Rows and parsed texts kept in memory; the least recently used ones are read again when needed."""
 
 
 @dataclass(slots=True)
@@ -54,8 +56,9 @@ class Pool:
     pilot_ids: IdAllocator | None
     """None: the store knows the next one."""
     identities: dict[QueueId, QueueIdentity]
+    """Of every queue with a row in the store. Bounded by those rows: empty queues are deleted after a day."""
     index: QueueIndex = field(init=False)
-    pilots: OrderedDict[str, PilotRow] = field(default_factory=OrderedDict)
+    pilots: LruCache[str, PilotRow] = field(default_factory=lambda: LruCache(PILOTS_KEPT))
     """By hash of their token."""
     seen: dict[PilotId, float] = field(default_factory=dict)
     """When each pilot was last heard of. Not stored: only its lease is."""
@@ -65,8 +68,9 @@ class Pool:
     finished: dict[PilotId, int] = field(default_factory=dict)
     """Jobs finished since the count was last written to the pilot's row."""
     followed: dict[JobId, float] = field(default_factory=dict)
-    """Jobs whose output somebody watches, until when."""
-    requirements: dict[str, Expression] = field(default_factory=dict)
+    """Jobs with output that a user watches, and until when. The lease duty drops those that are over."""
+    requirements: LruCache[str, Expression] = field(default_factory=lambda: LruCache(REQUIREMENTS_KEPT))
+    """Parsed requirements by their text."""
     corrections: Corrections = field(default_factory=Corrections)
     """The share corrections in force, and what they were made of."""
     corrected_at: float | None = None
@@ -93,7 +97,9 @@ class Pool:
     """No new work is given out: the server is about to stop."""
     peers: Peers = field(default_factory=NoPeers)
     limits: RunningLimits = field(init=False)
-    _submissions: OrderedDict[SubmissionId, SubmissionFacts] = field(default_factory=OrderedDict)
+    _submissions: LruCache[SubmissionId, SubmissionFacts] = field(
+        default_factory=lambda: LruCache(SUBMISSIONS_KEPT)
+    )
 
     def __post_init__(self) -> None:
         self.limits = limits_for(self.peers, self.queue_identity)
@@ -103,7 +109,7 @@ class Pool:
 
     def submission(self, tx: Transaction, id_: SubmissionId) -> SubmissionFacts:
         """A submission with its description read."""
-        facts = self._submissions.get(id_)
+        facts = self._submissions.use(id_)
         if facts is None:
             row = submission_rows.by_id(tx.connection, id_)
             if row is None:
@@ -123,8 +129,6 @@ class Pool:
         facts = SubmissionFacts(row, description_from_json(json.loads(row.description)), inputs)
         # If its own transaction fails another submission may be given its id.
         tx.put(self._submissions, row.id, facts)
-        if len(self._submissions) > REMEMBERED:
-            self._submissions.popitem(last=False)
         return facts
 
     def pilot_id(self) -> int | None:
@@ -230,8 +234,6 @@ class Pool:
     def remember_pilot(self, pilot: PilotRow) -> None:
         if pilot.token_hash is not None:
             self.pilots[pilot.token_hash] = pilot
-            if len(self.pilots) > REMEMBERED * 4:
-                self.pilots.popitem(last=False)
 
     def read_pilots(self, tx: Transaction, token_hashes: Sequence[str]) -> None:
         """Have these pilots be known as the store has them now: another server may have changed them."""
@@ -246,7 +248,7 @@ class Pool:
 
     def forget_pilots(self, tx: Transaction) -> None:
         """The rows of all pilots have changed: each is read again at its next message."""
-        tx.set(self, "pilots", OrderedDict())
+        tx.set(self, "pilots", LruCache(PILOTS_KEPT))
 
     def takes_before(self, before: float, most: int) -> list[PilotId]:
         """Pilots with takes of before that instant which nobody has looked at since."""

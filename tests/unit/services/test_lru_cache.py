@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench import Bench
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.services.pool.lru_cache import LruCache
+from pilotage.services.pool.state import REQUIREMENTS_KEPT
+from pilotage.store.writer.transaction import Transaction
+
+LIMIT = 3
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 6))))
+def test_the_least_recently_used_keys_go(steps: Sequence[tuple[bool, int]]) -> None:
+    cache: LruCache[int, str] = LruCache(LIMIT)
+    recent: list[int] = []
+    for assign, key in steps:
+        if assign:
+            cache[key] = str(key)
+        elif (value := cache.use(key)) is not None:
+            assert value == str(key)
+        else:
+            continue
+        recent = [*(other for other in recent if other != key), key][-LIMIT:]
+        assert list(cache) == recent
+
+
+def test_a_look_changes_nothing() -> None:
+    cache: LruCache[int, str] = LruCache(2)
+    cache[1], cache[2] = "a", "b"
+    assert cache.get(1) == "a"
+    cache[3] = "c"
+    assert list(cache) == [2, 3]
+
+
+def test_a_transaction_that_fails_leaves_a_full_cache_bounded(bench: Bench) -> None:
+    cache: LruCache[int, str] = LruCache(2)
+    cache[1], cache[2] = "a", "b"
+    tx = Transaction(bench.connection)
+    tx.put(cache, 3, "c")
+    tx.undo_changes()
+    assert list(cache) == [2]
+
+
+def test_requirements_of_many_texts_are_bounded(bench: Bench) -> None:
+    """Each submission may have a text of its own, for years."""
+    requirements = bench.pool.requirements
+    assert requirements.limit == REQUIREMENTS_KEPT
+    requirements.limit = 10
+    paper = bench.pilot()
+    for number in range(30):
+        bench.submit(requirements=f"target.Processors > 0 && {number} >= 0")
+        [offer] = paper.take()
+        paper.confirm(offer)
+        paper.finish(offer)
+    assert len(requirements) == 10
