@@ -16,7 +16,7 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.server.process.home import Home, file_system_of
-from pilotage.wire.uploads import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, header_of
+from pilotage.wire.uploads import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, bundle_header
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -233,7 +233,7 @@ def test_many_uploads_in_one_request_are_checked_each(pool: Instance, raw: httpx
     digests = [digest for digest, _ in files]
 
     def bundle(*given: tuple[str, bytes]) -> bytes:
-        return b"".join(header_of(digest, len(data)) + data for digest, data in given)
+        return b"".join(bundle_header(digest, len(data)) + data for digest, data in given)
 
     for body in (b"junk", bundle(*files)[:-1], bundle((digests[0], b"other")), bundle(("z" * 64, b""))):
         assert raw.put("/v1/uploads", content=body).status_code == 400

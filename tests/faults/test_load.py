@@ -20,7 +20,7 @@ from random import Random
 import psycopg
 import pytest
 
-from pilotage.client import Client, Selection, streaming
+from pilotage.client import Client, Selection, row_upload
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from tests.faults.answers import people_heard_the_truth, pilots_heard_the_truth
@@ -202,8 +202,8 @@ def write_pilots(home: Path, database_url: str, secrets: list[str]) -> None:
 @pytest.fixture(autouse=True)
 def short_chunks_and_little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that many a submission in chunks is cut off, and goes on at the other server."""
-    monkeypatch.setattr(streaming, "MAX_CHUNK_ROWS", 40)
-    monkeypatch.setattr(streaming, "PATIENCE", 0.5)
+    monkeypatch.setattr(row_upload, "MAX_CHUNK_ROWS", 40)
+    monkeypatch.setattr(row_upload, "PATIENCE", 0.5)
 
 
 @pytest.fixture

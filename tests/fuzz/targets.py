@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pilotage.cli.job_selection import known_state
-from pilotage.cli.time_format import parse_instant, parse_span
+from pilotage.cli.job_selection import parse_state
+from pilotage.cli.time_format import parse_duration, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.client.tables import read_table
 from pilotage.core import policy as policies
@@ -202,8 +202,8 @@ TARGETS: dict[str, Target] = {
     "enrol": Target(_enrol, ENROL),
     "table": Target(_table, TABLES),
     "ids": Target(lambda text: parse_ids(text.split()), ("12", "12-40", "12,15 7-9", "1 2 3")),
-    "states": Target(known_state, ("Done", "failed", "Waiting")),
-    "span": Target(parse_span, SPANS),
+    "states": Target(parse_state, ("Done", "failed", "Waiting")),
+    "span": Target(parse_duration, SPANS),
     "instant": Target(lambda text: parse_instant(text, 1.7e9), INSTANTS),
     "memory": Target(_field("memory"), SIZES),
     "time": Target(_field("wall_time"), TIMES),

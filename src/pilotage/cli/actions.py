@@ -18,10 +18,10 @@ from pilotage.cli.job_selection import (
     SiteOption,
     StateOption,
     SubmissionOption,
-    chosen,
-    in_words,
-    nothing_found,
-    required,
+    build_selection,
+    describe_selection,
+    no_jobs_error,
+    require_selection,
 )
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
@@ -51,7 +51,9 @@ def _command(verb: str, text: str) -> Callable[..., int | None]:
         reason: ReasonOption = "",
         yes: YesOption = False,
     ) -> int | None:
-        selection = chosen(ids, submission, state, owner, group, job_group, site, name, since, before)
+        selection = build_selection(
+            ids, submission, state, owner, group, job_group, site, name, since, before
+        )
         _act(session, verb, selection, dry_run, reason, yes)
         return None
 
@@ -60,19 +62,19 @@ def _command(verb: str, text: str) -> Callable[..., int | None]:
 
 
 def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reason: str, yes: bool) -> None:
-    required(selection, verb)
+    require_selection(selection, verb)
     screen = session.screen
     with session.client() as client:
         ask = getattr(client, verb)
         # Jobs named one by one are meant; a condition may catch more than was thought, and deleting is for good.
         if not dry_run and not yes and (not selection.ids or verb == "delete"):
             would: ActionResponse = ask(selection, dry_run=True)
-            question = f"{verb} {would.done:,} of {would.matched:,} jobs ({in_words(selection)})?"
+            question = f"{verb} {would.done:,} of {would.matched:,} jobs ({describe_selection(selection)})?"
             if would.done and not screen.ask(question):
                 raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
         answer: ActionResponse = ask(selection, dry_run=dry_run, reason=reason)
         if not answer.matched:
-            raise nothing_found(client, selection)
+            raise no_jobs_error(client, selection)
     if session.as_json:
         screen.json(answer)
     else:

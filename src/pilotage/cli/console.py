@@ -59,12 +59,12 @@ class CommandOutput:
     def line(self, text: str = "") -> None:
         """A line of the result: standard output, unless that is for JSON."""
         if not self.as_json:
-            print(clean(text))
+            print(printable(text))
 
     def note(self, text: str) -> None:
         """A word beside the result: standard error."""
         sys.stdout.flush()  # in one order with the result, also where both go to one file
-        print(clean(text), file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """A table for people; one line of tab-separated cells each, below their names, for pipes."""
@@ -73,7 +73,7 @@ class CommandOutput:
         if not self.terminal:
             print("\t".join(column.name.replace(" ", "_") for column in columns))
             for row in rows:
-                print("\t".join(clean(cell) or "-" for cell in row))
+                print("\t".join(printable(cell) or "-" for cell in row))
             return
         from rich import box
         from rich.table import Table
@@ -83,7 +83,7 @@ class CommandOutput:
         for column in columns:
             table.add_column(column.name, justify="right" if column.right else "left", overflow="fold")
         for row in rows:
-            cells = [clean(cell) for cell in row]
+            cells = [printable(cell) for cell in row]
             table.add_row(
                 *(
                     Text(cell, style=STATE_COLOURS.get(cell, "") if column.state else "")
@@ -94,7 +94,7 @@ class CommandOutput:
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Name and value, a line each; empty values are left out."""
-        shown = [(name, clean(value)) for name, value in pairs if clean(value)]
+        shown = [(name, printable(value)) for name, value in pairs if printable(value)]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             if not self.as_json:
@@ -147,7 +147,7 @@ class CommandOutput:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def clean(value: Any) -> str:
+def printable(value: Any) -> str:
     """One line without control characters: names and messages come from other people's jobs."""
     if value is None:
         return ""
@@ -157,7 +157,7 @@ def clean(value: Any) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def counts_text(counts: Counts) -> str:
+def format_counts(counts: Counts) -> str:
     """Such as "12 Done, 3 Running", in the order of a job's life."""
     from pilotage.core.jobs.states import JobState
 

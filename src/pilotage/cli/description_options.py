@@ -10,34 +10,36 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pilotage.cli.exported import exported
-from pilotage.cli.named_files import NamedFiles, named_files
+from pilotage.cli.export_option import parse_export
+from pilotage.cli.named_files import NamedFiles, find_named_files
 from pilotage.cli.submit_options import JobOptions
-from pilotage.cli.time_format import parse_span, size_text
-from pilotage.client.describing import Described, from_mapping
+from pilotage.cli.time_format import format_size, parse_duration
+from pilotage.client.description import LocalDescription, from_mapping
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.overrides import override_fields
 from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION
 
 
 @dataclass
-class Command:
+class DescribedCommand:
     """A described command, and what its user is told before it is sent."""
 
-    described: Described
+    described: LocalDescription
     notes: list[str] = field(default_factory=list)
 
 
-def described(command: Sequence[str], options: JobOptions, *, no_inputs: bool = False) -> Command:
+def describe_command(
+    command: Sequence[str], options: JobOptions, *, no_inputs: bool = False
+) -> DescribedCommand:
     """The description of a command, its inputs relative to the working folder.
 
     Files of the working folder that the command names are inputs too, unless `no_inputs`.
     """
     if not command:
         raise InvalidInput("no command is given", hint="pilotage submit [OPTIONS] -- COMMAND [ARGUMENTS]")
-    said = _said(options)
+    said = _parse_options(options)
     names = {entry["name"] for entry in said.entries}
-    named = NamedFiles(command[0]) if no_inputs else named_files(command, names)
+    named = NamedFiles(command[0]) if no_inputs else find_named_files(command, names)
     for name, path in named.files.items():
         executable = name in named.programs
         said.entries.append({"path": name, "mode": "copy", "name": name, "executable": executable})
@@ -45,34 +47,36 @@ def described(command: Sequence[str], options: JobOptions, *, no_inputs: bool = 
     mapping: dict[str, Any] = {"job_name": Path(command[0]).name}
     mapping |= said.fields
     mapping |= {"executable": named.executable, "arguments": list(command[1:]), "input_sandbox": said.entries}
-    columns = parameters(options)
+    columns = parameter_columns(options)
     if columns:
         mapping["parameters"] = columns
     notes = [*said.notes, *named.notes]
     if named.files:
-        notes.insert(0, f"sending {_listed(list(named.files))} ({size_text(named.size)})")
-    return Command(from_mapping(mapping, local=said.local), notes)
+        notes.insert(0, f"sending {_join_names(list(named.files))} ({format_size(named.size)})")
+    return DescribedCommand(from_mapping(mapping, local=said.local), notes)
 
 
-def with_options(found: Described, options: JobOptions) -> Command:
+def override_description(found: LocalDescription, options: JobOptions) -> DescribedCommand:
     """The description of a job file with the options over it."""
-    said = _said(options)
+    said = _parse_options(options)
     fields = dict(said.fields)
     if said.entries:
         fields["input_sandbox"] = said.entries
-    columns = parameters(options)
+    columns = parameter_columns(options)
     sequences = {name: tuple(values) for name, values in columns.items()} if columns else None
     submission = override_fields(found.submission, fields, sequences)
-    return Command(replace(found, submission=submission, local={**found.local, **said.local}), said.notes)
+    return DescribedCommand(
+        replace(found, submission=submission, local={**found.local, **said.local}), said.notes
+    )
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
+def _join_names(names: Sequence[str], most: int = 5) -> str:
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 @dataclass
-class _Said:
+class _ParsedOptions:
     """What the options say: fields as YAML has them, inputs, where these lie here, notes."""
 
     fields: dict[str, Any]
@@ -81,9 +85,9 @@ class _Said:
     notes: list[str]
 
 
-def _said(options: JobOptions) -> _Said:
+def _parse_options(options: JobOptions) -> _ParsedOptions:
     entries, local = _inputs(options.inputs or [])
-    variables, unset = exported(options.export, os.environ)
+    variables, unset = parse_export(options.export, os.environ)
     fields: dict[str, Any] = {
         "environment": variables | _pairs(options.environment or [], "--env", "K=V"),
         "output_sandbox": _outputs(options.outputs or []),
@@ -107,11 +111,11 @@ def _said(options: JobOptions) -> _Said:
     }
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
-    return _Said(stated, entries, local, notes)
+    return _ParsedOptions(stated, entries, local, notes)
 
 
 def _seconds(text: str) -> int | None:
-    return math.ceil(parse_span(text)) if text else None
+    return math.ceil(parse_duration(text)) if text else None
 
 
 def _split(words: Iterable[str] | None) -> list[str]:
@@ -177,7 +181,7 @@ def _source_and_name(word: str) -> tuple[str, str]:
     return word, ""
 
 
-def parameters(options: JobOptions) -> dict[str, list[Any]] | None:
+def parameter_columns(options: JobOptions) -> dict[str, list[Any]] | None:
     """Columns of --param (all combinations), --params-from (one value a line) and --count (0 to N-1)."""
     columns: dict[str, list[Any]] = {}
     for word in options.params or []:

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import parse_span
-from pilotage.client.credentials import ServerFacts, read_place
-from pilotage.client.server_process import on_this_machine, process_state
+from pilotage.cli.time_format import parse_duration
+from pilotage.client.credentials import ServerFacts, read_server_facts
+from pilotage.client.server_process import is_this_machine, process_state
 from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 
 
@@ -38,38 +38,38 @@ def down(
     if drain + keep_pilots + cancel_pilots > 1:
         raise InvalidInput("only one of --drain, --keep-pilots and --cancel-pilots")
     pilots = "drain" if drain else "cancel" if cancel_pilots else "keep"
-    limit = parse_span(timeout) if timeout else 3600.0 if drain else 30.0
-    place = ServerFacts(session.server) if session.server else read_place(session.folder)
+    limit = parse_duration(timeout) if timeout else 3600.0 if drain else 30.0
+    place = ServerFacts(session.server) if session.server else read_server_facts(session.folder)
     try:
         with session.client(patience=2.0) as client:
             client.shutdown(pilots)
     except Unreachable:
-        if not _gone(place):
+        if not _has_ended(place):
             raise
         if pilots == "cancel":
             raise Unreachable(
                 "the server is not running, so nobody can end its pilots",
                 hint="`pilotage up --detach` first: the new server knows them",
             ) from None
-        _tell(session, "the server was not running", pilots)
+        _report(session, "the server was not running", pilots)
         return None
-    _wait(session, place, limit)
-    _tell(session, "the server has stopped", pilots)
+    _wait_until_stopped(session, place, limit)
+    _report(session, "the server has stopped", pilots)
     return None
 
 
-def _tell(session: Session, text: str, pilots: str) -> None:
+def _report(session: Session, text: str, pilots: str) -> None:
     if session.as_json:
         session.screen.json({"stopped": True, "pilots": pilots, "message": text})
     else:
         session.screen.line(text)
 
 
-def _wait(session: Session, place: ServerFacts, limit: float) -> None:
+def _wait_until_stopped(session: Session, place: ServerFacts, limit: float) -> None:
     until = time.monotonic() + limit
     with session.screen.progress("stopping") as advance:
         advance(0, 0, "")
-        while not _gone(place):
+        while not _has_ended(place):
             if time.monotonic() > until:
                 raise Overloaded(
                     f"the server still runs after {limit:.0f} s",
@@ -78,14 +78,14 @@ def _wait(session: Session, place: ServerFacts, limit: float) -> None:
             time.sleep(0.1)
 
 
-def _gone(place: ServerFacts) -> bool:
+def _has_ended(place: ServerFacts) -> bool:
     """Whether the server's process has ended; one of another host is taken for gone when it does not answer."""
-    if place.pid is None or not on_this_machine(place.host):
-        return not _listens(place.url)
+    if place.pid is None or not is_this_machine(place.host):
+        return not _is_listening(place.url)
     return process_state(place.pid) in ("", "Z")
 
 
-def _listens(url: str) -> bool:
+def _is_listening(url: str) -> bool:
     scheme, _, rest = url.partition("://")
     host, _, port = rest.partition("/")[0].rpartition(":")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import moment
+from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import PilotageError
 
 
@@ -24,7 +24,7 @@ def whoami(session: Session) -> int | None:
             ("user", identity.user),
             ("group", identity.group),
             ("properties", ", ".join(identity.properties)),
-            ("token until", moment(identity.expires, time.time(), exact=exact)),
+            ("token until", format_instant(identity.expires, time.time(), exact=exact)),
             ("server", url),
             ("version", identity.server_version),
         ]

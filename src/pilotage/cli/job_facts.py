@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from pilotage.cli.time_format import moment, size_text, span
+from pilotage.cli.time_format import format_duration, format_instant, format_size
 from pilotage.wire.jobs import JobDetail
 
 Fact = tuple[str, object]
 
 
-def facts_of(detail: JobDetail, now: float, *, exact: bool) -> Iterator[Fact]:
+def job_facts(detail: JobDetail, now: float, *, exact: bool) -> Iterator[Fact]:
     """What it is, what it asks for, and what became of it; empty values are for the caller to leave out."""
     job = detail.job
     yield "job", job.id
@@ -22,19 +22,19 @@ def facts_of(detail: JobDetail, now: float, *, exact: bool) -> Iterator[Fact]:
     yield "submission", job.submission
     yield "owner", f"{job.owner} ({job.group})"
     yield "job group", job.job_group
-    yield from _asked(detail)
+    yield from _request_facts(detail)
     yield "queue", job.queue
     yield "site", job.site
     yield "node", job.hostname
     yield "pilot", job.pilot
     yield "exit code", job.exit_code
-    yield "submitted", moment(job.submitted, now, exact=exact)
-    yield "started", moment(job.started, now, exact=exact)
-    yield "ended", moment(job.ended, now, exact=exact)
-    yield from _became(detail)
+    yield "submitted", format_instant(job.submitted, now, exact=exact)
+    yield "started", format_instant(job.started, now, exact=exact)
+    yield "ended", format_instant(job.ended, now, exact=exact)
+    yield from _result_facts(detail)
 
 
-def _asked(detail: JobDetail) -> Iterator[Fact]:
+def _request_facts(detail: JobDetail) -> Iterator[Fact]:
     description = detail.description
     command = [str(description.get("executable", "")), *map(str, description.get("arguments", []))]
     yield "command", shlex.join(command) if command[0] else ""
@@ -62,16 +62,20 @@ def _resources(description: dict[str, Any]) -> Iterator[str]:
         yield f"{description['memory']} MB"
     for name, words in (("cpu_time", "CPU"), ("wall_time", "wall")):
         if description.get(name):
-            yield f"{span(description[name])} {words}"
+            yield f"{format_duration(description[name])} {words}"
 
 
-def _became(detail: JobDetail) -> Iterator[Fact]:
+def _result_facts(detail: JobDetail) -> Iterator[Fact]:
     for one in detail.attempts:
         place = f"{one.site} {one.hostname}".strip()
-        used = f"{span(one.wall)} wall, {span(one.cpu)} CPU, {one.max_rss} MB" if one.ended else "runs"
+        used = (
+            f"{format_duration(one.wall)} wall, {format_duration(one.cpu)} CPU, {one.max_rss} MB"
+            if one.ended
+            else "runs"
+        )
         end = " ".join(part for part in (one.outcome, one.failure, one.message) if part)
         yield f"attempt {one.attempt}", "; ".join(part for part in (place, used, end) if part)
-    yield "outputs", ", ".join(f"{one.name} ({size_text(one.size)})" for one in detail.outputs)
+    yield "outputs", ", ".join(f"{one.name} ({format_size(one.size)})" for one in detail.outputs)
     yield "missing outputs", ", ".join(detail.missing_outputs)
     for file in detail.refused_outputs:
         yield "not stored", f"{file.name}: {file.reason}"

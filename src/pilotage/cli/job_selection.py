@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.time_format import moment, parse_instant
+from pilotage.cli.time_format import format_instant, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import JobState
@@ -46,7 +46,7 @@ BeforeOption = Annotated[
 ]
 
 
-def chosen(
+def build_selection(
     ids: list[str] | None,
     submission: int | None = None,
     state: list[str] | None = None,
@@ -67,7 +67,7 @@ def chosen(
         if word is not None and not word.strip():
             raise InvalidInput(f"{option} is empty", hint="leave it out to select without it")
     found = parse_ids(ids) if ids else None
-    states = [known_state(name) for word in state for name in word.split(",") if name] if state else None
+    states = [parse_state(name) for word in state for name in word.split(",") if name] if state else None
     if found == []:
         raise InvalidInput("no job is named", hint="write ids as 12, 12-40 or 12,15")
     if states == [] or not all(word.strip() for word in state or ()):
@@ -86,7 +86,7 @@ def chosen(
     )
 
 
-def known_state(word: str) -> str:
+def parse_state(word: str) -> str:
     """The state of this name in its own spelling, whatever case it was written in."""
     names = {str(state).lower(): str(state) for state in JobState}
     if word.lower() in names:
@@ -96,7 +96,7 @@ def known_state(word: str) -> str:
     raise InvalidInput(f"there is no job state {word!r}", hint=hint)
 
 
-def required(selection: Selection, command: str) -> Selection:
+def require_selection(selection: Selection, command: str) -> Selection:
     """The same selection, or InvalidInput if it names nothing."""
     if selection == Selection():
         raise InvalidInput(
@@ -105,7 +105,7 @@ def required(selection: Selection, command: str) -> Selection:
     return selection
 
 
-def in_words(selection: Selection) -> str:
+def describe_selection(selection: Selection) -> str:
     """The selection for a question or a note."""
     words: list[str] = []
     if selection.ids:
@@ -121,11 +121,11 @@ def in_words(selection: Selection) -> str:
             words.append(f"{name.replace('_', ' ')} {value}")
     for name in ("ended_since", "ended_before"):
         if (instant := getattr(selection, name)) is not None:
-            words.append(f"{name.replace('_', ' ')} {moment(instant, instant, exact=True)}")
+            words.append(f"{name.replace('_', ' ')} {format_instant(instant, instant, exact=True)}")
     return ", ".join(words) or "all jobs"
 
 
-def in_options(selection: Selection, *more: str) -> str:
+def selection_as_options(selection: Selection, *more: str) -> str:
     """The selection as arguments of another command, ready to be copied."""
     words = _ranges(selection.ids or [])
     if selection.submission is not None:
@@ -145,11 +145,11 @@ def _ranges(ids: Sequence[int]) -> list[str]:
     return words if len(words) <= RANGES_SHOWN else [*words[:RANGES_SHOWN], "..."]
 
 
-def nothing_found(client: Client, selection: Selection) -> NotFound:
+def no_jobs_error(client: Client, selection: Selection) -> NotFound:
     """The error for a selection without jobs: whether its submission is unknown, or only has no such jobs."""
     number = selection.submission
     if number is not None and not client.counts(Selection(submission=number)).total:
         return NotFound(f"there is no submission {number}", hint="or it is not yours")
     if selection == Selection(ids=selection.ids) and selection.ids:
-        return NotFound(f"there is no job {in_options(selection)}", hint="or it is not yours")
+        return NotFound(f"there is no job {selection_as_options(selection)}", hint="or it is not yours")
     return NotFound("no job of yours fits the selection")

@@ -10,7 +10,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import moment, span
+from pilotage.cli.time_format import format_duration, format_instant
 
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 for all")]
 
@@ -44,7 +44,7 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
             f"{one.priority:.4g}",
             one.owner,
             one.group,
-            span(one.cpu_time) if session.screen.terminal else one.cpu_time,
+            format_duration(one.cpu_time) if session.screen.terminal else one.cpu_time,
             f"{one.memory} MB" if session.screen.terminal else one.memory,
             one.processors,
             ",".join(one.sites) or "any",
@@ -95,7 +95,7 @@ def pilots(
             one.processors,
             one.jobs,
             one.finished,
-            moment(one.last_seen, now, exact=exact),
+            format_instant(one.last_seen, now, exact=exact),
             one.reason,
         )
         for one in found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pilotage.cli.outcome import told_on_interrupt
+from pilotage.cli.outcome import note_on_interrupt
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
@@ -31,7 +31,7 @@ def logs(
     state, expected = "", 0
     with (
         session.client(patience=LONG_PATIENCE if follow else PATIENCE) as client,
-        told_on_interrupt(session.screen, f"the job goes on: `pilotage logs -f {ids[0]}` shows it again"),
+        note_on_interrupt(session.screen, f"the job goes on: `pilotage logs -f {ids[0]}` shows it again"),
     ):
         for piece in client.logs(ids[0], stream=stream, follow=follow):
             if piece.offset > expected and not session.as_json:

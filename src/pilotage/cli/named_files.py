@@ -7,11 +7,11 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pilotage.cli.time_format import size_text
+from pilotage.cli.time_format import format_size
 from pilotage.core.errors import InvalidInput, TooLarge
 
-MOST_FILES = 1000
-MOST_BYTES = 100_000_000
+MAX_FILES = 1000
+MAX_BYTES = 100_000_000
 """More is not sent unless `--input` names it."""
 
 
@@ -31,8 +31,8 @@ class NamedFiles:
             return
         self.files[name] = path
         self.size += path.stat().st_size
-        if len(self.files) > MOST_FILES or self.size > MOST_BYTES:
-            much = f"{MOST_FILES:,} files" if len(self.files) > MOST_FILES else size_text(MOST_BYTES)
+        if len(self.files) > MAX_FILES or self.size > MAX_BYTES:
+            much = f"{MAX_FILES:,} files" if len(self.files) > MAX_FILES else format_size(MAX_BYTES)
             raise TooLarge(
                 f"the command names files of this folder, up to {path}, that are more than {much} together",
                 hint=f"send them with --input {name} (or a folder), name their place on the nodes with shared:PATH,"
@@ -40,19 +40,19 @@ class NamedFiles:
             )
 
 
-def named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
+def find_named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
     """The files that `command` names beside those that are sent as `inputs` (names in the job's folder) already."""
-    found = _program(command[0], inputs)
+    found = _resolve_program(command[0], inputs)
     for word in command[1:]:
-        _argument(word, inputs, found)
+        _add_argument(word, inputs, found)
     return found
 
 
-def _sent_already(path: Path, inputs: Set[str]) -> bool:
+def _is_sent(path: Path, inputs: Set[str]) -> bool:
     return str(path) in inputs or any(part in inputs for part in path.parts[:1])
 
 
-def _program(word: str, inputs: Set[str]) -> NamedFiles:
+def _resolve_program(word: str, inputs: Set[str]) -> NamedFiles:
     """A program that is a file here is sent and started from the job's folder.
 
     A bare name is looked for in PATH first, as in a shell.
@@ -60,10 +60,10 @@ def _program(word: str, inputs: Set[str]) -> NamedFiles:
     path = Path(word)
     if not word or path.is_absolute():
         return NamedFiles(word)
-    if _sent_already(path, inputs):
+    if _is_sent(path, inputs):
         return NamedFiles(word if word.startswith("./") else f"./{word}")
     if "/" not in word and word not in (".", ".."):
-        return _bare_name(word, path)
+        return _resolve_bare_name(word, path)
     if path.is_dir():
         raise InvalidInput(f"{word} is a folder", hint="give a job file, or a command: -- COMMAND ...")
     if not path.is_file():
@@ -77,7 +77,7 @@ def _program(word: str, inputs: Set[str]) -> NamedFiles:
     return found
 
 
-def _bare_name(word: str, path: Path) -> NamedFiles:
+def _resolve_bare_name(word: str, path: Path) -> NamedFiles:
     if path.is_file() and shutil.which(word) is None:
         found = NamedFiles(f"./{word}")
         found.send(word, path)
@@ -91,20 +91,20 @@ def _bare_name(word: str, path: Path) -> NamedFiles:
     return found
 
 
-def _argument(word: str, inputs: Set[str], found: NamedFiles) -> None:
+def _add_argument(word: str, inputs: Set[str], found: NamedFiles) -> None:
     path = Path(word)
     try:
         if not word or word in (".", ".."):
             return
         if word.startswith("-"):
-            _option(word, inputs, found)
+            _note_option(word, inputs, found)
         elif path.is_absolute():
             if path.is_file() and path.is_relative_to(Path.cwd()):
                 here = path.relative_to(Path.cwd())
                 found.notes.append(
                     f"{word} is not sent: the job looks for it there on its node; {here} sends it"
                 )
-        elif _sent_already(path, inputs):
+        elif _is_sent(path, inputs):
             return
         elif path.is_dir():
             found.notes.append(f"the folder {word} is not sent: -i {word} sends it")
@@ -118,9 +118,9 @@ def _argument(word: str, inputs: Set[str], found: NamedFiles) -> None:
         return  # a word that can't be a path: too long, or with a NUL
 
 
-def _option(word: str, inputs: Set[str], found: NamedFiles) -> None:
+def _note_option(word: str, inputs: Set[str], found: NamedFiles) -> None:
     """`--config=FILE`: such a file is told, since only the program knows whether it reads or writes it."""
     _, equals, value = word.partition("=")
     path = Path(value)
-    if equals and value and not path.is_absolute() and path.is_file() and not _sent_already(path, inputs):
+    if equals and value and not path.is_absolute() and path.is_file() and not _is_sent(path, inputs):
         found.notes.append(f"{value} in {word} is not sent: -i {value} sends it")

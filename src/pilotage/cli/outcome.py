@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pilotage.cli.console import CommandOutput, counts_text
-from pilotage.cli.job_selection import in_options
+from pilotage.cli.console import CommandOutput, format_counts
+from pilotage.cli.job_selection import selection_as_options
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.jobs import Counts, JobSummary, Selection
 
@@ -40,10 +40,10 @@ class Outcome:
         return OUTPUT_MISSING if self.outputs_incomplete else 0
 
 
-def tell_outcome(screen: CommandOutput, client: Client, selection: Selection, counts: Counts) -> Outcome:
+def report_outcome(screen: CommandOutput, client: Client, selection: Selection, counts: Counts) -> Outcome:
     """Say how the jobs of a selection ended, and what to look at next."""
     outcome = Outcome(counts.states, counts.total, counts.final)
-    screen.line(counts_text(counts))
+    screen.line(format_counts(counts))
     if counts.final < counts.total:
         screen.note(f"pilotage: {counts.total - counts.final:,} of {counts.total:,} jobs have not ended yet")
     ended_badly = sum(counts.states.get(state, 0) for state in NOT_DONE)
@@ -51,26 +51,28 @@ def tell_outcome(screen: CommandOutput, client: Client, selection: Selection, co
         chosen = [state for state in selection.states or NOT_DONE if state in NOT_DONE]
         jobs = list(islice(client.jobs(replace(selection, states=chosen)), SHOWN))
         outcome.not_done = [job.id for job in jobs]
-        _tell_not_done(screen, jobs, ended_badly, selection)
+        _report_not_done(screen, jobs, ended_badly, selection)
     incomplete = replace(selection, states=["Done"], outputs_incomplete=True)
     outcome.outputs_incomplete = client.counts(incomplete).total
     if outcome.outputs_incomplete:
-        tell_incomplete(screen, list(islice(client.jobs(incomplete), SHOWN)), outcome.outputs_incomplete)
+        report_incomplete(screen, list(islice(client.jobs(incomplete), SHOWN)), outcome.outputs_incomplete)
     return outcome
 
 
-def _tell_not_done(screen: CommandOutput, jobs: list[JobSummary], number: int, selection: Selection) -> None:
+def _report_not_done(
+    screen: CommandOutput, jobs: list[JobSummary], number: int, selection: Selection
+) -> None:
     for job in jobs:
         screen.note(f"job {job.id} is {job.state}" + (f": {job.reason}" if job.reason else ""))
     if number > len(jobs):
         screen.note(
-            f"... and {number - len(jobs):,} more: pilotage status {in_options(selection, '--state Failed')}"
+            f"... and {number - len(jobs):,} more: pilotage status {selection_as_options(selection, '--state Failed')}"
         )
     if jobs:
         screen.note(f"next: pilotage logs --stderr {jobs[0].id}; pilotage status {jobs[0].id}")
 
 
-def tell_incomplete(screen: CommandOutput, jobs: list[JobSummary], number: int) -> None:
+def report_incomplete(screen: CommandOutput, jobs: list[JobSummary], number: int) -> None:
     """Name jobs whose outputs are not all there."""
     for job in jobs:
         why = f": {job.reason}" if job.reason and job.state == "Done" else ""
@@ -82,16 +84,16 @@ def tell_incomplete(screen: CommandOutput, jobs: list[JobSummary], number: int) 
 
 
 @contextmanager
-def jobs_go_on(screen: CommandOutput, selection: Selection) -> Iterator[None]:
+def note_jobs_continue(screen: CommandOutput, selection: Selection) -> Iterator[None]:
     """Tell on Ctrl-C that only the command has ended, and how to come back."""
-    words = in_options(selection)
+    words = selection_as_options(selection)
     text = f"the jobs go on: `pilotage wait {words}` waits for them again, `pilotage kill {words}` ends them"
-    with told_on_interrupt(screen, text):
+    with note_on_interrupt(screen, text):
         yield
 
 
 @contextmanager
-def told_on_interrupt(screen: CommandOutput, text: str) -> Iterator[None]:
+def note_on_interrupt(screen: CommandOutput, text: str) -> Iterator[None]:
     """Say this on Ctrl-C, and go on with it."""
     try:
         yield

@@ -16,11 +16,11 @@ from pilotage.cli.job_selection import (
     OwnerOption,
     StateOption,
     SubmissionOption,
-    chosen,
-    nothing_found,
-    required,
+    build_selection,
+    no_jobs_error,
+    require_selection,
 )
-from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, tell_incomplete
+from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
 from pilotage.cli.session import Session, connected
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.jobs import JobSummary
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Fetched:
+class FetchReport:
     """The JSON of `output`."""
 
     folder: str
@@ -64,26 +64,26 @@ def output(
     The exit code is 1 if one of them is not Done or could not be fetched, and 8 if all are Done but an output that
     a job names is not there.
     """
-    selection = required(chosen(ids, submission, state, owner, group, job_group), "output")
-    report = Fetched(str(folder))
+    selection = require_selection(build_selection(ids, submission, state, owner, group, job_group), "output")
+    report = FetchReport(str(folder))
     with session.client() as client:
         jobs = list(client.jobs(selection))
         if not jobs:
-            raise nothing_found(client, selection)
+            raise no_jobs_error(client, selection)
         with session.screen.progress("outputs") as advance:
             _fetch(client, jobs, folder, force, report, advance)
     incomplete = [job for job in jobs if job.outputs_incomplete and job.state == "Done"]
     report.outputs_incomplete = [job.id for job in incomplete]
-    _tell(session, report)
+    _report(session, report)
     if incomplete:
-        tell_incomplete(session.screen, incomplete[:SHOWN], len(incomplete))
+        report_incomplete(session.screen, incomplete[:SHOWN], len(incomplete))
     if report.not_done or report.failed:
         return JOB_FAILED
     return OUTPUT_MISSING if incomplete else None
 
 
 def _fetch(
-    client: Client, jobs: list[JobSummary], folder: Path, force: bool, report: Fetched, advance: Advance
+    client: Client, jobs: list[JobSummary], folder: Path, force: bool, report: FetchReport, advance: Advance
 ) -> None:
     for job in jobs:
         if job.state != "Done":
@@ -98,7 +98,7 @@ def _fetch(
         advance(number, len(ended), "")
 
 
-def _tell(session: Session, report: Fetched) -> None:
+def _report(session: Session, report: FetchReport) -> None:
     screen = session.screen
     if session.as_json:
         screen.json(report)

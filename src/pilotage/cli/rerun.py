@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.console import CommandOutput
-from pilotage.cli.description_options import with_options
-from pilotage.cli.job_selection import IdsArgument, SubmissionOption, chosen, nothing_found, required
+from pilotage.cli.description_options import override_description
+from pilotage.cli.job_selection import (
+    IdsArgument,
+    SubmissionOption,
+    build_selection,
+    no_jobs_error,
+    require_selection,
+)
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.session import Session, connected
-from pilotage.cli.submit import send_prepared, try_prepared
+from pilotage.cli.submit import send_prepared, show_dry_run
 from pilotage.cli.submit_options import JobOptions
-from pilotage.client.resubmitting import Again, described_again, prepare_again
+from pilotage.client.resubmission import Resubmission, describe_resubmission, prepare_resubmission
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.jobs import Selection
@@ -23,7 +29,7 @@ from pilotage.wire.jobs import Selection
 if TYPE_CHECKING:
     from pilotage.client import Client
 
-NAMED = 5
+NAMES_SHOWN = 5
 
 
 @connected
@@ -46,7 +52,7 @@ def rerun(
     Inputs that are not in this folder are taken as they were sent. Options stand over the description. The old jobs
     stay as they are; `pilotage reschedule` runs them again with the files that were stored.
     """
-    selection = required(chosen(ids, submission, ["Failed"] if failed else None), "rerun")
+    selection = require_selection(build_selection(ids, submission, ["Failed"] if failed else None), "rerun")
     if job.parametric:
         raise InvalidInput("rerun keeps the parameters", hint="`pilotage submit` takes new ones")
     with session.client() as client:
@@ -60,28 +66,28 @@ def rerun(
             raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
     prepared = [again.prepared for again in found]
     if dry_run:
-        try_prepared(session, prepared)
+        show_dry_run(session, prepared)
         return None
     return send_prepared(session, prepared, wait)
 
 
 def _prepared(
     screen: CommandOutput, client: Client, selection: Selection, options: JobOptions, key: str
-) -> list[Again]:
-    found: list[Again] = []
+) -> list[Resubmission]:
+    found: list[Resubmission] = []
     submissions = _submissions(client, selection)
     if key and len(submissions) > 1:
         raise InvalidInput("--key goes with one submission; these jobs are of several")
     for number in submissions:
         source = client.source(number, selection)
-        described = described_again(source, Path())
-        if options.said():
-            command = with_options(described, options)
+        described = describe_resubmission(source, Path())
+        if options.given_options():
+            command = override_description(described, options)
             described = command.described
             for note in command.notes:
                 screen.note(note)
-        again = prepare_again(source, described, key=key, known=client.has_upload)
-        _tell(screen, again)
+        again = prepare_resubmission(source, described, key=key, known=client.has_upload)
+        _report_inputs(screen, again)
         found.append(again)
     return found
 
@@ -100,11 +106,11 @@ def _submissions(client: Client, selection: Selection) -> list[int]:
         everything = replace(selection, states=None)
         if selection.states and client.counts(everything).total:
             raise Conflict("none of these jobs has failed", hint="leave out --failed to run them all again")
-        raise nothing_found(client, selection)
+        raise no_jobs_error(client, selection)
     return list(numbers)
 
 
-def _tell(screen: CommandOutput, again: Again) -> None:
+def _report_inputs(screen: CommandOutput, again: Resubmission) -> None:
     """Say which files the new jobs get."""
     for names, what in (
         (again.changed, "changed since, from this folder"),
@@ -112,5 +118,5 @@ def _tell(screen: CommandOutput, again: Again) -> None:
         (again.as_sent, "not in this folder, as sent before"),
     ):
         if names:
-            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-            screen.note(f"inputs {what}: {', '.join(names[:NAMED])}{more}")
+            more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+            screen.note(f"inputs {what}: {', '.join(names[:NAMES_SHOWN])}{more}")

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from pilotage.cli.commands import COMMANDS, GROUPS, LazyCommand
-from pilotage.cli.rim import discard_output, in_words, prepare_streams
+from pilotage.cli.stdio import describe_system_error, discard_output, prepare_streams
 from pilotage.core.errors import (
     Conflict,
     Forbidden,
@@ -91,9 +91,9 @@ def run(root: Root, argv: Sequence[str]) -> int:
     prepare_streams()
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
     words = [word for word in argv if word != "--debug"] if debug else list(argv)
-    code = _guarded(lambda: _dispatch(root, words), debug)
+    code = _run_guarded(lambda: _dispatch(root, words), debug)
     # Python would complain of what it cannot write when it ends.
-    flushed = _guarded(_flush, debug)
+    flushed = _run_guarded(_flush, debug)
     discard_output()
     return code or flushed
 
@@ -103,12 +103,12 @@ def _flush() -> int:
     return OK
 
 
-def _guarded(work: Callable[[], int], debug: bool) -> int:
+def _run_guarded(work: Callable[[], int], debug: bool) -> int:
     """The one place where every error becomes an exit code."""
     try:
         return work()
     except KeyboardInterrupt:
-        _complain("interrupted")
+        _print_error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         return OK  # head or less has what it wanted
@@ -119,7 +119,7 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _explain(error, debug)
+        return _report_error(error, debug)
 
 
 def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
@@ -171,19 +171,19 @@ def _resolve(root: Root, words: list[str]) -> tuple[str, list[str]]:
         return first, words[1:]
     if first not in root.groups:
         raise InvalidInput(
-            f"there is no command {first!r}", hint=_nearest(first, [*_top(root)]) or "see `pilotage --help`"
+            f"there is no command {first!r}", hint=_suggest(first, [*_top(root)]) or "see `pilotage --help`"
         )
     if len(words) == 1 or words[1] in ("--help", "-h"):
         return first, words[1:]
     name = f"{first} {words[1]}"
     if name not in root.commands:
         known = [full.split()[1] for full in root.commands if full.startswith(f"{first} ")]
-        hint = _nearest(words[1], known) or f"see `pilotage {first} --help`"
+        hint = _suggest(words[1], known) or f"see `pilotage {first} --help`"
         raise InvalidInput(f"there is no command {name!r}", hint=hint)
     return name, words[2:]
 
 
-def _nearest(word: str, known: list[str]) -> str:
+def _suggest(word: str, known: list[str]) -> str:
     alike = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(alike)}?" if alike else ""
 
@@ -243,40 +243,40 @@ def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else OK
 
 
-def _explain(error: Exception, debug: bool) -> int:
-    error = in_words(error) or error
+def _report_error(error: Exception, debug: bool) -> int:
+    error = describe_system_error(error) or error
     if isinstance(error, PilotageError):
         place = ""
         if isinstance(error, InvalidInput) and error.line is not None:
             place = f"line {error.line}" + ("" if error.column is None else f", column {error.column}") + ": "
-        _complain(place + error.message, error.hint)
+        _print_error(place + error.message, error.hint)
         return next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)
     if hasattr(error, "format_message"):  # Typer's usage errors: their class has moved between its versions
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "pilotage")
-        _complain(error.format_message().rstrip("."), f"see `{path} --help`")
+        _print_error(error.format_message().rstrip("."), f"see `{path} --help`")
         return USAGE
     if type(error).__name__ == "Abort":
-        _complain("interrupted")
+        _print_error("interrupted")
         return INTERRUPTED
     kind = type(error).__name__
     hint = "the trace is above" if debug else "run it again with --debug for the trace, and please report it"
-    _complain(f"internal error: {kind}: {error}", hint)
+    _print_error(f"internal error: {kind}: {error}", hint)
     return INTERNAL
 
 
-def _complain(message: str, hint: str = "") -> None:
+def _print_error(message: str, hint: str = "") -> None:
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     head = "\033[1;31mpilotage:\033[0m" if colour else "pilotage:"
     try:
-        print(f"{head} {_visible(message)}", file=sys.stderr)
+        print(f"{head} {_replace_control_characters(message)}", file=sys.stderr)
         if hint:
-            print(f"  hint: {_visible(hint)}", file=sys.stderr)
+            print(f"  hint: {_replace_control_characters(hint)}", file=sys.stderr)
     except (OSError, ValueError):
         pass  # nobody reads stderr; the exit code still tells
 
 
-def _visible(text: str) -> str:
+def _replace_control_characters(text: str) -> str:
     """Without control characters: parts of messages come from files and servers."""
     return "".join(
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text

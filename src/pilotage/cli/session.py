@@ -68,13 +68,13 @@ class Session:
 
     def client(self, *, patience: float = PATIENCE) -> Client:
         """A client for the server that the options name."""
-        from pilotage.client.credentials import read_place
+        from pilotage.client.credentials import read_server_facts
         from pilotage.client.server_process import await_start, refuse_suspended
 
-        asked = asked_patience()
+        asked = configured_patience()
         if not self.server:
             await_start(self.folder, asked or PATIENCE)
-            refuse_suspended(read_place(self.folder))
+            refuse_suspended(read_server_facts(self.folder))
         from pilotage.client import Client
 
         return Client.connect(
@@ -82,18 +82,18 @@ class Session:
             server=self.server,
             token_file=self.token_file,
             patience=max(asked, patience),
-            at_first=asked,
-            on_away=lambda error: self.screen.note(f"{error.message}; waiting for it ..."),
+            connect_patience=asked,
+            on_outage=lambda error: self.screen.note(f"{error.message}; waiting for it ..."),
             on_notice=lambda text: self.screen.note(f"pilotage: warning: {text}"),
         )
 
 
-def asked_patience() -> float:
+def configured_patience() -> float:
     """Seconds of PILOTAGE_PATIENCE: so long a command waits for a server that is not there."""
-    from pilotage.cli.time_format import parse_span
+    from pilotage.cli.time_format import parse_duration
 
     text = os.environ.get("PILOTAGE_PATIENCE", "")
-    return parse_span(text) if text else 0.0
+    return parse_duration(text) if text else 0.0
 
 
 def connected(function: Callable[Concatenate[Session, P], int | None]) -> Callable[..., int | None]:

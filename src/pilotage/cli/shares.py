@@ -17,7 +17,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import moment, parse_span
+from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
 
@@ -45,7 +45,7 @@ def share_list(
         _print_notes(session, table)
     else:
         session.screen.table(_columns(windows), (_cells(row, windows) for row in table.rows))
-    session.screen.note(_state(table, exact=not session.screen.terminal))
+    session.screen.note(_status_line(table, exact=not session.screen.terminal))
     return None
 
 
@@ -66,7 +66,7 @@ def _by_window(row: ShareRow) -> dict[Window, ShareSlice]:
     return slices
 
 
-def _short(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     """Such as "1h" or "7d": for the head of a column."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds % size == 0:
@@ -76,7 +76,7 @@ def _short(seconds: float) -> str:
 
 def _narrow_columns(windows: Sequence[Window], table: ShareTable) -> Sequence[Column]:
     """For 80 columns: owners stand below their group, a factor that was scaled behind the raw one."""
-    used = [Column(f"{measure} {_short(span)}", right=True) for span, measure in windows]
+    used = [Column(f"{measure} {_format_span(span)}", right=True) for span, measure in windows]
     factor = [Column("factor", right=True)] if table.correctors else []
     names = [Column("group"), Column("share", right=True), Column("entitled", right=True)]
     return (*names, *used, *factor, Column("priority", right=True), Column("waiting", right=True))
@@ -113,7 +113,7 @@ def _factors(row: ShareRow) -> str:
 
 
 def _columns(windows: Sequence[Window]) -> Sequence[Column]:
-    used = [Column(f"{measure} {_short(span)}", right=True) for span, measure in windows]
+    used = [Column(f"{measure} {_format_span(span)}", right=True) for span, measure in windows]
     names = ("correction", "scaled", "priority", "waiting")
     right = [Column(name, right=True) for name in names]
     share = (Column("share", right=True), Column("entitled", right=True))
@@ -147,11 +147,11 @@ def _part(part: float | None) -> str:
     return "-" if part is None else "100%" if part == 1 else f"{part:.1%}"
 
 
-def _state(table: ShareTable, *, exact: bool) -> str:
+def _status_line(table: ShareTable, *, exact: bool) -> str:
     correctors = ", ".join(table.correctors) or "no correction"
     if table.as_of is None:
         return f"# rule {table.rule}, {correctors}; use is not charged yet"
-    charged = moment(table.as_of, time.time(), exact=exact)
+    charged = format_instant(table.as_of, time.time(), exact=exact)
     return f"# rule {table.rule}, {correctors}; use until {charged}; owners are parts of their group"
 
 
@@ -167,7 +167,7 @@ def fairness(
 
     The exit code is 1 if a group or owner is further from it than chance explains.
     """
-    seconds = parse_span(since)
+    seconds = parse_duration(since)
     if seconds < 60:
         raise InvalidInput("use is known by the minute", hint="--since must be at least 60 s")
     with session.client() as client:
@@ -176,11 +176,11 @@ def fairness(
     if session.as_json:
         session.screen.json(report)
     else:
-        _tell_fairness(session, report)
+        _report_fairness(session, report)
     return UNFAIR if outside else None
 
 
-def _tell_fairness(session: Session, report: FairnessReport) -> None:
+def _report_fairness(session: Session, report: FairnessReport) -> None:
     terminal = session.screen.terminal
     whose = [Column("group")] if terminal else [Column("group"), Column("owner")]
     names = ["entitled", "expected", "used", "bound", "demand", "waiting"]
@@ -188,7 +188,7 @@ def _tell_fairness(session: Session, report: FairnessReport) -> None:
         names.append(f"running {report.unit}")
     columns = (*whose, *(Column(name, right=True) for name in names), Column("verdict"))
     session.screen.table(columns, (_fairness_cells(row, terminal) for row in report.rows))
-    since, until = (moment(at, time.time(), exact=not terminal) for at in (report.begin, report.end))
+    since, until = (format_instant(at, time.time(), exact=not terminal) for at in (report.begin, report.end))
     session.screen.note(f"# rule {report.rule}, from {since} until {until}; owners are parts of their group")
     for text in report.assumptions:
         session.screen.note(f"# {text}")

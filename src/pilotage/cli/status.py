@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.console import Column, CommandOutput, counts_text
-from pilotage.cli.job_facts import facts_of
+from pilotage.cli.console import Column, CommandOutput, format_counts
+from pilotage.cli.job_facts import job_facts
 from pilotage.cli.job_selection import (
     BeforeOption,
     GroupOption,
@@ -22,12 +22,12 @@ from pilotage.cli.job_selection import (
     SiteOption,
     StateOption,
     SubmissionOption,
-    chosen,
-    nothing_found,
+    build_selection,
+    no_jobs_error,
 )
-from pilotage.cli.outcome import jobs_go_on
+from pilotage.cli.outcome import note_jobs_continue
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
-from pilotage.cli.time_format import moment
+from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.wire.jobs import Counts, JobEvent, JobSummary, Selection
@@ -47,7 +47,7 @@ JOB_COLUMNS = (
 )
 
 
-MOST = 1_000_000_000
+MAX_LIMIT = 1_000_000_000
 
 
 @connected
@@ -65,40 +65,42 @@ def status(
     before: BeforeOption = None,
     events: Annotated[bool, typer.Option("--events", help="What happened to the jobs, step by step")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until all have ended")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, max=MOST, help="Show so many jobs; 0 for all")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, max=MAX_LIMIT, help="Show so many jobs; 0 for all")
+    ] = 50,
     oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first, not the newest")] = False,
 ) -> int | None:
     """Show jobs, the newest first; one job with all that is known of it.
 
     Without a selection: those of yours that have not ended. Jobs that are named come in the order of their ids.
     """
-    selection = chosen(ids, submission, state, owner, group, job_group, site, name, since, before)
+    selection = build_selection(ids, submission, state, owner, group, job_group, site, name, since, before)
     if watch and (session.as_json or events):
         raise InvalidInput("--watch goes with neither --json nor --events")
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:
         if watch:
-            with jobs_go_on(session.screen, selection):
+            with note_jobs_continue(session.screen, selection):
                 _watch(session.screen, client, selection, limit, oldest)
         elif events:
-            _events(session.screen, client, selection, limit, oldest)
+            _show_events(session.screen, client, selection, limit, oldest)
         elif selection.ids is not None and len(selection.ids) == 1:
-            _one(session.screen, client, selection.ids[0])
+            _show_job(session.screen, client, selection.ids[0])
         else:
-            _several(session.screen, client, selection, limit, oldest)
+            _show_jobs(session.screen, client, selection, limit, oldest)
     return None
 
 
-def _several(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
+def _show_jobs(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     counts = client.counts(selection)
     if not counts.total:
         _check_named(client, selection)
-    jobs = _listed(client, selection, limit, oldest)
+    jobs = _list_jobs(client, selection, limit, oldest)
     if screen.as_json:
         screen.json({"jobs": list(jobs), "counts": counts})
         return
     screen.table(JOB_COLUMNS, (_row(job, time.time(), exact=not screen.terminal) for job in jobs))
     if screen.terminal:
-        screen.line(_below(counts, selection, limit))
+        screen.line(_summary_line(counts, selection, limit))
 
 
 def _check_named(client: Client, selection: Selection) -> None:
@@ -107,10 +109,10 @@ def _check_named(client: Client, selection: Selection) -> None:
         raise NotFound("none of these jobs is known", hint="or they are not yours")
     number = selection.submission
     if number is not None and not client.counts(Selection(submission=number)).total:
-        raise nothing_found(client, selection)
+        raise no_jobs_error(client, selection)
 
 
-def _listed(client: Client, selection: Selection, limit: int, oldest: bool) -> Iterator[JobSummary]:
+def _list_jobs(client: Client, selection: Selection, limit: int, oldest: bool) -> Iterator[JobSummary]:
     if selection == Selection():
         selection = Selection(states=[str(state) for state in JobState if state not in FINAL])
     newest = not (oldest or selection.ids)
@@ -118,8 +120,8 @@ def _listed(client: Client, selection: Selection, limit: int, oldest: bool) -> I
     return islice(jobs, limit or None)
 
 
-def _below(counts: Counts, selection: Selection, limit: int) -> str:
-    text = counts_text(counts)
+def _summary_line(counts: Counts, selection: Selection, limit: int) -> str:
+    text = format_counts(counts)
     shown = counts.total if selection != Selection() else counts.total - counts.final
     if limit and shown > limit:
         text += f"; {limit} of {shown:,} are listed (--limit 0 for all)"
@@ -127,21 +129,23 @@ def _below(counts: Counts, selection: Selection, limit: int) -> str:
 
 
 def _row(job: JobSummary, now: float, *, exact: bool) -> tuple[object, ...]:
-    changed = moment(job.ended or job.started or job.submitted, now, exact=exact)
+    changed = format_instant(job.ended or job.started or job.submitted, now, exact=exact)
     code = "" if job.exit_code is None else job.exit_code
     return (job.id, job.state, job.name, job.owner, job.site, code, changed, job.reason)
 
 
-def _one(screen: CommandOutput, client: Client, number: int) -> None:
+def _show_job(screen: CommandOutput, client: Client, number: int) -> None:
     detail = client.job(number)
     if screen.as_json:
         screen.json(detail)
         return
-    screen.facts(facts_of(detail, time.time(), exact=not screen.terminal))
+    screen.facts(job_facts(detail, time.time(), exact=not screen.terminal))
 
 
-def _events(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
-    numbers = selection.ids or [job.id for job in _listed(client, selection, limit, oldest)]
+def _show_events(
+    screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool
+) -> None:
+    numbers = selection.ids or [job.id for job in _list_jobs(client, selection, limit, oldest)]
     if not numbers:
         _check_named(client, selection)
     found: dict[int, list[JobEvent]] = {number: client.events(number) for number in numbers}
@@ -159,7 +163,7 @@ def _events(screen: CommandOutput, client: Client, selection: Selection, limit: 
         Column("detail"),
     )
     rows = (
-        (number, moment(one.at, now, exact=exact), one.kind, one.old, one.new, one.actor, one.detail)
+        (number, format_instant(one.at, now, exact=exact), one.kind, one.old, one.new, one.actor, one.detail)
         for number, events in found.items()
         for one in events
     )
@@ -168,7 +172,7 @@ def _events(screen: CommandOutput, client: Client, selection: Selection, limit: 
 
 def _watch(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
     if not screen.terminal:
-        client.wait(selection, progress=lambda counts: screen.line(counts_text(counts)))
+        client.wait(selection, progress=lambda counts: screen.line(format_counts(counts)))
         return
     console = screen.console()
 
@@ -176,8 +180,11 @@ def _watch(screen: CommandOutput, client: Client, selection: Selection, limit: i
         console.clear()
         screen.table(
             JOB_COLUMNS,
-            (_row(job, time.time(), exact=False) for job in _listed(client, selection, limit or 50, oldest)),
+            (
+                _row(job, time.time(), exact=False)
+                for job in _list_jobs(client, selection, limit or 50, oldest)
+            ),
         )
-        screen.line(_below(counts, selection, limit or 50))
+        screen.line(_summary_line(counts, selection, limit or 50))
 
     client.wait(selection, progress=draw)

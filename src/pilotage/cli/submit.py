@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.console import CommandOutput
-from pilotage.cli.description_options import Command, described, with_options
+from pilotage.cli.description_options import DescribedCommand, describe_command, override_description
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
-from pilotage.cli.time_format import size_text
+from pilotage.cli.time_format import format_size
 from pilotage.cli.wait import watch_to_end
-from pilotage.client.describing import Described, read_file, read_text
-from pilotage.client.submitting import PreparedRequest, PreparedRows, prepare, prepare_rows
+from pilotage.client.description import LocalDescription, read_description_file, read_description_text
+from pilotage.client.submission import PreparedRequest, PreparedRows, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.per_job_inputs import is_file_column
@@ -36,7 +36,7 @@ HELP_COMMAND = "Job files (JDL, YAML, JSON; - for standard input), or after -- a
 
 
 @dataclass
-class Sent:
+class SubmitReport:
     """The JSON of `submit`."""
 
     submissions: list[SubmitResponse] = field(default_factory=list)
@@ -64,37 +64,42 @@ def submit(
         raise InvalidInput("--table and --count, --param or --params-from both set the parameters; give one")
     if how.table == "-" and "-" in words:
         raise InvalidInput("standard input is either the job file or the table, not both")
-    found = read_words(session.screen, words, job, no_inputs=how.no_inputs)
+    found = read_descriptions(session.screen, words, job, no_inputs=how.no_inputs)
     if how.table:
         return submit_table(session, found, how)
     if how.key and len(found) > 1:
         raise InvalidInput("--key goes with one submission, not with several files")
     prepared = [prepare(one, group=how.group, key=how.key) for one in found]
     if how.dry_run:
-        try_prepared(session, prepared)
+        show_dry_run(session, prepared)
         return None
     return send_prepared(session, prepared, how.wait)
 
 
-def read_words(
+def read_descriptions(
     screen: CommandOutput, words: list[str], job: JobOptions, *, no_inputs: bool
-) -> list[Described]:
+) -> list[LocalDescription]:
     """Files if the first word is one (or "-"), else a command."""
     if words[0] != "-" and Path(words[0]).suffix.lower() not in SUFFIXES:
-        commands = [described(words, job, no_inputs=no_inputs)]
+        commands = [describe_command(words, job, no_inputs=no_inputs)]
     else:
         if no_inputs:
             raise InvalidInput("--no-inputs goes with a command", hint="a job file names its inputs itself")
-        files = [read_text(sys.stdin.read()) if word == "-" else read_file(Path(word)) for word in words]
+        files = [
+            read_description_text(sys.stdin.read()) if word == "-" else read_description_file(Path(word))
+            for word in words
+        ]
         commands = (
-            [with_options(file, job) for file in files] if job.said() else [Command(file) for file in files]
+            [override_description(file, job) for file in files]
+            if job.given_options()
+            else [DescribedCommand(file) for file in files]
         )
     for note in dict.fromkeys(note for one in commands for note in one.notes):
         screen.note(note)
     return [one.described for one in commands]
 
 
-def try_prepared(session: Session, prepared: list[PreparedRequest]) -> None:
+def show_dry_run(session: Session, prepared: list[PreparedRequest]) -> None:
     """Print what would be sent; the server tells the errors and warnings of it."""
     if session.as_json:
         session.screen.json([one.request for one in prepared])
@@ -111,14 +116,14 @@ def _show(screen: CommandOutput, prepared: PreparedRequest) -> None:
 
     size = sum(file.size for file in (*prepared.files, *prepared.own))
     files = len(prepared.files) + len(prepared.own)
-    screen.line(f"{prepared.count:,} jobs, {files} input files of {size_text(size)}:")
+    screen.line(f"{prepared.count:,} jobs, {files} input files of {format_size(size)}:")
     print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
     parameters = prepared.request.parameters
     for row in parameters.rows[:3] if parameters else []:
         values = dict(zip(parameters.names, row, strict=True))  # type: ignore[union-attr]
         screen.line(f"  with { {name: value for name, value in values.items() if not is_file_column(name)} }")
     for file in prepared.files:
-        screen.line(f"  input {file.name} ({size_text(file.size)})")
+        screen.line(f"  input {file.name} ({format_size(file.size)})")
     if prepared.own:
         screen.line(f"  and {len(prepared.own):,} input files of single jobs: {prepared.own[0].path} ...")
 
@@ -129,19 +134,19 @@ def show_warnings(screen: CommandOutput, warnings: Sequence[str]) -> None:
 
 
 def send_prepared(session: Session, prepared: list[PreparedRequest], wait: bool) -> int | None:
-    sent, screen = Sent(), session.screen
+    sent, screen = SubmitReport(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         for one in prepared:
             try:
                 with screen.progress("submitting" if one.in_chunks else "uploading") as advance:
-                    response = client.send(one, _in_bytes(advance), rows=in_rows(screen, advance))
+                    response = client.send(one, _byte_progress(advance), rows=row_progress(screen, advance))
             except KeyboardInterrupt:
                 again = f"with --key {one.request.key} the same again makes no second one"
                 screen.note(f"the server may have accepted the submission, or a part of it: {again}")
                 raise
             sent.submissions.append(response)
             show_accepted(session, response)
-        return conclude(session, client, sent, wait)
+        return finish_submit(session, client, sent, wait)
 
 
 def show_accepted(session: Session, response: SubmitResponse) -> None:
@@ -155,7 +160,7 @@ def show_accepted(session: Session, response: SubmitResponse) -> None:
     sys.stdout.flush()
 
 
-def conclude(session: Session, client: Client, sent: Sent, wait: bool) -> int:
+def finish_submit(session: Session, client: Client, sent: SubmitReport, wait: bool) -> int:
     """Wait for the jobs if that is wished; the exit code."""
     code = 0
     if wait:
@@ -171,11 +176,11 @@ def conclude(session: Session, client: Client, sent: Sent, wait: bool) -> int:
     return code
 
 
-def _in_bytes(advance: Callable[[int, int, str], None]) -> Callable[[int, int], None]:
+def _byte_progress(advance: Callable[[int, int, str], None]) -> Callable[[int, int], None]:
     return lambda done, total: advance(done, total, "")
 
 
-def in_rows(
+def row_progress(
     screen: CommandOutput, advance: Callable[[int, int, str], None]
 ) -> Callable[[int, int | None], None]:
     def show(done: int, total: int | None) -> None:
@@ -185,7 +190,7 @@ def in_rows(
     return show
 
 
-def submit_table(session: Session, found: list[Described], how: SubmitOptions) -> int | None:
+def submit_table(session: Session, found: list[LocalDescription], how: SubmitOptions) -> int | None:
     """A job for each row. A file is checked to its end before anything is sent; a pipe cannot be."""
     if len(found) > 1:
         raise InvalidInput("--table goes with one job file or one command")
@@ -210,21 +215,21 @@ def _send_table(session: Session, prepared: PreparedRows, table: Table, wait: bo
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         try:
             with screen.progress("submitting") as advance:
-                show = in_rows(screen, advance)
+                show = row_progress(screen, advance)
 
                 def accepted(done: int, total: int | None) -> None:
                     nonlocal there
                     there = done
                     show(done, total)
 
-                response = client.send_prepared_rows(prepared, table.rows, accepted, _in_bytes(advance))
+                response = client.send_prepared_rows(prepared, table.rows, accepted, _byte_progress(advance))
         except KeyboardInterrupt:
             screen.note(
                 f"the server has {there:,} jobs of it: the same with --key {prepared.request.key} goes on after them"
             )
             raise
         show_accepted(session, response)
-        return conclude(session, client, Sent([response]), wait)
+        return finish_submit(session, client, SubmitReport([response]), wait)
 
 
 def show_table(session: Session, prepared: PreparedRows, table: Table, count: int | None) -> None:
@@ -235,9 +240,9 @@ def show_table(session: Session, prepared: PreparedRows, table: Table, count: in
         return
     size = sum(file.size for file in prepared.files)
     jobs = f"{count:,} jobs" if count is not None else "a job for each row"
-    session.screen.line(f"{jobs}, {len(prepared.files)} input files of {size_text(size)}:")
+    session.screen.line(f"{jobs}, {len(prepared.files)} input files of {format_size(size)}:")
     print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
     for row in itertools.islice(table.rows, 3):
         session.screen.line(f"  with {dict(zip(table.names, row, strict=True))}")
     for file in prepared.files:
-        session.screen.line(f"  input {file.name} ({size_text(file.size)})")
+        session.screen.line(f"  input {file.name} ({format_size(file.size)})")

@@ -10,11 +10,11 @@ import typer
 
 from pilotage.cli.option_groups import OptionGroup
 
-Words = list[str] | None
+Values = list[str] | None
 """Of an option that may be repeated; None: it was not given."""
 
 
-def _many(*names: str, metavar: str, text: str) -> object:
+def _repeatable(*names: str, metavar: str, text: str) -> object:
     return typer.Option(*names, metavar=metavar, help=text + "; may be repeated")
 
 
@@ -24,10 +24,10 @@ class JobOptions(OptionGroup):
 
     name: Annotated[str, typer.Option("--name", help="Name of the job; %s is filled for each")] = ""
     job_group: Annotated[str, typer.Option("--job-group", help="A word to find the jobs by")] = ""
-    sites: Annotated[Words, _many("--site", metavar="SITE", text="Run only there")] = None
-    banned_sites: Annotated[Words, _many("--ban-site", metavar="SITE", text="Not there")] = None
-    platforms: Annotated[Words, _many("--platform", metavar="NAME", text="Of this platform")] = None
-    tags: Annotated[Words, _many("--tag", metavar="TAG", text="Only on nodes with it")] = None
+    sites: Annotated[Values, _repeatable("--site", metavar="SITE", text="Run only there")] = None
+    banned_sites: Annotated[Values, _repeatable("--ban-site", metavar="SITE", text="Not there")] = None
+    platforms: Annotated[Values, _repeatable("--platform", metavar="NAME", text="Of this platform")] = None
+    tags: Annotated[Values, _repeatable("--tag", metavar="TAG", text="Only on nodes with it")] = None
     cpu_time: Annotated[
         str,
         typer.Option(
@@ -44,13 +44,15 @@ class JobOptions(OptionGroup):
     processors: Annotated[int | None, typer.Option("--processors", min=1, help="Cores")] = None
     priority: Annotated[int | None, typer.Option("--priority", help="Among your own jobs, 0 to 10")] = None
     inputs: Annotated[
-        Words,
-        _many("--input", "-i", metavar="FILE", text="File or folder: PATH, PATH=NAME, shared:PATH or a URL"),
+        Values,
+        _repeatable(
+            "--input", "-i", metavar="FILE", text="File or folder: PATH, PATH=NAME, shared:PATH or a URL"
+        ),
     ] = None
     outputs: Annotated[
-        Words, _many("--output", "-o", metavar="NAME", text="File to bring back: a name or a pattern")
+        Values, _repeatable("--output", "-o", metavar="NAME", text="File to bring back: a name or a pattern")
     ] = None
-    environment: Annotated[Words, _many("--env", metavar="K=V", text="Environment variable")] = None
+    environment: Annotated[Values, _repeatable("--env", metavar="K=V", text="Environment variable")] = None
     export: Annotated[
         str,
         typer.Option(
@@ -60,7 +62,7 @@ class JobOptions(OptionGroup):
         ),
     ] = ""
     setup: Annotated[
-        Words, _many("--setup", metavar="LINE", text="Shell line run first: module load ...")
+        Values, _repeatable("--setup", metavar="LINE", text="Shell line run first: module load ...")
     ] = None
     container: Annotated[str, typer.Option("--container", metavar="IMAGE", help="Run in this image")] = ""
     requirements: Annotated[
@@ -78,7 +80,7 @@ class JobOptions(OptionGroup):
         None
     )
     params: Annotated[
-        Words, _many("--param", metavar="NAME=A,B", text="A job for each value, %(NAME)s in arguments")
+        Values, _repeatable("--param", metavar="NAME=A,B", text="A job for each value, %(NAME)s in arguments")
     ] = None
     params_from: Annotated[
         Path | None, typer.Option("--params-from", metavar="FILE", help="A job for each line; %s is the line")
@@ -88,7 +90,7 @@ class JobOptions(OptionGroup):
     def parametric(self) -> bool:
         return self.count is not None or bool(self.params) or self.params_from is not None
 
-    def said(self) -> list[str]:
+    def given_options(self) -> list[str]:
         """The names of the fields that were given."""
         return [field.name for field in fields(self) if getattr(self, field.name) not in (None, "", [])]
 

@@ -8,13 +8,13 @@ from datetime import datetime
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.durations import clock_seconds
 
-LONGEST = 100
+MAX_LENGTH = 100
 """Characters of a time."""
 
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Such as "45 s", "12 min", "3.5 h", "2 d"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -25,7 +25,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.1f}".removesuffix(".0") + " d"
 
 
-def moment(at: float | None, now: float, *, exact: bool) -> str:
+def format_instant(at: float | None, now: float, *, exact: bool) -> str:
     """Local time and how long ago, or with `exact` (for pipes) ISO 8601 with its offset."""
     if at is None:
         return ""
@@ -34,14 +34,14 @@ def moment(at: float | None, now: float, *, exact: bool) -> str:
         return local.isoformat(timespec="seconds")
     today = datetime.fromtimestamp(now).astimezone().date()
     clock = f"{local:%H:%M:%S}" if local.date() == today else f"{local:%Y-%m-%d %H:%M}"
-    relative = f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"
+    relative = f"{format_duration(now - at)} ago" if at <= now else f"in {format_duration(at - now)}"
     return f"{clock} ({relative})"
 
 
-def parse_span(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds: "90", "90s", "15m", "2h", "1h30m", "3d"; with colons or days as Slurm: "1:30" is 90 s, "1-12" 36 h."""
     stripped = text.strip().lower().replace(" ", "")
-    if len(stripped) > LONGEST:
+    if len(stripped) > MAX_LENGTH:
         # To search it for units would take time with the square of its length.
         raise InvalidInput(f"a duration of {len(stripped)} characters is none")
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
@@ -62,13 +62,13 @@ def parse_instant(text: str, now: float) -> float:
     except ValueError:
         pass
     try:
-        return now - parse_span(text)
+        return now - parse_duration(text)
     except InvalidInput:
         hint = "write how long ago (90s, 2h, 3d) or a date (2026-11-05, 2026-11-05 14:30)"
         raise InvalidInput(f"{text!r} is no time", hint=hint) from None
 
 
-def size_text(size: int) -> str:
+def format_size(size: int) -> str:
     """Such as "812 B", "4.1 kB", "12 MB"."""
     amount = float(size)
     for unit in ("B", "kB", "MB", "GB"):

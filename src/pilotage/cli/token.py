@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import moment, parse_span
+from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import Conflict, InvalidInput
 
 
@@ -26,7 +26,7 @@ def create(
     ] = None,
 ) -> int | None:
     """Make a token for a user of the policy. It is printed once: hand it over on a safe way."""
-    seconds = parse_span(lifetime)
+    seconds = parse_duration(lifetime)
     if seconds <= 0:
         raise InvalidInput("a token needs a lifetime above 0")
     if out is not None and os.path.lexists(out):
@@ -47,7 +47,7 @@ def create(
         return None
     if out is None:
         screen.line(answer.token)
-    until = moment(answer.expires, time.time(), exact=not screen.terminal)
+    until = format_instant(answer.expires, time.time(), exact=not screen.terminal)
     screen.note(f"for {answer.user} ({answer.group}), good until {until}")
     return None
 
@@ -62,7 +62,7 @@ def show(session: Session) -> int | None:
         shown = {"user": identity.user, "group": identity.group, "expires": identity.expires}
         session.screen.json({**shown, "properties": identity.properties, "file": str(file)})
         return None
-    until = moment(identity.expires, time.time(), exact=not session.screen.terminal)
+    until = format_instant(identity.expires, time.time(), exact=not session.screen.terminal)
     session.screen.facts(
         [("user", identity.user), ("group", identity.group), ("good until", until), ("file", file)]
     )

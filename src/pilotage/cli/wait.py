@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.cli.console import CommandOutput, counts_text
+from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import (
     GroupOption,
     IdsArgument,
     JobGroupOption,
     OwnerOption,
     SubmissionOption,
-    chosen,
-    nothing_found,
-    required,
+    build_selection,
+    no_jobs_error,
+    require_selection,
 )
-from pilotage.cli.outcome import Outcome, jobs_go_on, tell_outcome
+from pilotage.cli.outcome import Outcome, note_jobs_continue, report_outcome
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
-from pilotage.cli.time_format import parse_span
+from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import NotFound
 from pilotage.wire.jobs import Selection
 
@@ -43,8 +43,8 @@ def wait(
 
     It is 1 if a job is not Done, and 8 if all are but an output that a job names is not there.
     """
-    selection = required(chosen(ids, submission, None, owner, group, job_group), "wait")
-    limit = parse_span(timeout) if timeout else None
+    selection = require_selection(build_selection(ids, submission, None, owner, group, job_group), "wait")
+    limit = parse_duration(timeout) if timeout else None
     with session.client(patience=LONG_PATIENCE) as client:
         outcome = watch_to_end(session.screen, client, selection, limit)
     if session.as_json:
@@ -56,13 +56,13 @@ def watch_to_end(
     screen: CommandOutput, client: Client, selection: Selection, timeout: float | None = None
 ) -> Outcome:
     """Wait with a progress bar; then tell how the jobs ended."""
-    with jobs_go_on(screen, selection), screen.progress("jobs") as advance:
+    with note_jobs_continue(screen, selection), screen.progress("jobs") as advance:
         try:
             counts = client.wait(
                 selection,
                 timeout=timeout,
-                progress=lambda counts: advance(counts.final, counts.total, counts_text(counts)),
+                progress=lambda counts: advance(counts.final, counts.total, format_counts(counts)),
             )
         except NotFound:
-            raise nothing_found(client, selection) from None
-    return tell_outcome(screen, client, selection, counts)
+            raise no_jobs_error(client, selection) from None
+    return report_outcome(screen, client, selection, counts)

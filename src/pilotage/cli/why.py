@@ -10,7 +10,7 @@ import typer
 
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import moment, span
+from pilotage.cli.time_format import format_duration, format_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
@@ -64,9 +64,9 @@ def _facts(answer: Why) -> Iterator[tuple[str, object]]:
     yield "reason", " ".join(part for part in (answer.reason, f"({answer.detail})") if part != "()")
     yield "asks for", "; ".join(f"{name} {value}" for name, value in answer.needs.items())
     if answer.reason:
-        yield "waiting", f"{_many(answer.waiting, 'job')} in this queue"
+        yield "waiting", f"{_plural(answer.waiting, 'job')} in this queue"
     if answer.in_queue is not None:
-        yield "before it", _before(answer.in_queue)
+        yield "before it", _jobs_ahead(answer.in_queue)
     for limit in answer.limits:
         yield "limit", _limit(limit)
 
@@ -76,7 +76,7 @@ def _limit(limit: ClosedLimit) -> str:
     if limit.most == 0:
         return f"{limit.text}; nothing starts until the policy is changed"
     state = f"{limit.running:,} of {limit.most:,} running" if limit.most is not None else ""
-    delay = f"the next start in {span(limit.wait)}" if limit.wait else ""
+    delay = f"the next start in {format_duration(limit.wait)}" if limit.wait else ""
     return "; ".join(part for part in (limit.text, state, delay) if part)
 
 
@@ -151,8 +151,8 @@ def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table
             (
                 one.reason or "(nothing waited)",
                 one.detail,
-                moment(one.since, now, exact=not screen.terminal),
-                span(max(0.0, (one.until or now) - one.since)),
+                format_instant(one.since, now, exact=not screen.terminal),
+                format_duration(max(0.0, (one.until or now) - one.since)),
             )
             for one in answer.history
         ],
@@ -160,7 +160,7 @@ def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table
 
 
 def _draw(one: Standing, buckets: bool) -> Row:
-    size = _many(one.processors, "core") + (f", {one.memory} MB" if one.memory else "")
+    size = _plural(one.processors, "core") + (f", {one.memory} MB" if one.memory else "")
     made = "possible" if one.possible else "once" if one.takes == 1 else f"{one.takes:,} times"
     before = sum(bucket.jobs for bucket in one.higher_buckets) if buckets else one.ahead
     return (f"{one.ce}, {size}", one.serves or "all", made, one.queues, f"{one.chance:.2%}", before)
@@ -172,8 +172,8 @@ def _pilots(one: CePilots, now: float, screen: CommandOutput) -> Row:
         live += f" ({one.giving_way} leaving: share)"
     did = f"asked for {one.ordered} just now" if one.ordered else ""
     if one.not_before > now:
-        again = f"in {span(one.not_before - now)}"
-        did = f"tries again {again if screen.terminal else moment(one.not_before, now, exact=True)}"
+        again = f"in {format_duration(one.not_before - now)}"
+        did = f"tries again {again if screen.terminal else format_instant(one.not_before, now, exact=True)}"
     return (one.ce, one.site, live, f"{one.used} of {one.cores}" if one.cores else "", did)
 
 
@@ -183,18 +183,18 @@ def _counts(numbers: Mapping[str, int]) -> str:
     )
 
 
-def _before(place: PlaceInQueue) -> str:
+def _jobs_ahead(place: PlaceInQueue) -> str:
     parts = [
-        f"{_counted(number)} {what}"
+        f"{_capped(number)} {what}"
         for number, what in ((place.higher, "of higher UserPriority"), (place.older, "older"))
         if number
     ]
     return f"of the same queue {' and '.join(parts)}" if parts else "nothing of the same queue"
 
 
-def _counted(number: int) -> str:
+def _capped(number: int) -> str:
     return "10,000 or more" if number >= 10_000 else f"{number:,}"
 
 
-def _many(number: int, noun: str) -> str:
+def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 from pilotage.client import downloads, polling, selections
 from pilotage.client.answers import decode
-from pilotage.client.credentials import FixedToken, ServerFacts, TokenFile, default_home, read_place
+from pilotage.client.credentials import FixedToken, ServerFacts, TokenFile, default_home, read_server_facts
 from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
-from pilotage.client.submitting import Submitting
+from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
 from pilotage.wire.identity import Identity, TokenRequest, TokenResponse
@@ -53,7 +53,7 @@ BULK_TIMEOUT = 600.0
 """A verb on a hundred thousand jobs is answered when all of them are done."""
 
 
-class Client(Submitting):
+class Client(SubmitMethods):
     """One server, one identity; threads may share it. Every failure raises an error of pilotage.core.errors.
 
     >>> from pilotage.client import Client                                # doctest: +SKIP
@@ -64,7 +64,7 @@ class Client(Submitting):
     ...         client.download(job.id, "results")
 
     `token` is a token, or a TokenFile that is renewed in place. A server that is away for a moment is waited for,
-    `patience` seconds at most (`at_first`: until it has answered once); `on_away` is told when that lasts,
+    `patience` seconds at most (`connect_patience`: until it has answered once); `on_outage` is told when that lasts,
     `on_notice` what the server has to say to everybody, such as that its disk is full.
     What could be done twice is never sent twice.
     """
@@ -76,9 +76,9 @@ class Client(Submitting):
         *,
         patience: float = 30.0,
         timeout: float = 60.0,
-        at_first: float | None = None,
+        connect_patience: float | None = None,
         fingerprint: str | None = None,
-        on_away: Callable[[PilotageError], None] | None = None,
+        on_outage: Callable[[PilotageError], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
@@ -94,10 +94,10 @@ class Client(Submitting):
             lambda: source.current(self._refresh, self._ensure_home_token),
             refused=lambda token, error: source.refused(token, error, self._ensure_home_token),
             patience=patience,
-            at_first=at_first,
+            connect_patience=connect_patience,
             timeout=timeout,
             verify=authorities,
-            on_away=on_away,
+            on_outage=on_outage,
             on_notice=on_notice,
         )
 
@@ -109,21 +109,21 @@ class Client(Submitting):
         server: str | None = None,
         token_file: Path | str | None = None,
         patience: float = 30.0,
-        at_first: float | None = None,
-        on_away: Callable[[PilotageError], None] | None = None,
+        connect_patience: float | None = None,
+        on_outage: Callable[[PilotageError], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> Self:
         """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
         folder = default_home() if home is None else Path(home)
-        place = ServerFacts(server) if server else read_place(folder)
+        place = ServerFacts(server) if server else read_server_facts(folder)
         file = TokenFile(Path(token_file)) if token_file else TokenFile(folder / "token", of_home=True)
         return cls(
             place.url,
             file,
             patience=patience,
-            at_first=at_first,
+            connect_patience=connect_patience,
             fingerprint=place.fingerprint,
-            on_away=on_away,
+            on_outage=on_outage,
             on_notice=on_notice,
         )
 
@@ -159,8 +159,8 @@ class Client(Submitting):
 
         More ids than one request can name come in the order in which they are named.
         """
-        for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
-            query = selections.as_query(piece)
+        for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
+            query = selections.selection_as_query(piece)
             if newest:
                 query["newest"] = "true"
             yield from self._pages("/v1/jobs", JobsPage, lambda answer: answer.jobs, page, query)
@@ -172,8 +172,8 @@ class Client(Submitting):
     def counts(self, which: Which = Selection()) -> Counts:  # noqa: B008
         """How many jobs of the selection are in which state."""
         total = Counts({}, 0, 0)
-        for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
-            part = self._get("/v1/counts", Counts, selections.as_query(piece))
+        for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
+            part = self._get("/v1/counts", Counts, selections.selection_as_query(piece))
             for state, number in part.states.items():
                 total.states[state] = total.states.get(state, 0) + number
             total.total += part.total
@@ -192,13 +192,13 @@ class Client(Submitting):
         `progress` is called with the counts whenever they have changed.
         """
         selection = selection_of(which)
-        return polling.until_final(lambda: self.counts(selection), timeout, progress)
+        return polling.wait_until_final(lambda: self.counts(selection), timeout, progress)
 
     def source(self, submission: int, which: Which = Selection()) -> SubmissionSource:  # noqa: B008
         """What a submission of one's own was made of, with the values of its jobs in the selection."""
         whole: SubmissionSource | None = None
-        for piece in selections.pieces(selection_of(which), selections.IDS_PER_QUERY):
-            query = {"limit": MAX_PAGE, **selections.as_query(piece)}
+        for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
+            query = {"limit": MAX_PAGE, **selections.selection_as_query(piece)}
             while True:
                 page = self._get(f"/v1/submissions/{submission}/source", SubmissionSource, query)
                 if whole is None:
@@ -249,8 +249,8 @@ class Client(Submitting):
         wanted = sorted(set(jobs))
         there = [] if force else [job for job in wanted if (target / str(job)).exists()]
         begun = set()
-        for listed in archives.listed(self._transport, there):
-            here = [downloads.target_of(target / str(listed.id), output.name) for output in listed.outputs]
+        for listed in archives.list_outputs(self._transport, there):
+            here = [downloads.output_path(target / str(listed.id), output.name) for output in listed.outputs]
             if any(os.path.lexists(file) for file in here):
                 begun.add(listed.id)
                 place = target / str(listed.id)
@@ -258,7 +258,9 @@ class Client(Submitting):
                     yield downloads.fetch(self._transport, listed.id, listed.outputs, place, force)
                 except (InvalidInput, NotFound) as error:
                     yield downloads.Download(listed.id, place, failed={"": error.message})
-        yield from archives.fetch(self._transport, [job for job in wanted if job not in begun], target, force)
+        yield from archives.fetch_outputs(
+            self._transport, [job for job in wanted if job not in begun], target, force
+        )
 
     def log(self, job: int, offset: int = 0, *, stream: str = "stdout") -> LogPiece:
         """What there is of a job's output now, from `offset` on."""
@@ -270,7 +272,7 @@ class Client(Submitting):
     def logs(self, job: int, *, stream: str = "stdout", follow: bool = False) -> Iterator[LogPiece]:
         """The job's output so far; with `follow` on until the job is final."""
         ask = partial(self.log, job, stream=stream)
-        return polling.follow(ask) if follow else polling.so_far(ask)
+        return polling.follow_log(ask) if follow else polling.read_log(ask)
 
     def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """End jobs, waiting or running. Those whose state does not allow it come back as refused."""
@@ -286,9 +288,9 @@ class Client(Submitting):
 
     def _action(self, verb: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
         total = ActionResponse(0, 0)
-        for piece in selections.pieces(selection_of(which), selections.IDS_PER_ACTION):
+        for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_ACTION):
             # Not an ActionRequest: conditions that were not given are left out, `null` is refused.
-            request = {"selection": selections.given(piece), "dry_run": dry_run, "reason": reason}
+            request = {"selection": selections.given_conditions(piece), "dry_run": dry_run, "reason": reason}
             answer = self._transport.request("POST", f"/v1/jobs/{verb}", json=request, timeout=BULK_TIMEOUT)
             part = decode(answer.content, ActionResponse)
             total.matched += part.matched
@@ -370,7 +372,7 @@ class Client(Submitting):
     # --- the ways of asking
 
     def _refresh(self, token: str) -> TokenResponse:
-        answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, at_once=True)
+        answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, no_retry=True)
         return decode(answer.content, TokenResponse)
 
     def _ensure_home_token(self) -> None:

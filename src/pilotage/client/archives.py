@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from pilotage.client.downloads import TRIES, Download, partial_of, target_of
+from pilotage.client.downloads import TRIES, Download, output_path, partial_path
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
 from pilotage.wire.jobs import OutputFile
 from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
@@ -30,22 +30,22 @@ JOBS_PER_REQUEST = 10_000
 CHUNK = 256 * 1024
 
 
-def listed(transport: Transport, jobs: Iterable[int]) -> Iterator[ArchivedJob]:
+def list_outputs(transport: Transport, jobs: Iterable[int]) -> Iterator[ArchivedJob]:
     """What there is of these jobs, by rising id, without the contents. Jobs that cannot be seen are left out."""
-    for piece in _pieces(jobs):
+    for piece in _batches(jobs):
         request = {"selection": {"ids": piece}, "names_only": True}
-        with _opened(transport, request) as archive:
+        with _open_archive(transport, request) as archive:
             for entry in _entries(archive):
                 if entry.isdir():
-                    yield _archived(entry)
+                    yield _parse_archived_job(entry)
 
 
-def fetch(transport: Transport, jobs: Iterable[int], folder: Path, force: bool) -> Iterator[Download]:
+def fetch_outputs(transport: Transport, jobs: Iterable[int], folder: Path, force: bool) -> Iterator[Download]:
     """Write the outputs of each job to `folder`/<job id>/; one Download a job, when it is complete.
 
     A broken stream is opened again after the last complete job. Errors of one job are told in its Download.
     """
-    for piece in _pieces(jobs):
+    for piece in _batches(jobs):
         yield from _fetch_piece(transport, piece, folder, force)
 
 
@@ -56,8 +56,8 @@ def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: boo
         tries -= 1
         request = {"selection": {"ids": jobs}, "after": last}
         try:
-            with _opened(transport, request) as archive:
-                for report in _unpacked(archive, set(jobs) - come, folder, force):
+            with _open_archive(transport, request) as archive:
+                for report in _unpack(archive, set(jobs) - come, folder, force):
                     last, tries = report.job, TRIES
                     come.add(report.job)
                     yield report
@@ -70,15 +70,15 @@ def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: boo
             yield Download(job, folder / str(job), failed={"": "there is no such job any more"})
 
 
-def _unpacked(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: bool) -> Iterator[Download]:
-    unpacking: _Unpacking | None = None
+def _unpack(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: bool) -> Iterator[Download]:
+    unpacking: _JobUnpacker | None = None
     for entry in _entries(archive):
-        job, name = _place(entry, jobs)
+        job, name = _parse_entry_name(entry, jobs)
         if unpacking is None or unpacking.report.job != job:
-            unpacking = _Unpacking(Download(job, folder / str(job)), force)
+            unpacking = _JobUnpacker(Download(job, folder / str(job)), force)
         if entry.isdir():
-            for lost in _archived(entry).lost:
-                _lose(unpacking.report, lost)
+            for lost in _parse_archived_job(entry).lost:
+                _discard_lost(unpacking.report, lost)
             yield unpacking.report
             unpacking = None
             continue
@@ -87,7 +87,7 @@ def _unpacked(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: boo
         unpacking.write(name, source)
 
 
-class _Unpacking:
+class _JobUnpacker:
     """The outputs of one job on their way to its folder."""
 
     def __init__(self, report: Download, force: bool) -> None:
@@ -99,7 +99,7 @@ class _Unpacking:
     def write(self, name: str, source: IO[bytes]) -> None:
         """Write one file, whole or not at all; what hinders it is told in the report."""
         try:
-            target = target_of(self.report.folder, name, self._folders)
+            target = output_path(self.report.folder, name, self._folders)
             if os.path.lexists(target):
                 if not self._force:
                     self.report.kept.append(target)
@@ -119,7 +119,7 @@ class _Unpacking:
 
 
 def _copy(source: IO[bytes], target: Path) -> None:
-    partial = partial_of(target)
+    partial = partial_path(target)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with open(os.open(partial, flags, 0o666), "wb", buffering=0) as file:
         try:
@@ -138,22 +138,22 @@ def _write_all(file: io.FileIO, piece: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def _lose(report: Download, name: str) -> None:
+def _discard_lost(report: Download, name: str) -> None:
     """The server could not read this file to its end: what was written of it is no output."""
-    target = target_of(report.folder, name)
+    target = output_path(report.folder, name)
     if target in report.written:
         report.written.remove(target)
         target.unlink(missing_ok=True)
     report.failed[name] = "the server could not read it"
 
 
-def _pieces(jobs: Iterable[int]) -> Iterator[list[int]]:
+def _batches(jobs: Iterable[int]) -> Iterator[list[int]]:
     ids = sorted(set(jobs))
     for start in range(0, len(ids), JOBS_PER_REQUEST):
         yield ids[start : start + JOBS_PER_REQUEST]
 
 
-def _place(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]:
+def _parse_entry_name(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]:
     """(job, name of the output) of an entry; raises PilotageError for what a server of ours does not send."""
     first, _, name = entry.name.partition("/")
     known = first.isascii() and first.isdigit() and int(first) in jobs
@@ -164,11 +164,13 @@ def _place(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]:
     return int(first), name
 
 
-def _archived(entry: tarfile.TarInfo) -> ArchivedJob:
+def _parse_archived_job(entry: tarfile.TarInfo) -> ArchivedJob:
     try:
-        told = json.loads(entry.pax_headers[ARCHIVE_OUTPUTS])
-        outputs = [OutputFile(str(one["name"]), int(one["size"])) for one in told["outputs"]]
-        return ArchivedJob(int(told["id"]), str(told["state"]), outputs, [str(name) for name in told["lost"]])
+        content = json.loads(entry.pax_headers[ARCHIVE_OUTPUTS])
+        outputs = [OutputFile(str(one["name"]), int(one["size"])) for one in content["outputs"]]
+        return ArchivedJob(
+            int(content["id"]), str(content["state"]), outputs, [str(name) for name in content["lost"]]
+        )
     except (KeyError, ValueError, TypeError) as trouble:
         raise PilotageError(
             "the server's answer is not understood", hint="is it of this version?"
@@ -185,9 +187,9 @@ def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 @contextmanager
-def _opened(transport: Transport, request: Mapping[str, object]) -> Iterator[tarfile.TarFile]:
+def _open_archive(transport: Transport, request: Mapping[str, object]) -> Iterator[tarfile.TarFile]:
     with transport.stream("/v1/outputs", json=request) as response:
-        stream = _Stream(response)
+        stream = _ResponseFile(response)
         try:
             with tarfile.open(
                 fileobj=cast(IO[bytes], stream),
@@ -201,7 +203,7 @@ def _opened(transport: Transport, request: Mapping[str, object]) -> Iterator[tar
             raise Unreachable(f"the stream of outputs broke: {trouble}") from trouble
 
 
-class _Stream:
+class _ResponseFile:
     """The body of an answer as a file that is read forward."""
 
     def __init__(self, response: httpx.Response) -> None:

@@ -37,7 +37,7 @@ def default_home() -> Path:
     return Path(os.environ.get("PILOTAGE_HOME") or Path.home() / ".pilotage")
 
 
-def read_place(home: Path) -> ServerFacts:
+def read_server_facts(home: Path) -> ServerFacts:
     """What server.json of a home says. Raises Unreachable where no server has been started."""
     path = home / "server.json"
     try:
@@ -100,7 +100,7 @@ class TokenFile:
         with self._lock:
             now = time.time()
             if not self._token:
-                self._take(self._first(ensure))
+                self._use(self._read_first(ensure))
             if self._renew_at and self._renew_at <= now < self._expires:
                 self._renew(refresh, now)
             return self._token
@@ -108,15 +108,15 @@ class TokenFile:
     def refused(self, token: str, error: NotAuthenticated, ensure: Callable[[], None]) -> None:
         """The server has refused `token` with `error`: return if there is another one to try, else raise."""
         with self._lock:
-            if self._token != token or self._another(token):
+            if self._token != token or self._reload(token):
                 return
             if self.of_home:
                 ensure()
-                if self._another(token):
+                if self._reload(token):
                     return
-            raise self._explained(error)
+            raise self._with_hint(error)
 
-    def _first(self, ensure: Callable[[], None]) -> str:
+    def _read_first(self, ensure: Callable[[], None]) -> str:
         try:
             return self._read()
         except NotAuthenticated:
@@ -125,7 +125,7 @@ class TokenFile:
         ensure()
         return self._read()
 
-    def _another(self, token: str) -> bool:
+    def _reload(self, token: str) -> bool:
         """Take what is in the file now, if it is not `token`."""
         try:
             latest = self._read()
@@ -133,11 +133,11 @@ class TokenFile:
             return False
         if latest == token:
             return False
-        self._take(latest)
+        self._use(latest)
         return True
 
-    def _explained(self, error: NotAuthenticated) -> NotAuthenticated:
-        user, group = bearer_of(self._token)
+    def _with_hint(self, error: NotAuthenticated) -> NotAuthenticated:
+        user, group = token_identity(self._token)
         if not user:
             return error
         words = f"{user} --group {group}" if group else user
@@ -148,7 +148,7 @@ class TokenFile:
     def _renew(self, refresh: Callable[[str], TokenResponse], now: float) -> None:
         latest = self._read()
         if latest != self._token:  # another process of ours was first
-            self._take(latest)
+            self._use(latest)
             if not self._renew_at or now < self._renew_at:
                 return
         self._renew_at = now + 60.0  # whatever comes of it: not with every request
@@ -158,11 +158,11 @@ class TokenFile:
             return
         with contextlib.suppress(OSError):  # a file that may only be read: the new one lives in this process
             write_token(self.path, answer.token)
-        self._take(answer.token)
+        self._use(answer.token)
 
-    def _take(self, token: str) -> None:
+    def _use(self, token: str) -> None:
         self._token = token
-        issued, expires = life_of(token)
+        issued, expires = token_lifetime(token)
         self._expires = expires
         self._renew_at = issued + min(RENEW_AFTER, (expires - issued) * 3 / 4) if expires else 0.0
 
@@ -171,17 +171,17 @@ class TokenFile:
             token = self.path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             raise NotAuthenticated(
-                f"there is no token: {self.path} does not exist", hint=self._how_to_get_one()
+                f"there is no token: {self.path} does not exist", hint=self._new_token_hint()
             ) from None
         except OSError as trouble:
             raise NotAuthenticated(f"cannot read {self.path}: {trouble.strerror}") from trouble
         except UnicodeDecodeError:
             token = ""
         if not token or any(character.isspace() for character in token):
-            raise NotAuthenticated(f"{self.path} does not hold a token", hint=self._how_to_get_one())
+            raise NotAuthenticated(f"{self.path} does not hold a token", hint=self._new_token_hint())
         return token
 
-    def _how_to_get_one(self) -> str:
+    def _new_token_hint(self) -> str:
         return NEW_TOKEN.format(user="USER", path=self.path)
 
 
@@ -201,7 +201,7 @@ def write_token(path: Path, token: str) -> None:
         raise
 
 
-def bearer_of(token: str) -> tuple[str, str]:
+def token_identity(token: str) -> tuple[str, str]:
     """(user, group) of a JSON Web Token, unverified; empty for anything else."""
     try:
         claims = _claims(token)
@@ -216,7 +216,7 @@ def _claims(token: str) -> dict[str, Any]:
     return claims
 
 
-def life_of(token: str) -> tuple[float, float]:
+def token_lifetime(token: str) -> tuple[float, float]:
     """(issued at, expires at) of a JSON Web Token, unverified; (0, 0) for anything else."""
     try:
         claims = _claims(token)

@@ -32,7 +32,7 @@ class Download:
     """Why, by name of the output; only of `download_many`, where one file must not end the others."""
 
 
-def target_of(folder: Path, name: str, known: Container[Path] = ()) -> Path:
+def output_path(folder: Path, name: str, known: Container[Path] = ()) -> Path:
     """Where the output `name` goes: below `folder`, whatever the name says and whatever links lie there.
 
     `known`: folders that were looked at before.
@@ -46,7 +46,7 @@ def target_of(folder: Path, name: str, known: Container[Path] = ()) -> Path:
     return target
 
 
-def partial_of(target: Path) -> Path:
+def partial_path(target: Path) -> Path:
     """Where a file is written until it is whole."""
     digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f".{digest}.{os.getpid()}.partial")
@@ -56,7 +56,7 @@ def fetch(transport: Transport, job: int, outputs: list[OutputFile], folder: Pat
     """Write all outputs of a job below `folder`. A file appears there when it is whole, not before."""
     report = Download(job, folder)
     for output in outputs:
-        target = target_of(folder, output.name)
+        target = output_path(folder, output.name)
         if os.path.lexists(target) and not force:
             report.kept.append(target)
             continue
@@ -72,7 +72,7 @@ def fetch(transport: Transport, job: int, outputs: list[OutputFile], folder: Pat
 
 
 def _fetch_one(transport: Transport, job: int, output: OutputFile, target: Path) -> None:
-    partial = partial_of(target)
+    partial = partial_path(target)
     try:
         for left in reversed(range(TRIES)):
             try:

@@ -19,13 +19,13 @@ from pilotage.wire.uploads import (
     MAX_BUNDLE_BYTES,
     MAX_BUNDLE_FILES,
     MissingUploads,
-    UploadsQuestion,
-    header_of,
+    UploadsRequest,
+    bundle_header,
 )
 
 MAX_FILES = 10_000
 MAX_BYTES = 2 * 1024**3
-THREADS = 4
+UPLOAD_THREADS = 4
 CHUNK = 1024 * 1024
 SMALL = 256 * 1024
 """Bytes of a file up to which many go in one request."""
@@ -52,7 +52,7 @@ class LocalFile:
         return UploadedInput(self.name, self.digest, self.size, self.executable)
 
 
-def gather(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
+def gather_files(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
     """All files of `named` (name in the payload's folder, local file or folder), hashed.
 
     Links inside a folder are followed as long as they stay inside it; links that lead out, sockets, pipes and
@@ -61,7 +61,7 @@ def gather(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
     found: dict[str, tuple[Path, os.stat_result]] = {}
     total = 0
     for name, path in named:
-        for inner, file, status in _files(checked_name(name), path):
+        for inner, file, status in _files(check_name(name), path):
             if inner in found and found[inner][0] != file:
                 raise InvalidInput(f"two inputs have the name {inner}: {found[inner][0]} and {file}")
             if inner not in found:
@@ -75,7 +75,7 @@ def gather(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
     return [_hashed(name, path, status, digests) for name, (path, status) in found.items()]
 
 
-def one_file(path: Path) -> LocalFile:
+def hash_file(path: Path) -> LocalFile:
     """One file, hashed; its name is that of the path. A folder or anything else raises InvalidInput."""
     try:
         status = path.stat()
@@ -86,11 +86,11 @@ def one_file(path: Path) -> LocalFile:
             f"{path} is a folder: of an input that differs from job to job each job gets one file",
             hint="pack the folder into an archive, or let the name of the input differ too",
         )
-    _readable_file(path, status)
+    _require_regular_file(path, status)
     return _hashed(path.name, path, status, {})
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     """`name` as a relative path that stays in the payload's folder, or InvalidInput."""
     pure = PurePosixPath(name)
     if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts or str(pure) == ".":
@@ -105,7 +105,7 @@ def _files(name: str, path: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
             root = path.resolve()
             yield from _folder(name, root, root, (root,))
             return
-        _readable_file(path, status)
+        _require_regular_file(path, status)
     except OSError as trouble:
         raise _unreadable(path, trouble) from trouble
     yield name, path, status
@@ -123,7 +123,7 @@ def _folder(
                 raise InvalidInput(f"the link {path} leads out of {root}", hint="name its target as an input")
         status = real.stat()
         if not stat.S_ISDIR(status.st_mode):
-            _readable_file(path, status)
+            _require_regular_file(path, status)
             yield f"{name}/{entry.name}", path, status
         elif real in chain:
             raise InvalidInput(f"the link {path} leads in a circle")
@@ -131,7 +131,7 @@ def _folder(
             yield from _folder(f"{name}/{entry.name}", real, root, (*chain, real))
 
 
-def _readable_file(path: Path, status: os.stat_result) -> None:
+def _require_regular_file(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise InvalidInput(
             f"{path} is neither a file nor a folder", hint="sockets, pipes, devices are not sent"
@@ -159,12 +159,12 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
     total = sum(file.size for file in distinct)
     if progress:
         progress(0, total)
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+    with ThreadPoolExecutor(max_workers=UPLOAD_THREADS) as pool:
         try:
-            lacking = _lacking(transport, distinct, pool)
+            lacking = _missing_files(transport, distinct, pool)
             done = total - sum(file.size for file in lacking)
-            together = list(_together(lacking))
-            for part, _ in zip(together, pool.map(partial(_send, transport), together), strict=True):
+            together = list(_bundles(lacking))
+            for part, _ in zip(together, pool.map(partial(_upload_bundle, transport), together), strict=True):
                 done += sum(file.size for file in part)
                 if progress:
                     progress(done, total)
@@ -175,12 +175,14 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
         progress(total, total)
 
 
-def _lacking(transport: Transport, files: Sequence[LocalFile], pool: ThreadPoolExecutor) -> list[LocalFile]:
+def _missing_files(
+    transport: Transport, files: Sequence[LocalFile], pool: ThreadPoolExecutor
+) -> list[LocalFile]:
     """Those that the server does not have."""
 
     def ask(begin: int) -> list[str]:
         digests = [file.digest for file in files[begin : begin + MAX_BUNDLE_FILES]]
-        answer = transport.request("POST", "/v1/uploads", json=UploadsQuestion(digests), idempotent=True)
+        answer = transport.request("POST", "/v1/uploads", json=UploadsRequest(digests), idempotent=True)
         return decode(answer.content, MissingUploads).missing
 
     parts = pool.map(ask, range(0, len(files), MAX_BUNDLE_FILES))
@@ -188,7 +190,7 @@ def _lacking(transport: Transport, files: Sequence[LocalFile], pool: ThreadPoolE
     return [file for file in files if file.digest in missing]
 
 
-def _together(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
+def _bundles(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
     """Small files in parts that go in one request, large ones alone."""
     part: list[LocalFile] = []
     size = 0
@@ -196,7 +198,7 @@ def _together(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
         if file.size > SMALL:
             yield [file]
             continue
-        length = file.size + len(header_of(file.digest, file.size))
+        length = file.size + len(bundle_header(file.digest, file.size))
         if part and (len(part) == MAX_BUNDLE_FILES or size + length > MAX_BUNDLE_BYTES):
             yield part
             part, size = [], 0
@@ -206,9 +208,9 @@ def _together(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
         yield part
 
 
-def _send(transport: Transport, files: Sequence[LocalFile]) -> None:
+def _upload_bundle(transport: Transport, files: Sequence[LocalFile]) -> None:
     if len(files) == 1:
-        _put(transport, files[0])
+        _upload_file(transport, files[0])
         return
     body = b"".join(_with_header(file) for file in files)
     transport.request("PUT", "/v1/uploads", body=lambda: body, size=len(body))
@@ -221,10 +223,10 @@ def _with_header(file: LocalFile) -> bytes:
         raise _unreadable(file.path, trouble) from trouble
     if len(data) != file.size:
         raise InvalidInput(f"{file.path} changed while it was sent", hint="submit again")
-    return header_of(file.digest, file.size) + data
+    return bundle_header(file.digest, file.size) + data
 
 
-def _put(transport: Transport, file: LocalFile) -> None:
+def _upload_file(transport: Transport, file: LocalFile) -> None:
     try:
         transport.request(
             "PUT", f"/v1/uploads/{file.digest}", body=lambda: _chunks(file.path), size=file.size

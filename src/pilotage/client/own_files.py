@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pilotage.client.describing import Described
-from pilotage.client.inputs import MAX_BYTES, LocalFile, one_file
-from pilotage.client.streaming import Row, checked
+from pilotage.client.description import LocalDescription
+from pilotage.client.inputs import MAX_BYTES, LocalFile, hash_file
+from pilotage.client.row_upload import Row, check_rows
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.parametric import fill_placeholders
 from pilotage.core.jobs.per_job_inputs import PerJobFile, column_name, encode_file
@@ -37,7 +37,7 @@ class OwnFiles:
     def files(self, row: Row, index: int) -> list[LocalFile]:
         """Those of one job, hashed. Raises InvalidInput that names the row."""
         try:
-            files = [one_file(path) for path in self.paths(row, index)]
+            files = [hash_file(path) for path in self.paths(row, index)]
         except InvalidInput as trouble:
             raise type(trouble)(f"row {index + 1:,}: {trouble.message}", hint=trouble.hint) from trouble
         if sum(file.size for file in files) > MAX_BYTES:
@@ -48,27 +48,27 @@ class OwnFiles:
         """Raise InvalidInput for the first row whose files are not there."""
         if not self.templates:
             return
-        for index, row in enumerate(checked(rows, self.names)):
+        for index, row in enumerate(check_rows(rows, self.names)):
             for path in self.paths(row, index):
                 if not path.is_file():
                     raise InvalidInput(f"row {index + 1:,}: there is no file {path}")
 
     def extended(self, rows: Iterable[Row], upload: Callable[[Sequence[LocalFile]], None]) -> Iterator[Row]:
         """The rows with the values of their files, which are uploaded for a chunk of rows at a time."""
-        counted = enumerate(checked(rows, self.names))
+        counted = enumerate(check_rows(rows, self.names))
         while part := list(islice(counted, max_rows_per_chunk(len(self.templates)))):
             found = [(row, self.files(row, index)) for index, row in part]
             upload([file for _, files in found for file in files])
             for row, files in found:
-                yield [*row, *map(named_in_row, files)]
+                yield [*row, *map(row_value, files)]
 
 
-def named_in_row(file: LocalFile) -> str:
+def row_value(file: LocalFile) -> str:
     return encode_file(PerJobFile(file.digest, file.size, file.executable))
 
 
-def own_files_of(
-    described: Described, names: Sequence[str], count: int | None, first: Row | None
+def find_own_files(
+    described: LocalDescription, names: Sequence[str], count: int | None, first: Row | None
 ) -> OwnFiles:
     """What of the input sandbox each job has its own of. A folder, seen in the `first` row, is none of it."""
     found = OwnFiles(tuple(described.varying(names)), tuple(names), count)

@@ -37,7 +37,7 @@ class PollInterval:
         time.sleep(self._next if at_most is None else max(0.0, min(self._next, at_most)))
 
 
-def until_final(
+def wait_until_final(
     ask: Callable[[], Counts], timeout: float | None, progress: Callable[[Counts], None] | None
 ) -> Counts:
     """Ask for counts until all jobs are final, or `timeout` seconds are over; the last counts."""
@@ -57,7 +57,7 @@ def until_final(
         before = counts
 
 
-def so_far(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
+def read_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
     """The pieces of a log up to about now, one at least: an answer's size is bounded by the server."""
     piece = ask(0)
     yield piece
@@ -67,7 +67,7 @@ def so_far(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
             yield piece
 
 
-def follow(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
+def follow_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
     """The pieces of a log as it grows, until its job is final and all is read."""
     pace = PollInterval(0.5, 3.0)
     offset = 0

@@ -36,7 +36,7 @@ def parse_ids(words: Iterable[str]) -> list[int]:
         for part in word.replace(" ", "").split(","):
             if not part:
                 continue
-            found.update(dict.fromkeys(_range(part)))
+            found.update(dict.fromkeys(_parse_range(part)))
             if len(found) > MAX_JOBS_PER_SUBMISSION:
                 raise InvalidInput(
                     f"more than {MAX_JOBS_PER_SUBMISSION:,} ids",
@@ -45,7 +45,7 @@ def parse_ids(words: Iterable[str]) -> list[int]:
     return list(found)
 
 
-def _range(part: str) -> range:
+def _parse_range(part: str) -> range:
     first, dash, last = part.partition("-")
     if not (_is_id(first) and (_is_id(last) or not dash)):
         raise InvalidInput(f"{part!r} is not a job id", hint="write ids as 12, 12-40 or 12,15")
@@ -61,7 +61,7 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0
 
 
-def pieces(selection: Selection, size: int) -> Iterator[Selection]:
+def split_by_ids(selection: Selection, size: int) -> Iterator[Selection]:
     """The same selection in pieces of at most `size` ids; itself if it names none."""
     ids = selection.ids
     if ids is not None and not ids:
@@ -73,7 +73,7 @@ def pieces(selection: Selection, size: int) -> Iterator[Selection]:
         yield replace(selection, ids=ids[start : start + size])
 
 
-def given(selection: Selection) -> dict[str, Any]:
+def given_conditions(selection: Selection) -> dict[str, Any]:
     """The conditions that were given. Raises InvalidInput for an empty one: it must not select everything."""
     conditions = {name: value for name, value in vars(selection).items() if value is not None}
     for name, value in conditions.items():
@@ -86,9 +86,9 @@ def given(selection: Selection) -> dict[str, Any]:
     return conditions
 
 
-def as_query(selection: Selection) -> dict[str, str | int | float | list[str] | list[int]]:
+def selection_as_query(selection: Selection) -> dict[str, str | int | float | list[str] | list[int]]:
     """The conditions that were given; lists become repeated keys."""
-    query = given(selection)
+    query = given_conditions(selection)
     if selection.outputs_incomplete is not None:
         query["outputs_incomplete"] = str(selection.outputs_incomplete).lower()
     return query

@@ -10,7 +10,7 @@ from pathlib import Path
 from pilotage.client.credentials import ServerFacts
 from pilotage.core.errors import Unreachable
 
-LOOKS_EVERY = 0.05
+POLL_INTERVAL = 0.05
 
 
 def process_state(pid: int) -> str:
@@ -22,13 +22,13 @@ def process_state(pid: int) -> str:
         return ""
 
 
-def on_this_machine(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     return host in ("", socket.gethostname(), socket.getfqdn())
 
 
 def refuse_suspended(place: ServerFacts) -> None:
     """Raise Unreachable if the server's process is suspended: it takes connections and never answers them."""
-    if place.pid is not None and on_this_machine(place.host) and process_state(place.pid) in ("T", "t"):
+    if place.pid is not None and is_this_machine(place.host) and process_state(place.pid) in ("T", "t"):
         raise Unreachable(
             f"the server's process {place.pid} is suspended and answers nobody",
             hint=f"`kill -CONT {place.pid}` lets it go on; then `pilotage down` stops it",
@@ -38,17 +38,17 @@ def refuse_suspended(place: ServerFacts) -> None:
 def await_start(home: Path, seconds: float) -> None:
     """Return when no server is just starting in `home`, or after `seconds`."""
     until = time.monotonic() + seconds
-    while _starting(home) and time.monotonic() < until:
-        time.sleep(LOOKS_EVERY)
+    while _is_starting(home) and time.monotonic() < until:
+        time.sleep(POLL_INTERVAL)
 
 
-def _starting(home: Path) -> bool:
+def _is_starting(home: Path) -> bool:
     """Whether a living process holds the home that has not written its address yet."""
     holder, announced = _facts(home / "lock"), _facts(home / "server.json")
     pid = holder.get("pid")
     if not isinstance(pid, int) or pid == announced.get("pid"):
         return False
-    return on_this_machine(str(holder.get("host", ""))) and process_state(pid) not in ("", "Z", "T")
+    return is_this_machine(str(holder.get("host", ""))) and process_state(pid) not in ("", "Z", "T")
 
 
 def _facts(path: Path) -> dict[str, object]:

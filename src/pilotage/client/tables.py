@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from pilotage.client.streaming import Row, wrong
+from pilotage.client.row_upload import Row, find_value_error
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Scalar
 
-LONGEST_LINE = 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
 
 _object = msgspec.json.Decoder(dict[str, Scalar])
 
@@ -68,33 +68,38 @@ def _lines(file: BinaryIO, title: str) -> Iterator[tuple[int, str]]:
     """(number from 1, line with its end), of bounded length."""
     for number in count(1):
         try:
-            raw = file.readline(LONGEST_LINE + 1)
+            raw = file.readline(MAX_LINE_BYTES + 1)
         except OSError as trouble:
             raise InvalidInput(f"cannot read {title}: {trouble.strerror}") from trouble
         if not raw:
             return
-        if len(raw) > LONGEST_LINE:
-            raise _bad(
-                title, number, f"is longer than {LONGEST_LINE:,} bytes", "is it a table of CSV or JSON Lines?"
+        if len(raw) > MAX_LINE_BYTES:
+            raise _line_error(
+                title,
+                number,
+                f"is longer than {MAX_LINE_BYTES:,} bytes",
+                "is it a table of CSV or JSON Lines?",
             )
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         if b"\0" in raw:
-            raise _bad(title, number, "has a NUL character", "a table is a text: CSV or JSON Lines in UTF-8")
+            raise _line_error(
+                title, number, "has a NUL character", "a table is a text: CSV or JSON Lines in UTF-8"
+            )
         try:
             yield number, raw.decode()
         except UnicodeDecodeError:
-            raise _bad(
+            raise _line_error(
                 title, number, "is not a text in UTF-8", "a table is CSV or JSON Lines in UTF-8"
             ) from None
 
 
-def _bad(title: str, line: int, what: str, hint: str = "") -> InvalidInput:
+def _line_error(title: str, line: int, what: str, hint: str = "") -> InvalidInput:
     return InvalidInput(f"{title}, line {line:,} {what}", hint=hint)
 
 
 def _json_table(lines: Iterator[tuple[int, str]], title: str) -> Table:
-    parsed = ((number, _parsed(number, line, title)) for number, line in lines if line.strip())
+    parsed = ((number, _parse_line(number, line, title)) for number, line in lines if line.strip())
     number, first = next(parsed)
     names = tuple(first)
     _check_names(names, title, number)
@@ -109,28 +114,28 @@ def _json_table(lines: Iterator[tuple[int, str]], title: str) -> Table:
                     if odd in wanted
                     else f"has {odd!r}, which line {number_of_first} has not"
                 )
-                raise _bad(title, number, what, "all lines have the same names")
+                raise _line_error(title, number, what, "all lines have the same names")
             yield [values[name] for name in names]
 
     number_of_first = number
     return Table(names, rows())
 
 
-def _parsed(number: int, line: str, title: str) -> dict[str, Scalar]:
+def _parse_line(number: int, line: str, title: str) -> dict[str, Scalar]:
     try:
         values = _object.decode(line)
     except msgspec.ValidationError as trouble:
         hint = 'a line is {"name": value, ...}; values are texts, numbers or truth values'
-        raise _bad(title, number, f"cannot be taken: {trouble}", hint) from None
+        raise _line_error(title, number, f"cannot be taken: {trouble}", hint) from None
     except msgspec.DecodeError as trouble:
         hint = "NaN and Infinity are not JSON" if "NaN" in line or "Infinity" in line else ""
-        raise _bad(title, number, f"is not JSON: {trouble}", hint or "a line is one object") from None
+        raise _line_error(title, number, f"is not JSON: {trouble}", hint or "a line is one object") from None
     if line.count('":') + line.count('" ') > len(values):
         _check_pairs(number, line, title)
     for name, value in values.items():
-        trouble_here = wrong(value)
+        trouble_here = find_value_error(value)
         if trouble_here:
-            raise _bad(title, number, f"{name}: {trouble_here}")
+            raise _line_error(title, number, f"{name}: {trouble_here}")
     return values
 
 
@@ -142,7 +147,7 @@ def _check_pairs(number: int, line: str, title: str) -> None:
         names = [name for name, _ in found]
         for name in names:
             if names.count(name) > 1:
-                raise _bad(title, number, f"has {name!r} twice", "leave one of them out")
+                raise _line_error(title, number, f"has {name!r} twice", "leave one of them out")
 
     json.loads(line, object_pairs_hook=pairs)
 
@@ -158,7 +163,7 @@ def _csv_table(lines: Iterator[tuple[int, str]], title: str) -> Table:
             if len(row) != width:
                 if not row:
                     continue  # an empty line
-                raise _bad(
+                raise _line_error(
                     title,
                     reader.line_num,
                     f"has {len(row)} values for {width} names",
@@ -173,7 +178,7 @@ def _next_row(reader: csv._reader, title: str) -> list[str] | None:  # type: ign
     try:
         return next(reader, None)
     except csv.Error as trouble:
-        raise _bad(
+        raise _line_error(
             title, reader.line_num, f"is not CSV: {trouble}", "are its double quotes in pairs?"
         ) from None
 
@@ -182,8 +187,12 @@ def _check_names(names: Sequence[str], title: str, line: int) -> None:
     hint = "the first line of CSV has the names of the parameters: letters, digits and _"
     for name in names:
         if not (name.isascii() and name.isidentifier()):
-            raise _bad(title, line, f"has the name {name!r}, which cannot be that of a parameter", hint)
+            raise _line_error(
+                title, line, f"has the name {name!r}, which cannot be that of a parameter", hint
+            )
         if names.count(name) > 1:
-            raise _bad(title, line, f"has the name {name} twice", "give one of the columns another name")
+            raise _line_error(
+                title, line, f"has the name {name} twice", "give one of the columns another name"
+            )
     if not names:
-        raise _bad(title, line, "has no names", hint)
+        raise _line_error(title, line, "has no names", hint)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
 Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
-LONG_MOMENT = 3.0
+REPORT_OUTAGE_AFTER = 3.0
 
 Body = Callable[[], bytes | Iterator[bytes]]
 """Called anew for each try, so that a file is read from its beginning again."""
@@ -35,13 +35,17 @@ def load_httpx() -> None:
 
 
 class Transport:
-    """One server, one identity. Threads may share it.
+    """One server, one identity; thread-safe.
 
-    `token` is asked before every request, `refused` after one that was refused: it raises if there is no other.
-    A request that never reached the server is tried again until `patience` seconds are over; one that may have
-    reached it only if `idempotent`. "Come later" (429, 503) is obeyed for as long as patience lasts. Until the
-    server has answered once, a connection that nobody takes is tried again for `at_first` seconds only. `on_away`
-    is told when an absence lasts for longer than a moment, `on_notice` what the server has to say to everybody.
+    `token` is called before every request. `refused` is called after a token was refused; it raises if there is no
+    other token.
+
+    Retries last for `patience` seconds. A request that never reached the server is always retried; one that may have
+    reached it only if it is `idempotent`. After 429 and 503 the request is repeated when the server says so. Until
+    the first answer, refused connections are retried for `connect_patience` seconds only.
+
+    `on_outage` is called once when a request has been retried for REPORT_OUTAGE_AFTER seconds. `on_notice` is called
+    with the server's notice to all clients, such as "the disk is full".
     """
 
     def __init__(
@@ -50,11 +54,11 @@ class Transport:
         token: Callable[[], str],
         *,
         patience: float,
-        at_first: float | None = None,
+        connect_patience: float | None = None,
         timeout: float,
         verify: str | bool,
         refused: Callable[[str, NotAuthenticated], None],
-        on_away: Callable[[PilotageError], None] | None = None,
+        on_outage: Callable[[PilotageError], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
         load_httpx()
@@ -62,8 +66,8 @@ class Transport:
 
         self.url = url.rstrip("/")
         self.patience = patience
-        self._until_answered = patience if at_first is None else at_first
-        self._on_away = on_away
+        self._connect_patience = patience if connect_patience is None else connect_patience
+        self._on_outage = on_outage
         self._on_notice = on_notice
         self._notice = ""
         self._timeout = timeout
@@ -77,12 +81,12 @@ class Transport:
                 verify=verify if self.url.startswith("https:") else False,
                 trust_env=not _is_loopback(self.url),
                 headers={"accept": "application/json"},
-                event_hooks={"response": [self._heed]},
+                event_hooks={"response": [self._report_notice]},
             )
         except (httpx.InvalidURL, ValueError, OSError) as trouble:
             raise Unreachable(f"cannot use the address {url}: {trouble}") from trouble
 
-    def _heed(self, response: httpx.Response) -> None:
+    def _report_notice(self, response: httpx.Response) -> None:
         """Pass on the server's notice, once: its figures change."""
         notice = response.headers.get("pilotage-notice", "")
         if notice and not self._notice and self._on_notice:
@@ -105,12 +109,12 @@ class Transport:
         token: str | None = None,
         timeout: float | None = None,
         patience: float = 0.0,
-        at_once: bool = False,
+        no_retry: bool = False,
     ) -> httpx.Response:
         """The 2xx answer, read whole; every other outcome raises an error of core/errors.py.
 
         `token`: instead of our own; empty for none. `patience`: at least so much, for this request;
-        `at_once`: none.
+        `no_retry`: none.
         """
         headers: dict[str, str] = {}
         content: Body | None = body
@@ -129,7 +133,7 @@ class Transport:
             response = self._pool.request(
                 method,
                 path,
-                params=_flat(query),
+                params=_flatten_query(query),
                 content=sent,
                 headers=headers,
                 timeout=timeout or self._timeout,
@@ -139,8 +143,8 @@ class Transport:
             return response
 
         if token is not None:
-            return once(token) if at_once else self._patiently(lambda: once(token), again, patience)
-        return self._patiently(lambda: self._authenticated(once), again, patience)
+            return once(token) if no_retry else self._with_retries(lambda: once(token), again, patience)
+        return self._with_retries(lambda: self._authenticated(once), again, patience)
 
     @contextmanager
     def stream(self, path: str, *, json: object | None = None) -> Iterator[httpx.Response]:
@@ -162,11 +166,11 @@ class Transport:
                 raise error_of(response)
             return response
 
-        response = self._patiently(lambda: self._authenticated(once), True)
+        response = self._with_retries(lambda: self._authenticated(once), True)
         try:
             yield response
         except (httpx.TransportError, httpx.StreamError) as trouble:
-            raise self._away(trouble) from trouble
+            raise self._unreachable(trouble) from trouble
         finally:
             response.close()
 
@@ -179,26 +183,30 @@ class Transport:
             self._refused(token, error)
         return once(self._token())
 
-    def _patiently(
+    def _with_retries(
         self, once: Callable[[], httpx.Response], again: bool, patience: float = 0.0
     ) -> httpx.Response:
         import httpx
 
-        start, pause, told = time.monotonic(), 0.1, False
+        start, pause, reported = time.monotonic(), 0.1, False
         while True:
             error: PilotageError
             try:
                 limit = max(patience, self.patience)
                 response = once()
-                self._until_answered = self.patience
+                self._connect_patience = self.patience
                 return response
             except (httpx.ConnectError, httpx.ConnectTimeout) as trouble:
-                error, wait, may_repeat = self._away(trouble), pause, True  # it never reached the server
-                limit = max(patience, self._until_answered)
+                error, wait, may_repeat = (
+                    self._unreachable(trouble),
+                    pause,
+                    True,
+                )  # it never reached the server
+                limit = max(patience, self._connect_patience)
             except httpx.PoolTimeout as trouble:
-                error, wait, may_repeat = self._away(trouble), pause, True
+                error, wait, may_repeat = self._unreachable(trouble), pause, True
             except (httpx.TransportError, httpx.InvalidURL) as trouble:
-                error, wait, may_repeat = self._away(trouble), pause, again
+                error, wait, may_repeat = self._unreachable(trouble), pause, again
             except Overloaded as busy:
                 error, wait, may_repeat = busy, busy.retry_after, True  # nothing was changed there
             except Unreachable as away:
@@ -206,13 +214,13 @@ class Transport:
             gone = time.monotonic() - start
             if not may_repeat or gone + wait > limit:
                 raise error
-            if gone > LONG_MOMENT and not told and self._on_away:
-                told = True
-                self._on_away(error)
+            if gone > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
+                reported = True
+                self._on_outage(error)
             time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # many clients must not come back at once
             pause = min(pause * 2, 3.0)
 
-    def _away(self, trouble: Exception) -> Unreachable:
+    def _unreachable(self, trouble: Exception) -> Unreachable:
         return Unreachable(
             f"the server at {self.url} does not answer: {str(trouble) or type(trouble).__name__}",
             hint="is it running? `pilotage up` starts one; --server or PILOTAGE_SERVER names another",
@@ -225,7 +233,7 @@ def _is_loopback(url: str) -> bool:
     return host.startswith(("127.", "localhost", "[::1]"))
 
 
-def _flat(query: Query | None) -> list[tuple[str, str | int | float | bool | None]]:
+def _flatten_query(query: Query | None) -> list[tuple[str, str | int | float | bool | None]]:
     """Lists become repeated keys: ids=1&ids=2."""
     pairs: list[tuple[str, str | int | float | bool | None]] = []
     for key, value in (query or {}).items():

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pilotage.main.databases import (
+from pilotage.main.database_options import (
     DEFAULT_HOME,
     DatabaseOption,
     HomeOption,
-    ProgramsOption,
+    PgBinOption,
     UrlOption,
-    place_of,
+    database_location,
 )
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def backup(
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
-    pg_bin: ProgramsOption = None,
+    pg_bin: PgBinOption = None,
 ) -> int:
     """Copy the database, as of one instant, also while the server runs. Sandboxes are files: copy them besides."""
     from pilotage.server.process.home import Home
 
-    owned = Home.at(home, place_of(database, database_url), pg_bin)
+    owned = Home.at(home, database_location(database, database_url), pg_bin)
     size = owned.database.backup(file.expanduser().absolute())
     print(f"{file}: {size:,} bytes")
     return 0
@@ -47,14 +47,14 @@ def restore(
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
-    pg_bin: ProgramsOption = None,
+    pg_bin: PgBinOption = None,
 ) -> int:
     """Put a backup in place of the database; the server must be stopped. The old database is kept beside it."""
     from pilotage.server.process.home import Home
 
-    owned = Home.at(home, place_of(database, database_url), pg_bin)
-    with _held(owned):
-        found, aside = owned.database.restore(file.expanduser().absolute(), _stamp())
+    owned = Home.at(home, database_location(database, database_url), pg_bin)
+    with _locked(owned):
+        found, aside = owned.database.restore(file.expanduser().absolute(), _timestamp())
     print(f"restored {file} as incarnation {found.incarnation}; new ids begin above {found.id_floor:,}")
     if aside:
         print(f"What was there before is kept as {aside}.")
@@ -70,9 +70,9 @@ def upgrade(
     """Make the tables, or bring them to this version; the server must be stopped. On SQLite `up` does it by itself."""
     from pilotage.server.process.home import Home
 
-    owned = Home.at(home, place_of(database, database_url))
-    with _held(owned):
-        before, now = owned.database.upgrade(owned.folder / "backups", _stamp())
+    owned = Home.at(home, database_location(database, database_url))
+    with _locked(owned):
+        before, now = owned.database.upgrade(owned.folder / "backups", _timestamp())
     if before == now:
         print(f"{owned.database.shown} has schema {now} already")
     else:
@@ -88,7 +88,7 @@ def check(
     """Look for damage, also while the server runs. The exit code is 1 if there is some."""
     from pilotage.server.process.home import Home
 
-    owned = Home.at(home, place_of(database, database_url))
+    owned = Home.at(home, database_location(database, database_url))
     found = owned.database.check()
     for line in found:
         print(line)
@@ -100,7 +100,7 @@ def check(
 
 
 @contextmanager
-def _held(home: Home) -> Generator[None, None, None]:
+def _locked(home: Home) -> Generator[None, None, None]:
     from pilotage.server.process.home import HomeLock
 
     home.make()
@@ -112,5 +112,5 @@ def _held(home: Home) -> Generator[None, None, None]:
         lock.release()
 
 
-def _stamp() -> str:
+def _timestamp() -> str:
     return time.strftime("%Y%m%dT%H%M%S")

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.core.errors import Conflict
-from pilotage.main.databases import DEFAULT_HOME, DatabaseOption, HomeOption, UrlOption, place_of
+from pilotage.main.database_options import (
+    DEFAULT_HOME,
+    DatabaseOption,
+    HomeOption,
+    UrlOption,
+    database_location,
+)
 
 if TYPE_CHECKING:
     from pilotage.server.process.home import Home
@@ -66,14 +72,14 @@ def up(
     """Start the server of HOME with a CE on this machine; make HOME at the first start."""
     from pilotage.server.process.home import Home
 
-    place = Home.at(home, place_of(database, database_url))
+    place = Home.at(home, database_location(database, database_url))
     room = {
         "connections": connections,
         "connections_per_address": connections_per_address,
         "least_free": least_free,
     }
     if detach:
-        return _detached(place, port, pilot_server, sandboxes, verbose, database_url, room)
+        return _start_detached(place, port, pilot_server, sandboxes, verbose, database_url, room)
     _serve(place, port, pilot_server, sandboxes, verbose, room)
     return 0
 
@@ -100,7 +106,7 @@ def _serve(
         host=LOOPBACK,
         port=port,
         pilot_server=pilot_server,
-        owner=_account(),
+        owner=_account_name(),
         node=find_node(os.environ).node,
         announce=lambda url: _announce(home.folder, url),
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
@@ -109,7 +115,7 @@ def _serve(
     serve(settings)
 
 
-def _account() -> str:
+def _account_name() -> str:
     """Who runs this, asked of the system: the environment may say anything."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -118,16 +124,16 @@ def _account() -> str:
 
 
 def _announce(folder: Path, url: str) -> None:
-    from pilotage.main.python_of_jobs import python_of_jobs
+    from pilotage.main.payload_python import describe_payload_python
 
     print(
         f"Pilotage serves {folder} at {url} (process {os.getpid()}). Ctrl-C stops it; pilots go on.\n"
-        f"{python_of_jobs(os.environ)}",
+        f"{describe_payload_python(os.environ)}",
         flush=True,
     )
 
 
-def _detached(
+def _start_detached(
     home: Home,
     port: int,
     pilot_server: str,
@@ -137,7 +143,7 @@ def _detached(
     room: dict[str, int],
 ) -> int:
     """Start this program again in a session of its own, and wait until it is ready."""
-    from pilotage.main.python_of_jobs import python_of_jobs
+    from pilotage.main.payload_python import describe_payload_python
 
     os.umask(0o077)
     home.make()
@@ -169,13 +175,13 @@ def _detached(
         facts = home.known_facts()
         if facts is not None and facts.pid == process.pid and _answers(facts.url):
             print(f"Pilotage serves {home.folder} at {facts.url} (process {process.pid}).")
-            print(python_of_jobs(os.environ))
+            print(describe_payload_python(os.environ))
             return 0
         try:
             process.wait(0.05)
         except subprocess.TimeoutExpired:
             continue
-        print(f"pilotage: the server did not start: {_last_words(home.log, before)}", file=sys.stderr)
+        print(f"pilotage: the server did not start: {_log_tail(home.log, before)}", file=sys.stderr)
         return process.returncode or 1
     raise Conflict(f"the server is not ready after {READY_WITHIN:.0f} s", hint=f"its log is {home.log}")
 
@@ -189,7 +195,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _last_words(log: Path, start: int) -> str:
+def _log_tail(log: Path, start: int) -> str:
     with log.open("rb") as file:
         file.seek(start)
         text = file.read().decode(errors="replace").strip()

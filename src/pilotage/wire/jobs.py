@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.limits import NOT_NULL, GivenName, Id, Instant, Limit, Words
+from pilotage.wire.limits import NOT_NULL, GivenName, Id, Instant, Limit, Message
 
 MAX_IDS = 100_000
 """Jobs that one selection may name."""
@@ -162,7 +162,7 @@ class ActionRequest:
 
     selection: Selection
     dry_run: bool = False
-    reason: Words = ""
+    reason: Message = ""
 
 
 @dataclass

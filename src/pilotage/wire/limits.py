@@ -15,11 +15,11 @@ MAX_PAGE = 1000
 MAX_PAGE_BYTES = 1024 * 1024
 """A page ends early, with the cursor of the next one, at about this size."""
 
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 """The largest number that a column can hold."""
-LARGEST_INTEGER = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 """The largest number that a column of 32 bits can hold."""
-LATEST = 253402300799.0
+MAX_INSTANT = 253402300799.0
 """The last second of the year 9999, the end of what calendars can tell."""
 
 
@@ -70,18 +70,18 @@ class NotNull:
 
 NOT_NULL = NotNull()
 
-Id = Annotated[int, Limit(low=1, high=LARGEST)]
+Id = Annotated[int, Limit(low=1, high=MAX_INT64)]
 """Of a job, a submission, a pilot, a queue, a version of the policy."""
-Cursor = Annotated[int, Limit(low=0, high=LARGEST)]
+Cursor = Annotated[int, Limit(low=0, high=MAX_INT64)]
 """The last id of a page; 0: from the beginning."""
-Offset = Annotated[int, Limit(low=0, high=LARGEST)]
+Offset = Annotated[int, Limit(low=0, high=MAX_INT64)]
 """Bytes from the beginning of a file."""
-Count = Annotated[int, Limit(low=0, high=LARGEST)]
-Small = Annotated[int, Limit(low=0, high=LARGEST_INTEGER)]
+Count = Annotated[int, Limit(low=0, high=MAX_INT64)]
+Int32 = Annotated[int, Limit(low=0, high=MAX_INT32)]
 """A number that a column of 32 bits holds: an epoch, the number of a chunk."""
-Instant = Annotated[float, Limit(low=-LATEST, high=LATEST)]
+Instant = Annotated[float, Limit(low=-MAX_INSTANT, high=MAX_INSTANT)]
 """Seconds since 1970."""
-Seconds = Annotated[float, Limit(low=0, high=LATEST)]
+Seconds = Annotated[float, Limit(low=0, high=MAX_INSTANT)]
 
 Name = Annotated[str, Limit(longest=255)]
 """Of a person, group, site, node; an idempotency key. May be empty."""
@@ -91,5 +91,5 @@ Digest = Annotated[str, Limit(longest=64)]
 """SHA-256 in hexadecimal."""
 FileName = Annotated[str, Limit(longest=1000)]
 """Relative to the folder of a job."""
-Words = Annotated[str, Limit(longest=2000)]
+Message = Annotated[str, Limit(longest=2000)]
 """What a person or a program says about an act: a reason, a message."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional, Tuple
 
-from .limits import FileName, Limit, Name, Words
+from .limits import FileName, Limit, Message, Name
 
 MB = 1 << 20
 """The unit of memory, here and everywhere: that of batch systems and of /proc."""
@@ -152,7 +152,7 @@ class Release:
 
     job: int
     epoch: int
-    reason: Words = ""
+    reason: Message = ""
 
 
 @dataclass
@@ -185,7 +185,7 @@ class ExchangeRequest:
     confirms: List[Reference] = field(default_factory=list)
     take: Optional[Take] = None
     holding: List[Reference] = field(default_factory=list)
-    leaving: Words = ""
+    leaving: Message = ""
     """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
     "signal"). Everything it held must be finished or released in this or an earlier message."""
 

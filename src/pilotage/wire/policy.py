@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import Id, Limit, Words
+from pilotage.wire.limits import Id, Limit, Message
 
 MAX_POLICY = 1_000_000
 """Characters of a policy."""
@@ -60,7 +60,7 @@ class PolicyDocument:
 class PolicyChange:
     text: PolicyText
     dry_run: bool = False
-    reason: Words = ""
+    reason: Message = ""
     expect: Optional[Id] = None
     """Refuse it unless this version is in force: two administrators do not undo each other's work unseen."""
 
@@ -89,6 +89,6 @@ class PolicyRollback:
     """Apply the text of an earlier version again, as a new version."""
 
     version: Id
-    reason: Words = ""
+    reason: Message = ""
     expect: Optional[Id] = None
     """Refuse it unless this version is in force."""

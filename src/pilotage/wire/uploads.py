@@ -16,7 +16,7 @@ MAX_BUNDLE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass
-class UploadsQuestion:
+class UploadsRequest:
     digests: Annotated[List[Digest], Limit(shortest=1, longest=MAX_BUNDLE_FILES)]
 
 
@@ -27,12 +27,12 @@ class MissingUploads:
     missing: List[str]
 
 
-def header_of(digest: str, size: int) -> bytes:
+def bundle_header(digest: str, size: int) -> bytes:
     """What stands before the bytes of a file in a request with many."""
     return f"{digest} {size}\n".encode()
 
 
-def unbundled(body: bytes) -> List[Tuple[str, bytes]]:
+def split_bundle(body: bytes) -> List[Tuple[str, bytes]]:
     """(digest, bytes) of the files of a request with many. Raises ValueError."""
     files: List[Tuple[str, bytes]] = []
     place = 0

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from pilotage.cli.job_selection import chosen, in_words
+from pilotage.cli.job_selection import build_selection, describe_selection
 from pilotage.cli.time_format import parse_instant
-from pilotage.client.selections import as_query
+from pilotage.client.selections import selection_as_query
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.jobs import Selection
 
@@ -36,11 +36,15 @@ def test_what_is_no_time_is_refused_with_what_to_write(text: str) -> None:
 
 
 def test_names_and_ends_are_part_of_a_selection() -> None:
-    found = chosen(None, name="n", since="2026-11-05", before="2026-11-06")
+    found = build_selection(None, name="n", since="2026-11-05", before="2026-11-06")
     begin = datetime(2026, 11, 5).astimezone().timestamp()
     assert found == Selection(
         name="n", ended_since=begin, ended_before=datetime(2026, 11, 6).astimezone().timestamp()
     )
-    assert as_query(found) == {"name": "n", "ended_since": begin, "ended_before": found.ended_before}
-    assert in_words(found).startswith("name n, ended since 2026-11-05T00:00:00")
-    assert as_query(Selection(ended_since=0.0)) == {"ended_since": 0.0}
+    assert selection_as_query(found) == {
+        "name": "n",
+        "ended_since": begin,
+        "ended_before": found.ended_before,
+    }
+    assert describe_selection(found).startswith("name n, ended since 2026-11-05T00:00:00")
+    assert selection_as_query(Selection(ended_since=0.0)) == {"ended_since": 0.0}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.cli.job_selection import in_options
+from pilotage.cli.job_selection import selection_as_options
 from pilotage.wire.jobs import Selection
 from tests.unit.client.fake_server import State, job
 
@@ -117,9 +117,9 @@ def test_the_newest_first(cli: Cli, state: State, capsys: pytest.CaptureFixture[
 
 
 def test_selections_as_arguments() -> None:
-    assert in_options(Selection(ids=[3, 5, 4, 9])) == "3-5 9"
+    assert selection_as_options(Selection(ids=[3, 5, 4, 9])) == "3-5 9"
     assert (
-        in_options(Selection(submission=4, owner="a b"), "--state Failed")
+        selection_as_options(Selection(submission=4, owner="a b"), "--state Failed")
         == "-s 4 --owner 'a b' --state Failed"
     )
-    assert in_options(Selection(ids=list(range(1, 999, 2)))).endswith("...")
+    assert selection_as_options(Selection(ids=list(range(1, 999, 2)))).endswith("...")

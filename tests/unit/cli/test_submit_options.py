@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pilotage.cli import named_files
-from pilotage.cli.exported import exported
+from pilotage.cli.export_option import parse_export
 from pilotage.cli.submit_options import JobOptions
 from tests.unit.client.fake_server import State
 
@@ -224,7 +224,7 @@ def test_much_is_not_sent_unasked(
     cli: Cli, state: State, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (work / "large.h5").open("wb") as file:
-        file.truncate(named_files.MOST_BYTES + 1)
+        file.truncate(named_files.MAX_BYTES + 1)
     assert cli("submit", "--", "python3", "a.py", "large.h5") == 2
     told = capsys.readouterr().err
     assert "up to large.h5, that are more than 100 MB" in told
@@ -265,7 +265,7 @@ SHELL = {
     ],
 )
 def test_which_variables_go_along(word: str, variables: dict[str, str], unset: list[str]) -> None:
-    assert exported(word, SHELL) == (variables, unset)
+    assert parse_export(word, SHELL) == (variables, unset)
 
 
 def test_export_of_a_command(

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from pilotage.wire.uploads import unbundled
+from pilotage.wire.uploads import split_bundle
 
 
 @dataclass
@@ -299,7 +299,7 @@ class Handler(BaseHTTPRequestHandler):
             asked = json.loads(body)["digests"]
             self.answer({"missing": [digest for digest in asked if digest not in self.state.uploads]})
         elif not parts:
-            self.state.uploads.update(unbundled(body))
+            self.state.uploads.update(split_bundle(body))
             self.answer({}, 201)
         elif self.command == "HEAD":
             self.answer(b"", 200 if parts[0] in self.state.uploads else 404)

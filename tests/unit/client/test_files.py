@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pilotage.client import Client
-from pilotage.client.inputs import gather
+from pilotage.client.inputs import gather_files
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.wire.uploads import header_of, unbundled
+from pilotage.wire.uploads import bundle_header, split_bundle
 from tests.unit.client.fake_server import State, job
 
 
@@ -28,7 +28,7 @@ def test_a_folder_with_links_inside(tmp_path: Path) -> None:
     (folder / "run.sh").chmod(0o755)
     (folder / "same.txt").symlink_to("deep/a.txt")
     (folder / "again").symlink_to("deep")
-    files = {file.name: file for file in gather([("d", folder)])}
+    files = {file.name: file for file in gather_files([("d", folder)])}
     assert sorted(files) == ["d/again/a.txt", "d/deep/a.txt", "d/run.sh", "d/same.txt"]
     assert files["d/same.txt"].digest == files["d/deep/a.txt"].digest == digest(b"a")
     assert files["d/run.sh"].executable
@@ -41,14 +41,14 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "out").symlink_to("../secret")
     with pytest.raises(InvalidInput, match="leads out"):
-        gather([("d", folder)])
+        gather_files([("d", folder)])
 
 
 def test_a_link_in_a_circle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "me").symlink_to(".")
     with pytest.raises(InvalidInput, match="circle"):
-        gather([("d", tmp_path / "data")])
+        gather_files([("d", tmp_path / "data")])
 
 
 def test_sockets_pipes_and_missing_files_are_refused(tmp_path: Path) -> None:
@@ -56,26 +56,26 @@ def test_sockets_pipes_and_missing_files_are_refused(tmp_path: Path) -> None:
     folder.mkdir()
     os.mkfifo(folder / "pipe")
     with pytest.raises(InvalidInput, match="neither"):
-        gather([("d", folder)])
+        gather_files([("d", folder)])
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(tmp_path / "s"))
         with pytest.raises(InvalidInput, match="neither"):
-            gather([("s", tmp_path / "s")])
+            gather_files([("s", tmp_path / "s")])
     with pytest.raises(InvalidInput, match="No such file"):
-        gather([("x", tmp_path / "nothing")])
+        gather_files([("x", tmp_path / "nothing")])
 
 
 @pytest.mark.parametrize("name", ["", "/x", "../x", "a/../../x", ".", "a\0b"])
 def test_names_that_lead_out(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput):
-        gather([(name, tmp_path)])
+        gather_files([(name, tmp_path)])
 
 
 def test_two_files_of_one_name(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
     with pytest.raises(InvalidInput, match="two inputs"):
-        gather([("x", tmp_path / "a"), ("x", tmp_path / "b")])
+        gather_files([("x", tmp_path / "a"), ("x", tmp_path / "b")])
 
 
 def test_only_what_is_missing_is_sent_and_once(client: Client, state: State, tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_many_small_files_go_together(client: Client, state: State, tmp_path: Pa
     ],
 )
 def test_many_files_in_one_body_are_taken_apart_again(files: list[bytes], cut: int, appended: bytes) -> None:
-    body = b"".join(header_of(digest(data), len(data)) + data for data in files)
+    body = b"".join(bundle_header(digest(data), len(data)) + data for data in files)
     body = body[: len(body) - cut] + appended
     if not cut and not appended:
-        assert unbundled(body) == [(digest(data), data) for data in files]
+        assert split_bundle(body) == [(digest(data), data) for data in files]
         return
     with pytest.raises(ValueError, match=r"at byte|within a file"):
-        unbundled(body)
+        split_bundle(body)
 
 
 def test_an_upload_is_tried_again_from_its_beginning(client: Client, state: State, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pilotage.client import Client
-from pilotage.client.submitting import columns
+from pilotage.client.submission import parameters_by_name
 from pilotage.client.tables import read_table
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError
 from pilotage.wire.submissions import MAX_CHUNK_ROWS, Parameters
@@ -117,7 +117,7 @@ def test_a_server_that_says_no_is_told_with_the_key_that_was_made(client: Client
 def test_patience_with_a_full_server_ends(
     client: Client, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pilotage.client.streaming.PATIENCE", 0.1)
+    monkeypatch.setattr("pilotage.client.row_upload.PATIENCE", 0.1)
     state.failures = [None, (429, BUSY | {"retry_after": 60.0})]
     with pytest.raises(Overloaded) as caught:
         client.submit_rows(ECHO, range(3), key="k")
@@ -176,9 +176,9 @@ def test_memory_does_not_grow_with_the_rows(client: Client, state: State) -> Non
         state.streams.clear()
         tracemalloc.start()
         rows = ([text] for _ in range(count * 500))
-        from pilotage.client.streaming import checked, cut
+        from pilotage.client.row_upload import check_rows, split_into_chunks
 
-        for _ in cut(checked(rows, ("",))):
+        for _ in split_into_chunks(check_rows(rows, ("",))):
             pass
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
@@ -254,4 +254,4 @@ def test_a_row_is_read_only_when_it_is_wanted() -> None:
 
 
 def test_columns_are_what_a_description_has() -> None:
-    assert columns(Parameters(["a"], [[1], [2]])) == {"a": [1, 2]}
+    assert parameters_by_name(Parameters(["a"], [[1], [2]])) == {"a": [1, 2]}

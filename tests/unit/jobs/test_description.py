@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.cli.time_format import parse_span
+from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import InvalidInput, Mistakes, TooLarge
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.core.jobs.fields import BY_NAME, FIELDS
@@ -336,7 +336,7 @@ def test_placeholders_that_nothing_fills_are_told(jdl: str, warnings: list[str])
 )
 def test_times_as_Slurm_reads_them(text: str, seconds: int) -> None:
     assert parse_jdl(f'Executable = "x"; WallTime = "{text}";').description.wall_time == seconds
-    assert parse_span(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 def test_the_documents_names_are_read_too() -> None:

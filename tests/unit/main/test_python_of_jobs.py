@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from pilotage.main.python_of_jobs import python_of_jobs
+from pilotage.main.payload_python import describe_payload_python
 
 
 def program(folder: Path, text: str) -> Path:
@@ -19,7 +19,7 @@ def program(folder: Path, text: str) -> Path:
 
 def test_the_first_of_the_path_is_named_with_its_version(tmp_path: Path) -> None:
     found = program(tmp_path / "bin", "#!/bin/sh\necho Python 3.99.1\n")
-    assert python_of_jobs({"PATH": f"{tmp_path}/none:{tmp_path}/bin"}) == (
+    assert describe_payload_python({"PATH": f"{tmp_path}/none:{tmp_path}/bin"}) == (
         f"Jobs find python3 at {found} (Python 3.99.1)."
     )
 
@@ -28,10 +28,10 @@ def test_the_servers_own_environment_is_left_out(tmp_path: Path) -> None:
     found = program(tmp_path / "bin", '#!/bin/sh\necho "Python 3.99.1 $VIRTUAL_ENV$PYTHONPATH"\n')
     own = os.path.join(sys.prefix, "bin")
     given = {"PATH": f"{own}:{tmp_path}/bin", "VIRTUAL_ENV": sys.prefix, "PYTHONPATH": "/x"}
-    assert python_of_jobs(given) == f"Jobs find python3 at {found} (Python 3.99.1)."
+    assert describe_payload_python(given) == f"Jobs find python3 at {found} (Python 3.99.1)."
 
 
 def test_none_and_one_that_does_not_run_are_told(tmp_path: Path) -> None:
-    assert python_of_jobs({"PATH": str(tmp_path)}) == "Jobs find no python3 in their PATH."
+    assert describe_payload_python({"PATH": str(tmp_path)}) == "Jobs find no python3 in their PATH."
     program(tmp_path / "bin", "#!/no/such/interpreter\n")
-    assert "does not tell its version" in python_of_jobs({"PATH": f"{tmp_path}/bin"})
+    assert "does not tell its version" in describe_payload_python({"PATH": f"{tmp_path}/bin"})

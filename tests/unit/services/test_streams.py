@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.client import streaming
+from pilotage.client import row_upload
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.services.submission import chunked
@@ -402,13 +402,13 @@ VALUES = st.lists(
 
 @given(st.lists(VALUES, min_size=1))
 def test_client_and_server_cut_the_same_rows_alike(parameters: Sequence[Sequence[Any]]) -> None:
-    theirs = [(chunk.count, chunk.body.decode()) for chunk in streaming.cut(parameters)]
+    theirs = [(chunk.count, chunk.body.decode()) for chunk in row_upload.split_into_chunks(parameters)]
     assert theirs == [(part.count, part.text) for part in cut(parameters, len(parameters))]
 
 
 def test_client_and_server_cut_long_rows_alike() -> None:
     parameters = [["x" * (MAX_CHUNK_BYTES // 3), n] for n in range(7)] + [["ü" * n, n] for n in range(9000)]
-    theirs = [(chunk.count, chunk.body.decode()) for chunk in streaming.cut(parameters)]
+    theirs = [(chunk.count, chunk.body.decode()) for chunk in row_upload.split_into_chunks(parameters)]
     assert theirs == [(part.count, part.text) for part in cut(parameters, len(parameters))]
     assert len(theirs) > 2
     assert all(len(body.encode()) <= MAX_CHUNK_BYTES for _, body in theirs)

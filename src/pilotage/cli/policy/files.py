@@ -71,18 +71,18 @@ def import_cfg(
     if out and out != "-":
         _write(out, made.text, force)
     if session.as_json:
-        told = {"file": out, "section": made.section or None, "text": made.text}
-        session.screen.json(told | {"left": made.left, "notes": made.notes})
+        shown = {"file": out, "section": made.section or None, "text": made.text}
+        session.screen.json(shown | {"left": made.left, "notes": made.notes})
         return None
     if out and out != "-":
-        session.screen.line(f"{out}: {_contents(made)}")
+        session.screen.line(f"{out}: {_summarise(made)}")
     else:
         sys.stdout.write(made.text)
-    _tell_left(session, made)
+    _report_unconverted(session, made)
     return None
 
 
-def _tell_left(session: Session, made: Imported) -> None:
+def _report_unconverted(session: Session, made: Imported) -> None:
     from pilotage.core.policy import warnings
 
     for one in made.left[:SHOWN]:
@@ -95,7 +95,7 @@ def _tell_left(session: Session, made: Imported) -> None:
         session.screen.note(f"warning: {warning}")
 
 
-def _contents(made: Imported) -> str:
+def _summarise(made: Imported) -> str:
     policy = made.policy
     instances = len(list(policy.correction.instances))
     where = f" of WMSHistory from {made.section}" if instances else ""

@@ -16,7 +16,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.limits import LARGEST
+from pilotage.wire.limits import MAX_INT64
 
 
 def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
@@ -46,7 +46,7 @@ def decode_json(body: bytes) -> Any:
 
 def _check_value(path: str, item: object) -> None:
     if isinstance(item, int):
-        if not -LARGEST - 1 <= item <= LARGEST:
+        if not -MAX_INT64 - 1 <= item <= MAX_INT64:
             raise InvalidInput(f"{path}: the number has more than 64 bits", field=path)
     elif isinstance(item, str) and "\0" in item:
         raise InvalidInput(f"{path}: the text contains a NUL character", field=path)

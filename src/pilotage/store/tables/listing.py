@@ -17,7 +17,7 @@ from pilotage.store.tables.selections import (
     history_where,
     jobs_where,
 )
-from pilotage.wire.limits import LARGEST
+from pilotage.wire.limits import MAX_INT64
 
 _FROM = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
@@ -106,7 +106,7 @@ def _page(
     """One statement: a job that changes over meanwhile is in one of the tables, and shown once."""
     beyond, order = (">", "") if not newest else ("<", " DESC")
     if newest and not after:
-        after = LARGEST
+        after = MAX_INT64
     hot = jobs_where(connection, selection, viewer)
     parts = [f"SELECT {columns[0]} {_FROM} WHERE {hot.sql}"]
     values: list[Any] = [*hot.values, after, limit]

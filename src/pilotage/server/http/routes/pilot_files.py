@@ -16,7 +16,7 @@ from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.services.jobs.payload import has_input
 from pilotage.store.tables import attempts, listing
-from pilotage.wire.limits import Digest, FileName, Id, Name, Offset, Small
+from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
 
 router = APIRouter(prefix="/v1", tags=["pilot"], route_class=CheckedRoute)
 _bearer = HTTPBearer(auto_error=False)
@@ -73,7 +73,7 @@ def fetch_input(
 @router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201, response_class=Response)
 async def store_output(
     job: Id,
-    epoch: Small,
+    epoch: Int32,
     name: FileName,
     request: Request,
     context: Context = Depends(context_of),
@@ -94,7 +94,7 @@ async def store_output(
 @router.put("/pilot/jobs/{job}/{epoch}/streams/{stream}", status_code=201, response_class=Response)
 async def keep_stream(
     job: Id,
-    epoch: Small,
+    epoch: Int32,
     stream: Name,
     request: Request,
     context: Context = Depends(context_of),
@@ -132,7 +132,7 @@ async def store_tail(
     job: Id,
     request: Request,
     stream: Name,
-    epoch: Small,
+    epoch: Int32,
     offset: Offset = 0,
     context: Context = Depends(context_of),
     pilot: PilotId = Depends(pilot_of),

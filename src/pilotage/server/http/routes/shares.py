@@ -31,7 +31,7 @@ async def share_list(
 @router.get("/fairness")
 async def fairness(
     since: float = Query(
-        604800.0, ge=60, le=limits.LATEST, description="length of the period in seconds, up to now"
+        604800.0, ge=60, le=limits.MAX_INSTANT, description="length of the period in seconds, up to now"
     ),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),

@@ -34,7 +34,7 @@ from pilotage.services.submission.chunked import (
 from pilotage.services.submission.job_creation import ChunkRows, JobCreator, encoded, files_named
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
-from pilotage.wire.limits import LARGEST_INTEGER, MAX_PAGE, Id, Small
+from pilotage.wire.limits import MAX_INT32, MAX_PAGE, Id, Int32
 from pilotage.wire.submissions import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
@@ -126,7 +126,7 @@ def state(
 @router.get("/{id_}/chunks")
 def chunks(
     id_: Id,
-    after: int = Query(-1, ge=-1, le=LARGEST_INTEGER - 1),
+    after: int = Query(-1, ge=-1, le=MAX_INT32 - 1),
     limit: int = Query(MAX_PAGE, ge=1, le=MAX_PAGE),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
@@ -143,7 +143,7 @@ def chunks(
 @router.put("/{id_}/chunks/{number}")
 async def chunk(
     id_: Id,
-    number: Small,
+    number: Int32,
     request: Request,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),

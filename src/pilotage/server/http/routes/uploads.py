@@ -19,8 +19,8 @@ from pilotage.wire.uploads import (
     MAX_BUNDLE_BYTES,
     MAX_BUNDLE_FILES,
     MissingUploads,
-    UploadsQuestion,
-    unbundled,
+    UploadsRequest,
+    split_bundle,
 )
 
 router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
 
 @router.post("/uploads")
 def missing(
-    body: UploadsQuestion, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    body: UploadsRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> MissingUploads:
     """The files of a list that this owner has not uploaded before."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
@@ -55,7 +55,7 @@ async def upload_many(
 
 def _read_bundle(body: bytes, limit: int) -> list[tuple[str, bytes]]:
     try:
-        files = unbundled(body)
+        files = split_bundle(body)
     except ValueError as error:
         raise InvalidInput(f"the body is not a sequence of files: {error}") from None
     if len(files) > MAX_BUNDLE_FILES:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilotage.client import inputs
-from pilotage.client.describing import Described
+from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import LocalFile
-from pilotage.client.submitting import PreparedRequest
+from pilotage.client.submission import PreparedRequest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.json_format import description_from_json
@@ -24,7 +24,7 @@ from pilotage.wire.submissions import Parameters, SubmissionSource, SubmitReques
 
 
 @dataclass
-class Again:
+class Resubmission:
     """A prepared submission, and what its files are: names in the job's folder."""
 
     prepared: PreparedRequest
@@ -34,7 +34,7 @@ class Again:
     """Not in the folder: taken as they were sent."""
 
 
-def described_again(source: SubmissionSource, folder: Path) -> Described:
+def describe_resubmission(source: SubmissionSource, folder: Path) -> LocalDescription:
     """The chosen jobs of a source as a submission whose files lie in `folder`."""
     description = description_from_json(source.description)
     rows = tuple(tuple(job.values) for job in source.jobs)
@@ -43,12 +43,14 @@ def described_again(source: SubmissionSource, folder: Path) -> Described:
             f"submission {source.submission} numbers its jobs by %n, and these would get other numbers",
             hint="`pilotage reschedule` runs them with theirs; or submit with a parameter instead of %n",
         )
-    return Described(Submission(description, tuple(source.names), rows if source.names else ()), folder)
+    return LocalDescription(
+        Submission(description, tuple(source.names), rows if source.names else ()), folder
+    )
 
 
-def prepare_again(
-    source: SubmissionSource, described: Described, *, key: str = "", known: Callable[[str], bool]
-) -> Again:
+def prepare_resubmission(
+    source: SubmissionSource, described: LocalDescription, *, key: str = "", known: Callable[[str], bool]
+) -> Resubmission:
     """Gather the files; nothing is sent. `known`: whether the server still has the file of a digest."""
     submission = described.submission
     own = per_job_columns(submission.description, submission.names)
@@ -64,9 +66,9 @@ def prepare_again(
         if path.exists():
             here.append((name, path))
         else:
-            kept += _as_sent(source, name, path)
-    _check_known(kept, known)
-    files = inputs.gather(here)
+            kept += _stored_inputs(source, name, path)
+    _require_stored(kept, known)
+    files = inputs.gather_files(here)
     parameters = Parameters(list(submission.names), [list(row) for row in submission.parameters])
     request = SubmitRequest(
         description=described.as_mapping(),
@@ -76,14 +78,14 @@ def prepare_again(
         key=key or str(uuid.uuid4()),
     )
     varying = any(place not in own for place, _ in described.varying(submission.names))
-    again = Again(
+    again = Resubmission(
         PreparedRequest(request, tuple(files), (), varying), as_sent=[*own_names, *(one.name for one in kept)]
     )
     _compare(again, files, source.inputs)
     return again
 
 
-def _as_sent(source: SubmissionSource, name: str, path: Path) -> list[UploadedInput]:
+def _stored_inputs(source: SubmissionSource, name: str, path: Path) -> list[UploadedInput]:
     """What was sent under this name: a file, or all files of a folder."""
     found = [one for one in source.inputs if one.name == name or one.name.startswith(name + "/")]
     if not found:
@@ -91,7 +93,7 @@ def _as_sent(source: SubmissionSource, name: str, path: Path) -> list[UploadedIn
     return found
 
 
-def _check_known(kept: Sequence[UploadedInput], known: Callable[[str], bool]) -> None:
+def _require_stored(kept: Sequence[UploadedInput], known: Callable[[str], bool]) -> None:
     by_digest = {one.digest: one.name for one in kept}
     for digest, name in by_digest.items():
         if not known(digest):
@@ -101,7 +103,7 @@ def _check_known(kept: Sequence[UploadedInput], known: Callable[[str], bool]) ->
             )
 
 
-def _compare(again: Again, files: Sequence[LocalFile], sent: Sequence[UploadedInput]) -> None:
+def _compare(again: Resubmission, files: Sequence[LocalFile], sent: Sequence[UploadedInput]) -> None:
     before = {one.name: one.digest for one in sent}
     for file in files:
         (again.same if before.get(file.name) == file.digest else again.changed).append(file.name)

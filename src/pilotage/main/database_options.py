@@ -24,7 +24,7 @@ UrlOption = Annotated[
         help="PostgreSQL instead: postgresql://USER@HOST:PORT/DATABASE; with a password only as variable.",
     ),
 ]
-ProgramsOption = Annotated[
+PgBinOption = Annotated[
     Path | None,
     typer.Option(
         "--pg-bin", envvar="PILOTAGE_PG_BIN", help="Folder of pg_dump and pg_restore; default: PATH."
@@ -33,7 +33,7 @@ ProgramsOption = Annotated[
 DEFAULT_HOME = Path("~/.pilotage")
 
 
-def place_of(database: Path | None, url: str) -> str:
+def database_location(database: Path | None, url: str) -> str:
     """What was chosen, as `Home.at` takes it; empty: nothing."""
     if not url:
         return str(database) if database is not None else ""

@@ -17,7 +17,7 @@ MAX_FILE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Described:
+class LocalDescription:
     """A checked submission. Its inputs of mode copy lie below `folder`."""
 
     submission: Submission
@@ -78,12 +78,12 @@ def _item(one: InputFile) -> dict[str, Any]:
 
 def from_mapping(
     mapping: Mapping[str, Any], *, folder: Path = Path(), local: Mapping[str, Path] | None = None
-) -> Described:
+) -> LocalDescription:
     """A mapping with the names of a YAML description, `parameters` included."""
-    return Described(parse_yaml_mapping(mapping), folder, dict(local or {}))
+    return LocalDescription(parse_yaml_mapping(mapping), folder, dict(local or {}))
 
 
-def read_file(path: Path) -> Described:
+def read_description_file(path: Path) -> LocalDescription:
     """A JDL, YAML or JSON file, told apart by its suffix; its inputs are relative to its folder."""
     try:
         if path.stat().st_size > MAX_FILE:
@@ -94,15 +94,15 @@ def read_file(path: Path) -> Described:
     except UnicodeDecodeError as trouble:
         raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
     try:
-        return read_text(text, suffix=path.suffix.lower(), folder=path.parent)
+        return read_description_text(text, suffix=path.suffix.lower(), folder=path.parent)
     except InvalidInput as trouble:
         trouble.message = f"{path}: {trouble.message}"
         raise
 
 
-def read_text(text: str, *, suffix: str = "", folder: Path = Path()) -> Described:
+def read_description_text(text: str, *, suffix: str = "", folder: Path = Path()) -> LocalDescription:
     """The same of a text whose inputs are relative to `folder`."""
-    return Described(description_from_text(text, _kind(text, suffix)), folder)
+    return LocalDescription(description_from_text(text, _kind(text, suffix)), folder)
 
 
 def _kind(text: str, suffix: str) -> str:

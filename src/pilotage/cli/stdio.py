@@ -50,7 +50,7 @@ def discard_output() -> None:
     os.close(null)
 
 
-def in_words(error: Exception) -> PilotageError | None:
+def describe_system_error(error: Exception) -> PilotageError | None:
     """The error of a system call or of an encoding as one for people; None for all others."""
     if isinstance(error, UnicodeError):
         return InvalidInput(f"a text cannot be encoded: {error}", hint="names and arguments are UTF-8")

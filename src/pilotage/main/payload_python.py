@@ -14,7 +14,7 @@ PATIENCE = 5.0
 """Seconds that an interpreter has to tell its version."""
 
 
-def python_of_jobs(environment: Mapping[str, str]) -> str:
+def describe_payload_python(environment: Mapping[str, str]) -> str:
     """A sentence. `environment` is that of the server, from which its pilots and their jobs get theirs."""
     given = base_environment(own_environment(environment))
     place = shutil.which("python3", path=given["PATH"])

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pilotage.client import inputs, streaming
+from pilotage.client import inputs, row_upload
 from pilotage.client.answers import decode
-from pilotage.client.describing import Described, from_mapping, read_file
+from pilotage.client.description import LocalDescription, from_mapping, read_description_file
 from pilotage.client.inputs import LocalFile, Progress
-from pilotage.client.own_files import OwnFiles, own_files_of
-from pilotage.client.streaming import Progress as RowsProgress
-from pilotage.client.streaming import Row
+from pilotage.client.own_files import OwnFiles, find_own_files
+from pilotage.client.row_upload import Progress as RowsProgress
+from pilotage.client.row_upload import Row
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
@@ -60,7 +60,7 @@ class PreparedRows:
     own: OwnFiles
 
 
-class Submitting:
+class SubmitMethods:
     """The part of the client that submits."""
 
     _transport: Transport
@@ -86,7 +86,7 @@ class Submitting:
         if values is not None:
             mapping["parameters"] = list(values)
         elif parameters is not None:
-            mapping["parameters"] = columns(parameters)
+            mapping["parameters"] = parameters_by_name(parameters)
         return self.send(prepare(from_mapping(mapping, folder=Path(folder)), group=group, key=key))
 
     def submit_rows(
@@ -135,12 +135,12 @@ class Submitting:
         """Upload what the server lacks, then send the rows in chunks."""
         if files:
             inputs.upload(self._transport, files, uploading)
-        return streaming.send_rows(self._transport, request, rows, progress)
+        return row_upload.send_rows(self._transport, request, rows, progress)
 
     def check(self, prepared: PreparedRequest) -> SubmissionCheck:
         """Ask the server for the errors, which are raised, and the warnings of a submission. Nothing is stored."""
         if prepared.in_chunks:
-            return self.check_rows(_opening(prepared))
+            return self.check_rows(_open_request(prepared))
         return self._check("/v1/submissions/check", prepared.request)
 
     def check_rows(self, request: OpenRequest) -> SubmissionCheck:
@@ -153,7 +153,7 @@ class Submitting:
 
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
         """Submit a JDL, YAML or JSON file; its inputs are relative to its folder."""
-        return self.send(prepare(read_file(Path(path)), group=group, key=key))
+        return self.send(prepare(read_description_file(Path(path)), group=group, key=key))
 
     def send(
         self, prepared: PreparedRequest, progress: Progress | None = None, rows: RowsProgress | None = None
@@ -163,14 +163,14 @@ class Submitting:
         if prepared.in_chunks:
             assert whole.parameters is not None
             files = [*prepared.files, *prepared.own]
-            return self.send_rows(_opening(prepared), files, whole.parameters.rows, rows, progress)
+            return self.send_rows(_open_request(prepared), files, whole.parameters.rows, rows, progress)
         if prepared.files or prepared.own:
             inputs.upload(self._transport, [*prepared.files, *prepared.own], progress)
         answer = self._transport.request("POST", "/v1/submissions", json=prepared.request, idempotent=True)
         return decode(answer.content, SubmitResponse)
 
 
-def _opening(prepared: PreparedRequest) -> OpenRequest:
+def _open_request(prepared: PreparedRequest) -> OpenRequest:
     """What opens a submission that is sent in chunks."""
     whole = prepared.request
     assert whole.description is not None
@@ -179,14 +179,14 @@ def _opening(prepared: PreparedRequest) -> OpenRequest:
     return OpenRequest(whole.description, names, whole.key, whole.inputs, whole.group, prepared.count)
 
 
-def prepare(described: Described, *, group: str = "", key: str = "") -> PreparedRequest:
+def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> PreparedRequest:
     """Gather and hash the inputs; nothing is sent. Raises InvalidInput for what cannot be right."""
     submission = described.submission
     first = submission.parameters[0] if submission.parameters else None
-    own = own_files_of(described, submission.names, submission.count, first)
+    own = find_own_files(described, submission.names, submission.count, first)
     parameters, own_files = _parameters(submission, own)
     places = frozenset(place for place, _ in own.templates)
-    files = inputs.gather(described.copied(places))
+    files = inputs.gather_files(described.copied(places))
     request = SubmitRequest(
         description=described.as_mapping(),
         parameters=parameters,
@@ -209,7 +209,7 @@ def _parameters(submission: Submission, own: OwnFiles) -> tuple[Parameters | Non
 
 
 def prepare_rows(
-    described: Described,
+    described: LocalDescription,
     names: Sequence[str],
     *,
     group: str = "",
@@ -223,7 +223,7 @@ def prepare_rows(
     if described.submission.names:
         raise InvalidInput("the description has parameters of its own, and rows of values are given besides")
     mapping = described.as_mapping()
-    own = own_files_of(described, names, expected, None)
+    own = find_own_files(described, names, expected, None)
     paths = [text for _, text in own.templates]
     description = parse_yaml_mapping(mapping, names=[*names, *own.columns]).description
     if expected is None and (uses_job_number(description) or any("%n" in text for text in paths)):
@@ -231,7 +231,7 @@ def prepare_rows(
             "%n has the width of the last number, and how many rows there are is not known",
             hint="give the rows in a file, say how many come (`expected`), or number them in a column",
         )
-    files = inputs.gather(described.copied(frozenset(place for place, _ in own.templates)))
+    files = inputs.gather_files(described.copied(frozenset(place for place, _ in own.templates)))
     request = OpenRequest(
         mapping,
         [*names, *own.columns],
@@ -243,7 +243,7 @@ def prepare_rows(
     return PreparedRows(request, files, own)
 
 
-def columns(parameters: Parameters) -> dict[str, list[Any]]:
+def parameters_by_name(parameters: Parameters) -> dict[str, list[Any]]:
     """The values by name, as a description's `parameters` has them."""
     for number, row in enumerate(parameters.rows, 1):
         if len(row) != len(parameters.names):

@@ -14,7 +14,7 @@ OWN = "PILOTAGE_"
 """Settings of this program and the way to the user's token: they never go along."""
 
 
-def exported(word: str, environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def parse_export(word: str, environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """(variables by name, names that are not set here) of `--export WORD`; "" and NONE: no variables.
 
     ALL takes every variable but shell functions and our own settings; later items replace earlier ones.

@@ -65,15 +65,15 @@ def send_rows(
         "POST", "/v1/submissions/open", json=request, idempotent=True, patience=PATIENCE
     )
     opened = decode(answer.content, OpenSubmission)
-    sending = _Sending(transport, request, opened, progress)
+    sender = _RowSender(transport, request, opened, progress)
     try:
-        return sending.run(checked(rows, request.names))
+        return sender.run(check_rows(rows, request.names))
     except PilotageError as error:
-        error.hint = f"{error.hint}; {sending.told()}" if error.hint else sending.told()
+        error.hint = f"{error.hint}; {sender.resume_hint()}" if error.hint else sender.resume_hint()
         raise
 
 
-class _Sending:
+class _RowSender:
     """One submission on its way."""
 
     def __init__(
@@ -85,24 +85,24 @@ class _Sending:
         self._address = f"/v1/submissions/{opened.submission}"
         self._expected = request.expected
         self._progress = progress
-        self._there = opened.count
-        self._most = max_rows_per_chunk(sum(map(is_file_column, request.names)))
+        self._stored = opened.count
+        self._max_rows = max_rows_per_chunk(sum(map(is_file_column, request.names)))
 
-    def told(self) -> str:
+    def resume_hint(self) -> str:
         return (
-            f"the server has {self._there:,} rows, as submission {self._opened.submission}; all rows again with the"
+            f"the server has {self._stored:,} rows, as submission {self._opened.submission}; all rows again with the"
             f" key {self._key} go on after them"
         )
 
     def run(self, rows: Iterator[Row]) -> SubmitResponse:
-        self._tell()
-        compared = self._compare(rows)
+        self._report_progress()
+        compared = self._skip_stored_rows(rows)
         if not self._opened.open:
             if next(rows, None) is not None:
                 raise Conflict(f"submission {self._opened.submission} is closed, and there are more rows")
             return self._close(compared)
-        self._send_all(enumerate(cut(rows, compared, self._most), self._opened.chunks))
-        return self._close(self._there)
+        self._send_all(enumerate(split_into_chunks(rows, compared, self._max_rows), self._opened.chunks))
+        return self._close(self._stored)
 
     def _send_all(self, chunks: Iterator[tuple[int, RowChunk]]) -> None:
         """One after the other, each while the next one is made."""
@@ -111,7 +111,7 @@ class _Sending:
             for number, chunk in chunks:
                 if under_way is not None:
                     under_way.result()
-                under_way = _in_background(lambda number=number, chunk=chunk: self._send(number, chunk))  # type: ignore[misc]
+                under_way = _run_in_thread(lambda number=number, chunk=chunk: self._send(number, chunk))  # type: ignore[misc]
         except PilotageError:
             if under_way is not None:
                 under_way.exception()  # what is told of the server is to be right
@@ -127,8 +127,8 @@ class _Sending:
             size=len(chunk.body),
             patience=PATIENCE,
         )
-        self._there = chunk.first + chunk.count
-        self._tell()
+        self._stored = chunk.first + chunk.count
+        self._report_progress()
 
     def _close(self, count: int) -> SubmitResponse:
         if not count:
@@ -138,18 +138,18 @@ class _Sending:
         )
         return decode(answer.content, SubmitResponse)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._progress:
-            self._progress(self._there, self._expected)
+            self._progress(self._stored, self._expected)
 
-    def _compare(self, rows: Iterator[Row]) -> int:
+    def _skip_stored_rows(self, rows: Iterator[Row]) -> int:
         """Take the rows that the server has from `rows`; how many they are."""
         done = 0
-        for chunk in self._accepted():
+        for chunk in self._stored_chunks():
             given = list(islice(rows, chunk.count))
             if len(given) < chunk.count:
                 raise Conflict(
-                    f"the server has {self._there:,} rows, and only {done + len(given):,} are given"
+                    f"the server has {self._stored:,} rows, and only {done + len(given):,} are given"
                 )
             if hashlib.sha256(_encode(given)).hexdigest() != chunk.digest and chunk.digest:
                 raise Conflict(
@@ -159,7 +159,7 @@ class _Sending:
             done += chunk.count
         return done
 
-    def _accepted(self) -> Iterator[ChunkSummary]:
+    def _stored_chunks(self) -> Iterator[ChunkSummary]:
         after: int | None = -1
         while after is not None and self._opened.chunks:
             answer = self._transport.request("GET", f"{self._address}/chunks", query={"after": after})
@@ -168,7 +168,7 @@ class _Sending:
             after = page.next
 
 
-def _in_background(call: Callable[[], None]) -> Future[None]:
+def _run_in_thread(call: Callable[[], None]) -> Future[None]:
     """In a thread that does not keep an interrupted program alive."""
     future: Future[None] = Future()
 
@@ -184,7 +184,7 @@ def _in_background(call: Callable[[], None]) -> Future[None]:
     return future
 
 
-def checked(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
+def check_rows(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
     """The rows, if each has a value for every name; a value alone is a row of one."""
     width = len(names)
     for number, given in enumerate(rows, 1):
@@ -192,13 +192,13 @@ def checked(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
         if len(row) != width:
             raise InvalidInput(f"row {number:,} has {len(row)} values, not {width}")
         for value in row:
-            trouble = wrong(value)
+            trouble = find_value_error(value)
             if trouble:
                 raise InvalidInput(f"row {number:,}: {trouble}")
         yield row
 
 
-def wrong(value: Any) -> str:
+def find_value_error(value: Any) -> str:
     """What is wrong with a value of a parameter, "" for nothing."""
     if isinstance(value, str):
         if len(value) > MAX_VALUE_CHARS:
@@ -211,7 +211,7 @@ def wrong(value: Any) -> str:
     return f"values are texts, numbers or truth values, not {type(value).__name__}"
 
 
-def cut(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[RowChunk]:
+def split_into_chunks(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[RowChunk]:
     """The rows in chunks that a server takes, of at most so many; `first` is the number of the first row."""
     parts: list[bytes] = []
     size = 2

@@ -13,11 +13,11 @@ import typer
 from pilotage.cli.console import Column
 from pilotage.cli.policy.files import FileArgument, policy_text
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import moment
+from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import Unreachable
 from pilotage.wire.policy import PolicyDocument
 
-HIGHEST = 10**15
+MAX_VERSION = 10**15
 """No version is above it."""
 
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the policy's history")]
@@ -26,7 +26,7 @@ ExpectOption = Annotated[
     typer.Option(
         "--expect",
         min=1,
-        max=HIGHEST,
+        max=MAX_VERSION,
         metavar="VERSION",
         help="Refuse it (exit code 5) unless this version is in force",
     ),
@@ -37,7 +37,8 @@ ExpectOption = Annotated[
 def show(
     session: Session,
     version: Annotated[
-        int | None, typer.Option("--version", min=1, max=HIGHEST, metavar="VERSION", help="An earlier one")
+        int | None,
+        typer.Option("--version", min=1, max=MAX_VERSION, metavar="VERSION", help="An earlier one"),
     ] = None,
 ) -> int | None:
     """Print the policy in force; by whom and when it was applied goes to standard error."""
@@ -46,7 +47,7 @@ def show(
     if session.as_json:
         session.screen.json(document)
         return None
-    applied = moment(document.applied_at, time.time(), exact=not session.screen.terminal)
+    applied = format_instant(document.applied_at, time.time(), exact=not session.screen.terminal)
     reason = f": {document.reason}" if document.reason else ""
     session.screen.note(f"# version {document.version}, applied {applied} by {document.applied_by}{reason}")
     sys.stdout.write(document.text if document.text.endswith("\n") else document.text + "\n")
@@ -78,7 +79,7 @@ def check(
     if not session.as_json:
         for one in document.properties:
             session.screen.note(f"note: {one}")
-    _tell(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
+    _report(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
     return None
 
 
@@ -90,7 +91,7 @@ def apply(
     text = policy_text(file)
     with session.client() as client:
         document = client.apply_policy(text, reason=reason, expect=expect)
-    _tell(session, document, f"{file} is in force as version {document.version}")
+    _report(session, document, f"{file} is in force as version {document.version}")
     return None
 
 
@@ -108,7 +109,8 @@ def history(
     now, exact = time.time(), not session.screen.terminal
     columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason"))
     rows = (
-        (one.version, moment(one.applied_at, now, exact=exact), one.applied_by, one.reason) for one in found
+        (one.version, format_instant(one.applied_at, now, exact=exact), one.applied_by, one.reason)
+        for one in found
     )
     session.screen.table(columns, rows)
     return None
@@ -118,7 +120,7 @@ def history(
 def rollback(
     session: Session,
     version: Annotated[
-        int, typer.Argument(min=1, max=HIGHEST, metavar="VERSION", help="Whose text to apply again")
+        int, typer.Argument(min=1, max=MAX_VERSION, metavar="VERSION", help="Whose text to apply again")
     ],
     reason: ReasonOption = "",
     expect: ExpectOption = None,
@@ -126,11 +128,11 @@ def rollback(
     """Apply the text of an earlier version again, as a new version; refused if it is not valid any more."""
     with session.client() as client:
         document = client.roll_back_policy(version, reason=reason, expect=expect)
-    _tell(session, document, f"version {version} is in force again, as version {document.version}")
+    _report(session, document, f"version {version} is in force again, as version {document.version}")
     return None
 
 
-def _tell(
+def _report(
     session: Session,
     document: PolicyDocument,
     text: str,
@@ -151,12 +153,12 @@ def _tell(
         }
         session.screen.json(shown if offline else shown | left)
         return
-    for line in _lines(document, would):
+    for line in _warning_lines(document, would):
         session.screen.note(line)
     session.screen.line(text)
 
 
-def _lines(document: PolicyDocument, would: str) -> Iterator[str]:
+def _warning_lines(document: PolicyDocument, would: str) -> Iterator[str]:
     yield from (f"warning: {one}" for one in document.warnings)
     for one in document.stranded:
         whose = f"{one.owner} in group {one.group}" if one.owner else f"group {one.group}"
@@ -166,9 +168,9 @@ def _lines(document: PolicyDocument, would: str) -> Iterator[str]:
         what = would.replace("do not", "does not") if one_job else would
         stay = "stays" if one_job else "stay"
         yield f"warning: {one.waiting:,} waiting {jobs} of {whose} {what} ({why}), but {stay}"
-    told = sum(one.waiting for one in document.stranded)
-    if document.stranded_jobs > told:
-        yield f"warning: and {document.stranded_jobs - told:,} more of others"
+    listed = sum(one.waiting for one in document.stranded)
+    if document.stranded_jobs > listed:
+        yield f"warning: and {document.stranded_jobs - listed:,} more of others"
     for left in document.pilots_left:
         where = f"{left.site}, CE {left.ce}, which is not in the policy"
         yield f"warning: live pilots at {where}: {left.pilots:,}; they get no more jobs"

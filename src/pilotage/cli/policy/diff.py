@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DIFFERENT = 1
 
-LONGEST = 15
+MAX_DIGITS = 15
 """Digits of a version."""
 
 
@@ -41,13 +41,13 @@ def diff(
 
     Without A and B: the last two versions. A number is a version; write ./3 for a file of that name.
     """
-    before, after = _sides(session, a, b)
+    before, after = _resolve_sides(session, a, b)
     same = before.text == after.text
     if session.as_json:
         from pilotage.core.policy import changes
 
         for side in (before, after):
-            _need_toml(side)
+            _require_toml(side)
         found = changes(before.text, after.text)
         session.screen.json(
             {"before": before.label, "after": after.label, "same": same, "changes": found},
@@ -61,7 +61,7 @@ def diff(
     return DIFFERENT if exit_code and not same else None
 
 
-def _sides(session: Session, a: str | None, b: str | None) -> tuple[Side, Side]:
+def _resolve_sides(session: Session, a: str | None, b: str | None) -> tuple[Side, Side]:
     if a is not None and b is not None and not a.isdecimal() and not b.isdecimal():
         return _file(a), _file(b)
     given = [_file(name) if name is not None and not name.isdecimal() else name for name in (a, b)]
@@ -74,13 +74,13 @@ def _sides(session: Session, a: str | None, b: str | None) -> tuple[Side, Side]:
         elif b is None:
             current = client.policy()
             given = [_version(current, " (in force)"), given[0]]
-        left, right = (one if isinstance(one, Side) else _asked(client, str(one)) for one in given)
+        left, right = (one if isinstance(one, Side) else _fetch_version(client, str(one)) for one in given)
     return left, right
 
 
-def _asked(client: Client, number: str) -> Side:
-    if len(number) > LONGEST:
-        raise NotFound(f"there is no version {number[:LONGEST]}... of the policy")
+def _fetch_version(client: Client, number: str) -> Side:
+    if len(number) > MAX_DIGITS:
+        raise NotFound(f"there is no version {number[:MAX_DIGITS]}... of the policy")
     return _version(client.policy_version(int(number)))
 
 
@@ -92,7 +92,7 @@ def _file(name: str) -> Side:
     return Side("standard input" if name == "-" else name, policy_text(name))
 
 
-def _need_toml(side: Side) -> None:
+def _require_toml(side: Side) -> None:
     from pilotage.core.policy.parser import plain_of
 
     try:
