@@ -228,7 +228,8 @@ class Instance:
             if database.exists() and not rows:
                 with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
                     rows = connection.execute(sql).fetchall()
-        sightings = LocalBatch({}, host=socket.gethostname()).status(dict(rows)).values()
+        batch = LocalBatch({}, self.home / "pilots", host=socket.gethostname())
+        sightings = batch.status(dict(rows), time.time()).sightings.values()
         return [int(one.batch_id.partition(":")[0]) for one in sightings if one.seen is Seen.SEEN]
 
 

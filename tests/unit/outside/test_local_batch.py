@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from pilotage.core.pilots.handover import Seen
+from pilotage.outside.batch.adapter import BatchJob, Shape, Sighting
 from pilotage.outside.batch.local import LocalBatch, own_environment
 
 STAMP = f"stamp-of-{os.getpid()}"
@@ -39,7 +40,7 @@ class Started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for batch in self.batches:
-            until(lambda batch=batch: batch.status({}) == {} and not batch._children)  # type: ignore[misc]
+            until(lambda batch=batch: status(batch, {}) == {} and not batch._children)  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -49,49 +50,53 @@ def started() -> Iterator[Started]:
     processes.end()
 
 
-def start(batch: LocalBatch, stamp: str, log: Path, started: Started, script: str = "sleep 600") -> str:
-    batch_id = batch.submit(script, stamp, log, 1, [])
+def status(batch: LocalBatch, batch_ids: Mapping[str, str]) -> Mapping[str, Sighting]:
+    return batch.status(batch_ids, 0.0).sightings
+
+
+def start(batch: LocalBatch, stamp: str, started: Started, script: str = "sleep 600") -> str:
+    batch_id = batch.submit(Shape(1), [BatchJob(stamp, script)])[stamp].batch_id
     started.pids.append(int(batch_id.partition(":")[0]))
     # A process that is just being started has no arguments yet: that says nothing, least of all that it is gone.
-    until(lambda: LocalBatch({}).status({stamp: ""})[stamp].seen is not Seen.UNKNOWN)
+    until(lambda: batch.find([stamp], 0.0).sightings[stamp].seen is not Seen.UNKNOWN)
     started.batches.append(batch)
     return batch_id
 
 
 def test_a_pilot_whose_start_was_not_recorded_is_found_by_its_stamp(tmp_path: Path, started: Started) -> None:
-    batch_id = start(LocalBatch({}), STAMP, tmp_path / "a.log", started)
-    other = LocalBatch({})
-    found = other.status({STAMP: "", f"{STAMP}-b": ""})
+    batch_id = start(LocalBatch({}, tmp_path), STAMP, started)
+    other = LocalBatch({}, tmp_path)
+    found = status(other, {STAMP: "", f"{STAMP}-b": ""})
     assert found[STAMP] == (Seen.SEEN, batch_id)
     assert found[f"{STAMP}-b"] == (Seen.ABSENT, "")
 
 
 def test_a_batch_id_that_is_not_the_pilots_does_not_lose_it(tmp_path: Path, started: Started) -> None:
-    batch = LocalBatch({})
-    batch_id = start(batch, STAMP, tmp_path / "a.log", started)
+    batch = LocalBatch({}, tmp_path)
+    batch_id = start(batch, STAMP, started)
     pid, _, begun = batch_id.partition(":")
     for wrong in ("4711", "4711.server", f"{os.getpid()}:1", f"{pid}:{int(begun) + 1}", "x:y", "1[2]:3"):
-        assert batch.status({STAMP: wrong}) == {STAMP: (Seen.SEEN, batch_id)}
+        assert status(batch, {STAMP: wrong}) == {STAMP: (Seen.SEEN, batch_id)}
 
 
 def test_a_process_id_that_is_used_again_is_nobodys(tmp_path: Path, started: Started) -> None:
-    batch = LocalBatch({})
+    batch = LocalBatch({}, tmp_path)
     # Another living process has the id; it was started at another instant, and it has no such stamp.
-    assert batch.status({STAMP: f"{os.getpid()}:1"}) == {STAMP: (Seen.ABSENT, f"{os.getpid()}:1")}
+    assert status(batch, {STAMP: f"{os.getpid()}:1"}) == {STAMP: (Seen.ABSENT, f"{os.getpid()}:1")}
     batch.cancel([f"{os.getpid()}:1"])
-    batch_id = start(batch, STAMP, tmp_path / "a.log", started)
+    batch_id = start(batch, STAMP, started)
     os.kill(started.pids[0], signal.SIGKILL)
-    until(lambda: batch.status({STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
+    until(lambda: status(batch, {STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
 
 
 def test_what_another_host_started_is_not_known_here(tmp_path: Path, started: Started) -> None:
-    here = LocalBatch({}, host="here")
-    batch_id = start(here, STAMP, tmp_path / "a.log", started)
+    here = LocalBatch({}, tmp_path, host="here")
+    batch_id = start(here, STAMP, started)
     assert batch_id.endswith("@here")
-    assert here.status({STAMP: "@here"}) == {STAMP: (Seen.SEEN, batch_id)}
-    there = LocalBatch({}, host="there")
+    assert status(here, {STAMP: "@here"}) == {STAMP: (Seen.SEEN, batch_id)}
+    there = LocalBatch({}, tmp_path, host="there")
     assert there.place == "@there"
-    assert there.status({STAMP: batch_id, "b": "@here"}) == {
+    assert status(there, {STAMP: batch_id, "b": "@here"}) == {
         STAMP: (Seen.UNKNOWN, batch_id),
         "b": (Seen.UNKNOWN, "@here"),
     }
@@ -100,9 +105,9 @@ def test_what_another_host_started_is_not_known_here(tmp_path: Path, started: St
 def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
     tmp_path: Path, started: Started
 ) -> None:
-    batch = LocalBatch({})
+    batch = LocalBatch({}, tmp_path)
     script = f'sh -c "sleep 600; :" child {STAMP} & wait'
-    batch_id = start(batch, STAMP, tmp_path / "a.log", started, script)
+    batch_id = start(batch, STAMP, started, script)
     [leader] = started.pids
 
     def child() -> int:
@@ -111,13 +116,13 @@ def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
 
     until(child)
     started.pids.append(child())
-    assert LocalBatch({}).status({STAMP: ""})[STAMP] == (Seen.SEEN, batch_id)
+    assert status(LocalBatch({}, tmp_path), {STAMP: ""})[STAMP] == (Seen.SEEN, batch_id)
     os.kill(leader, signal.SIGKILL)
-    until(lambda: not batch._children or (batch.status({}) == {} and not batch._children))
+    until(lambda: not batch._children or (status(batch, {}) == {} and not batch._children))
     # The leader is gone, its child goes on: not absent, and nothing to record either.
-    assert batch.status({STAMP: batch_id})[STAMP] == (Seen.SEEN, batch_id)
+    assert status(batch, {STAMP: batch_id})[STAMP] == (Seen.SEEN, batch_id)
     os.killpg(leader, signal.SIGKILL)
-    until(lambda: batch.status({STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
+    until(lambda: status(batch, {STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
 
 
 def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
@@ -130,8 +135,8 @@ def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
     }  # fmt: skip
     own = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "JOB_IDEA": "mine"}
     assert own_environment(foreign | own) == own
-    log = tmp_path / "a.log"
-    start(LocalBatch(foreign | own), STAMP, log, started, "env; exec sleep 600")
+    log = tmp_path / f"{STAMP}.log"
+    start(LocalBatch(foreign | own, tmp_path), STAMP, started, "env; exec sleep 600")
     until(lambda: "JOB_IDEA=mine" in log.read_text())
     assert not [name for name in foreign if f"{name}=" in log.read_text()]
 
@@ -158,3 +163,22 @@ def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:
     assert own_environment({"PATH": "/usr/bin"}, "") == {"PATH": "/usr/bin"}
     found = own_environment({"PATH": f"{sys.prefix}/bin:/usr/bin"})["PATH"]
     assert found == ("/usr/bin" if sys.prefix != sys.base_prefix else f"{sys.prefix}/bin:/usr/bin")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started: Started) -> None:
+    batch = LocalBatch({}, tmp_path)
+    cores = len(batch.cores)
+    batch_jobs = [BatchJob(f"{STAMP}-{number}", "sleep 600") for number in range(cores)]
+    receipts = batch.submit(Shape(1), batch_jobs)
+    started.batches.append(batch)
+    started.pids += [int(receipt.batch_id.partition(":")[0]) for receipt in receipts.values()]
+    used = [os.sched_getaffinity(pid) for pid in started.pids]
+    assert sorted(core for one in used for core in one) == batch.cores
+    # The next one goes where the fewest are, and a pilot that is gone counts no more.
+    os.kill(started.pids[0], signal.SIGKILL)
+    ids = [receipt.batch_id for receipt in receipts.values()]
+    until(lambda: status(batch, {"gone": ids[0]})["gone"].seen is Seen.ABSENT)
+    again = batch.submit(Shape(1), [BatchJob(f"{STAMP}-again", "sleep 600")], ids)
+    started.pids.append(int(again[f"{STAMP}-again"].batch_id.partition(":")[0]))
+    assert os.sched_getaffinity(started.pids[-1]) == used[0]

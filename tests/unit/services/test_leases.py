@@ -179,12 +179,12 @@ def test_a_batch_id_that_only_the_pilot_knows_is_not_taken(bench: Bench) -> None
 def test_the_directors_hand_over(bench: Bench) -> None:
     director = LocalDirector("local", NODE)
     pilot = intent(bench, batch_id="@here")
-    asked = [str(director.action(watched(bench, pilot), seen)) for seen in Seen]
+    asked = [str(director.action(watched(bench, pilot), seen, holds=False)) for seen in Seen]
     assert asked == ["adopt", "abort", "none"]
     request = EnrolRequest(secret="intent", index=0, nonce="n", hostname="n1")
     bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
     # It has called home: it runs, whatever is recorded of its start.
-    asked = [str(director.action(watched(bench, pilot), seen)) for seen in Seen]
+    asked = [str(director.action(watched(bench, pilot), seen, holds=False)) for seen in Seen]
     assert asked == ["none", "lose", "none"]
 
 

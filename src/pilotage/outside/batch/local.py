@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pilotage.core.errors import Unreachable
 from pilotage.core.pilots.handover import Seen
+from pilotage.outside.batch.adapter import BatchJob, Listing, Receipt, Shape, Sighting
 
 _FOREIGN_PREFIXES = (
     *("SLURM", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "LSF_"),
@@ -63,14 +63,6 @@ _YOUNG = 2.0
 """Seconds. A process without arguments that is older is no pilot."""
 
 
-class Sighting(NamedTuple):
-    """What is known of one pilot."""
-
-    seen: Seen
-    batch_id: str
-    """The batch id that its stamp has now; the one that was asked about where none is known."""
-
-
 class _Process(NamedTuple):
     pid: int
     session: int
@@ -79,39 +71,54 @@ class _Process(NamedTuple):
 
 
 class LocalBatch:
-    """The adapter of the local CE."""
+    """The adapter of the local CE: a `BatchAdapter`."""
+
+    holds = False
 
     def __init__(
         self,
         environment: Mapping[str, str],
+        logs: Path,
         cores: Sequence[int] | None = None,
         host: str = "",
         files: int | None = None,
     ) -> None:
-        """`host`: the name of this one, where there are others. `files`: the pilots' soft limit of open files."""
+        """`logs`: the folder of the pilots' output, made when needed. `host`: the name of this host, where others
+        use the same database. `files`: the pilots' soft limit of open files.
+        """
         self._environment = own_environment(environment)
+        self._logs = logs
         self._host = host
         self._files = files
+        self.place = f"@{host}" if host else ""
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    @property
-    def place(self) -> str:
-        """The part of a batch id that is known before the start: where the pilot will be."""
-        return f"@{self._host}" if self._host else ""
+    def submit(
+        self, shape: Shape, batch_jobs: Sequence[BatchJob], beside: Iterable[str] = ()
+    ) -> dict[str, Receipt]:
+        """Start pilots, each on the cores that the pilots `beside` it and the ones just started use least."""
+        neighbours = list(beside)
+        receipts = {}
+        for batch_job in batch_jobs:
+            receipt = self._start(shape, batch_job, neighbours)
+            receipts[batch_job.stamp] = receipt
+            if receipt.batch_id:
+                neighbours.append(receipt.batch_id)
+        return receipts
 
-    def submit(self, script: str, stamp: str, log: Path, processors: int, neighbours: Iterable[str]) -> str:
-        """Start one pilot on the cores that its `neighbours` (batch ids) use least; its batch id.
-
-        The script is fed to the shell, not stored: it holds the pilot's secret. `Unreachable`: nothing was started.
-        """
-        chosen = self._least_used(processors, neighbours)
-        process = self._spawn(stamp, log, chosen)
+    def _start(self, shape: Shape, batch_job: BatchJob, neighbours: Iterable[str]) -> Receipt:
+        """Start one pilot. The script is fed to the shell and not stored: it holds the pilot's secret."""
+        chosen = self._least_used(shape.processors, neighbours)
+        try:
+            process = self._spawn(batch_job.stamp, self._log_of(batch_job.stamp), chosen)
+        except OSError as error:
+            return Receipt(refused=f"a pilot could not be started here: {error}")
         self._limit_files(process.pid)
-        self._feed(process, script)
+        self._feed(process, batch_job.script)
         self._children[process.pid] = process
-        found = _process(process.pid)
-        return f"{process.pid}:{found.started if found else 0}{self.place}"
+        running = _process(process.pid)
+        return Receipt(f"{process.pid}:{running.started if running else 0}{self.place}")
 
     def _spawn(self, stamp: str, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
         allowed = os.sched_getaffinity(0)
@@ -129,8 +136,6 @@ class LocalBatch:
                     start_new_session=True,
                     cwd="/",
                 )
-        except OSError as error:
-            raise Unreachable(f"a pilot could not be started here: {error}") from None
         finally:
             os.sched_setaffinity(0, allowed)
 
@@ -149,14 +154,22 @@ class LocalBatch:
                 hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, (self._files, hard))
 
-    def status(self, pilots: Mapping[str, str]) -> dict[str, Sighting]:
-        """What has become of each pilot; from stamps and their batch ids ("" where none is known) to sightings."""
+    def find(self, stamps: Iterable[str], now: float) -> Listing:
+        return self.status(dict.fromkeys(stamps, ""), now)
+
+    def status(self, batch_ids: Mapping[str, str], now: float) -> Listing:
+        self._reap()
+        sightings = {stamp: Sighting(self._seen(batch_id), batch_id) for stamp, batch_id in batch_ids.items()}
+        missing = {
+            stamp: batch_ids[stamp] for stamp, sighting in sightings.items() if sighting.seen is Seen.ABSENT
+        }
+        return Listing(now, sightings | self._look_up(missing) if missing else sightings)
+
+    def _reap(self) -> None:
+        """Collect the exit codes of children that have ended: a zombie has its process id until then."""
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[pid]
-        found = {stamp: Sighting(self._seen(batch_id), batch_id) for stamp, batch_id in pilots.items()}
-        missing = {stamp: pilots[stamp] for stamp, sighting in found.items() if sighting.seen is Seen.ABSENT}
-        return found | self._look_up(missing) if missing else found
 
     def _look_up(self, missing: Mapping[str, str]) -> dict[str, Sighting]:
         """Look for stamps in a listing of all processes."""
@@ -189,13 +202,24 @@ class LocalBatch:
         return Seen.ABSENT
 
     def cancel(self, batch_ids: Iterable[str]) -> None:
-        """Ask each to give its jobs back and leave."""
         for batch_id in batch_ids:
             if self._seen(batch_id) is Seen.SEEN:
                 try:
                     os.kill(int(batch_id.partition(":")[0]), signal.SIGTERM)
                 except (ProcessLookupError, PermissionError):
                     continue
+
+    def output(self, stamp: str, most: int) -> str:
+        try:
+            with self._log_of(stamp).open("rb") as log:
+                # A character has at most four bytes.
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 4 * most))
+                return log.read().decode(errors="replace")[-most:]
+        except FileNotFoundError:
+            return ""
+
+    def _log_of(self, stamp: str) -> Path:
+        return self._logs / f"{stamp}.log"
 
     def _least_used(self, processors: int, neighbours: Iterable[str]) -> set[int]:
         used: Counter[int] = Counter()

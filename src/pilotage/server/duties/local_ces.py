@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Action, Seen
-from pilotage.outside.batch.local import LocalBatch, Sighting
+from pilotage.outside.batch.adapter import BatchAdapter, BatchJob, Listing, Shape
 from pilotage.outside.batch.script import PilotOrder, render
 from pilotage.server.context import Context
 from pilotage.server.duties.row_by_row import each
@@ -30,13 +28,10 @@ NEVER_BEGAN = "its process was never started"
 class LocalCeDuty:
     """Starts and watches the pilots of one local CE."""
 
-    def __init__(
-        self, context: Context, director: LocalDirector, batch: LocalBatch, logs: Path, python: str
-    ) -> None:
+    def __init__(self, context: Context, director: LocalDirector, batch: BatchAdapter, python: str) -> None:
         self._context = context
         self._director = director
         self._batch = batch
-        self._logs = logs
         self._python = python
         self._live = 0
 
@@ -49,39 +44,39 @@ class LocalCeDuty:
         ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
         live = await self._context.glance(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
-        for one in ordered:
-            if batch_id := await self._start(one, neighbours):
-                neighbours.append(batch_id)
+        for shape, alike in _by_shape(ordered).items():
+            neighbours += await self._start(shape, alike, neighbours)
         self._live = len(live) + len(ordered)
 
     async def cancel_all(self) -> None:
         """Ask every pilot to give its jobs back and leave."""
         live = await self._context.glance(self._live_pilots)
-        sightings = await asyncio.to_thread(self._sightings, live)
-        await asyncio.to_thread(self._batch.cancel, [sighting.batch_id for sighting in sightings.values()])
+        listing = await asyncio.to_thread(self._list, live)
+        ids = [sighting.batch_id for sighting in listing.sightings.values()]
+        await asyncio.to_thread(self._batch.cancel, ids)
 
     def anybody(self) -> bool:
         """Whether a pilot of this CE still runs."""
         live = self._live_pilots(self._context.readers.connection())
-        return any(sighting.seen is Seen.SEEN for sighting in self._sightings(live).values())
+        return any(sighting.seen is Seen.SEEN for sighting in self._list(live).sightings.values())
 
-    def _sightings(self, pilots_: Sequence[SubmittedPilot]) -> dict[str, Sighting]:
-        return self._batch.status({pilot.stamp: pilot.batch_id for pilot in pilots_})
+    def _list(self, live: Sequence[SubmittedPilot]) -> Listing:
+        now = self._context.clock()
+        return self._batch.status({pilot.stamp: pilot.batch_id for pilot in live}, now)
 
     async def _watch(self) -> None:
         """Carry out what the hand-over's table says of each live pilot."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         live = await self._context.glance(self._live_pilots)
-        listed = clock()
-        sightings = await asyncio.to_thread(self._sightings, live)
+        listing = await asyncio.to_thread(self._list, live)
         for pilot in live:
-            sighting = sightings[pilot.stamp]
-            action = self._director.action(pilot, sighting.seen)
+            sighting = listing.sightings[pilot.stamp]
+            action = self._director.action(pilot, sighting.seen, holds=self._batch.holds)
             if action is Action.LOSE:
                 words = await asyncio.to_thread(self._last_words, pilot)
                 await writer.acall(
                     lambda tx, pilot=pilot, words=words: self._director.gone(  # type: ignore[misc]
-                        pool, tx, pilot, words, clock(), listed
+                        pool, tx, pilot, words, clock(), listing.at
                     )
                 )
             elif action is Action.ABORT:
@@ -95,18 +90,23 @@ class LocalCeDuty:
     def _live_pilots(self, connection: Connection) -> list[SubmittedPilot]:
         return pilots.with_batch_jobs(connection, self._director.ce)
 
-    async def _start(self, ordered: Ordered, neighbours: list[str]) -> str:
-        """Start one pilot and record its batch id; "" if it could not be started."""
+    async def _start(self, shape: Shape, ordered: Sequence[Ordered], neighbours: list[str]) -> list[str]:
+        """Start pilots of one shape and record their batch ids, which are returned."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        try:
-            batch_id = await asyncio.to_thread(self._submit, ordered, neighbours)
-        except Unreachable as error:
-            log.warning("%s", error)
-            reason = str(error)
-            await writer.acall(lambda tx: self._director.aborted(pool, tx, ordered.pilot, reason, clock()))
-            return ""
-        await self._record(ordered.pilot, batch_id)
-        return batch_id
+        batch_jobs = [BatchJob(intent.stamp, self._script(intent)) for intent in ordered]
+        receipts = await asyncio.to_thread(self._batch.submit, shape, batch_jobs, neighbours)
+        for intent in ordered:
+            receipt = receipts[intent.stamp]
+            if receipt.refused:
+                log.warning("%s", receipt.refused)
+                await writer.acall(
+                    lambda tx, pilot=intent.pilot, reason=receipt.refused: self._director.aborted(  # type: ignore[misc]
+                        pool, tx, pilot, reason, clock()
+                    )
+                )
+            elif receipt.batch_id:
+                await self._record(intent.pilot, receipt.batch_id)
+        return [receipt.batch_id for receipt in receipts.values() if receipt.batch_id]
 
     async def _record(self, pilot: PilotId, batch_id: str) -> None:
         pool, writer = self._context.pool, self._context.writer
@@ -114,7 +114,7 @@ class LocalCeDuty:
             # Its intent was given up meanwhile: it would be refused.
             await asyncio.to_thread(self._batch.cancel, [batch_id])
 
-    def _submit(self, ordered: Ordered, neighbours: list[str]) -> str:
+    def _script(self, ordered: Ordered) -> str:
         order = PilotOrder(
             server=self._context.pilot_url,
             secret=ordered.secret,
@@ -124,19 +124,17 @@ class LocalCeDuty:
             stamp=ordered.stamp,
             python=self._python,
         )
-        script = render(self._context.program, order)
-        log_file = self._log_of(ordered.stamp)
-        return self._batch.submit(script, ordered.stamp, log_file, ordered.processors, neighbours)
-
-    def _log_of(self, stamp: str) -> Path:
-        return self._logs / f"{stamp}.log"
+        return render(self._context.program, order)
 
     def _last_words(self, pilot: SubmittedPilot) -> str:
-        try:
-            text = self._log_of(pilot.stamp).read_text(errors="replace").strip()
-        except FileNotFoundError:
-            return ""
-        return text[-LAST_WORDS:].replace("\n", " | ")
+        return self._batch.output(pilot.stamp, LAST_WORDS).strip().replace("\n", " | ")
+
+
+def _by_shape(ordered: Sequence[Ordered]) -> dict[Shape, list[Ordered]]:
+    shapes: dict[Shape, list[Ordered]] = {}
+    for intent in ordered:
+        shapes.setdefault(Shape(intent.processors, intent.memory), []).append(intent)
+    return shapes
 
 
 class LocalCesDuty:

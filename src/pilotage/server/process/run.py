@@ -376,8 +376,7 @@ class _Server:
         return LocalCeDuty(
             context,
             director,
-            LocalBatch(environment, host=host, files=self._files_before),
-            logs,
+            LocalBatch(environment, logs, host=host, files=self._files_before),
             sys.executable,
         )
 

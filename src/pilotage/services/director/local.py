@@ -244,11 +244,11 @@ class LocalDirector:
 
     # --- what the batch system says
 
-    def action(self, pilot: SubmittedPilot, seen: Seen) -> Action:
-        """What the hand-over says about a pilot that was looked up by its stamp."""
-        # The processes of this machine cannot be held, and one listing of them is proof.
+    def action(self, pilot: SubmittedPilot, seen: Seen, *, holds: bool) -> Action:
+        """The action of the hand-over for a pilot that was looked up by its stamp. `holds` as of `next_step`."""
+        # One complete listing of the processes of this machine is proof.
         sight = sight_of(seen, None, now=0.0, settle=0.0)
-        return next_step(phase_of(pilot), sight, holds=False).action
+        return next_step(phase_of(pilot), sight, holds=holds).action
 
     def started(self, pool: Pool, tx: Transaction, pilot: PilotId, batch_id: str) -> bool:
         """The pilot's process runs as `batch_id`; it may have called home already. False: it has been given up."""
