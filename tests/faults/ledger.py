@@ -281,7 +281,7 @@ class Ledger:
             each = [
                 {
                     one.key: one.running
-                    for one in p.limit_list()
+                    for one in p.matching_limits()
                     if one.applies_at(*place) and one.concerns(queue)
                 }
                 for p in force

@@ -24,7 +24,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.json_format import description_from_json, description_to_json
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
-from pilotage.core.policy.dirac_cfg import policy_of_cfg
+from pilotage.core.policy.dirac_cfg import import_policy
 from pilotage.core.queues.identity import cpu_bucket, memory_bucket
 from pilotage.server.http import pilot_endpoints
 from pilotage.server.http.edge import decode_json
@@ -95,7 +95,7 @@ def _policy(text: str) -> None:
 
 
 def _configuration(text: str) -> None:
-    policies.parse(policy_of_cfg(text).text)
+    policies.parse(import_policy(text).text)
 
 
 def _people(text: str) -> None:

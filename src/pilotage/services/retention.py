@@ -129,10 +129,10 @@ RULES = (
     Rule("hot", lambda policy: policy.retention.hot, _move),
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
     Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
-    Rule("attempts", Policy.attempts_kept, _attempts),
+    Rule("attempts", Policy.attempt_retention, _attempts),
     Rule("events", lambda policy: policy.retention.events, _events, month=retention.drop_month_of_events),
     Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.expired_reasons),
-    Rule("pilots", Policy.pilots_kept, _pilots, retention.expired_pilots),
+    Rule("pilots", Policy.pilot_retention, _pilots, retention.expired_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
 )
 """In this order in a cycle."""

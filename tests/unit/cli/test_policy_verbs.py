@@ -81,7 +81,7 @@ def test_check_offline_needs_no_server(cli: Cli, tmp_path: Path, capsys: Capture
     assert cli("policy", "check", "--offline", "p.toml") == 0
     err = capsys.readouterr().err
     assert "warning: no user is in a group with ADMINISTRATOR" in err
-    assert "GENERIC_PILOT (lab) is kept for the director" in err
+    assert "GENERIC_PILOT (lab) is stored for the director" in err
     file.write_text(POLICY + "[jbos]\n")
     assert cli("policy", "check", "--offline", "p.toml") == 2
     assert "line 5: unknown key jbos" in capsys.readouterr().err
@@ -209,7 +209,7 @@ def test_diff_as_json_is_key_by_key(cli: Cli, state: State, tmp_path: Path, caps
     ]
     (tmp_path / "bad").write_text("x = \n")
     assert cli("policy", "diff", "--json", "bad") == 2
-    assert "line 1, column 5: bad: the policy is not TOML" in capsys.readouterr().err
+    assert "line 1, column 5: bad: the policy is not valid TOML" in capsys.readouterr().err
     assert cli("policy", "diff", "bad") == 0
 
 
@@ -225,7 +225,7 @@ def test_import(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     assert cli("policy", "import", "d.cfg") == 0
     captured = capsys.readouterr()
     assert parse(captured.out).groups["lab"].share == 10
-    assert "not taken: line 8: Registry/Groups/lab/Colour (red): not understood" in captured.err
+    assert "not taken: line 8: Registry/Groups/lab/Colour (red): unknown option" in captured.err
     assert "warning: no user is in a group with ADMINISTRATOR" in captured.err
     assert cli("policy", "import", "d.cfg", "-o", "p.toml") == 0
     assert "p.toml: 1 group," in capsys.readouterr().out
@@ -237,7 +237,7 @@ def test_import(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     told = document(capsys)
     assert told["text"] == captured.out
     assert told["left"] == [
-        {"path": "Registry/Groups/lab/Colour", "value": "red", "line": 8, "reason": "not understood"}
+        {"path": "Registry/Groups/lab/Colour", "value": "red", "line": 8, "reason": "unknown option"}
     ]
 
 
@@ -270,7 +270,7 @@ def test_long_lists_are_cut_on_the_screen_only(cli: Cli, tmp_path: Path, capsys:
 
 def test_imports_that_are_refused(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     for text, wanted in (
-        ("", "the configuration is empty"),
+        ("", "the DIRAC configuration is empty"),
         (CFG + "}\n", "line 12: } closes a section, but none is open"),
         (CFG.removesuffix("}\n"), "line 1: section Registry is never closed"),
         (CFG.replace("= 10", "= ten"), "line 7: Registry/Groups/lab/JobShare must be a number"),

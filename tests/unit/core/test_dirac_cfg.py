@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import GENERIC_PILOT, JOB_SHARING, NORMAL_USER, parse
-from pilotage.core.policy.dirac_cfg import policy_of_cfg
+from pilotage.core.policy.dirac_cfg import import_policy
 
 
 def slices() -> str:
@@ -170,7 +170,7 @@ def line_of(text: str, part: str) -> int:
 
 def refused(text: str, section: str = "") -> InvalidInput:
     with pytest.raises(InvalidInput) as error:
-        policy_of_cfg(text, section=section)
+        import_policy(text, section=section)
     return error.value
 
 
@@ -197,7 +197,7 @@ def corrections(name: str, share: int = 3) -> str:
 
 
 def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> None:
-    made = policy_of_cfg(DOCUMENT)
+    made = import_policy(DOCUMENT)
     correction = made.policy.correction
     assert correction.correctors == ("WMSHistory",)
     assert list(correction.WMSHistory) == ["GroupsInstance", "lhcb_userInstance"]
@@ -209,7 +209,7 @@ def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> N
             name: (one.time_span, one.weight, one.max_correction) for name, one in instance.slices.items()
         }
         assert parts == {"WeekSlice": (604800, 80, 2), "HourSlice": (3600, 20, 5)}
-    assert made.left == ()
+    assert made.omissions == ()
     assert made.section == "ShareCorrections"
     # The group that it names is added, and told.
     assert made.policy.shares() == {"lhcb_user": 1000}
@@ -219,7 +219,7 @@ def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> N
 
 
 def test_groups_and_users() -> None:
-    made = policy_of_cfg(REGISTRY)
+    made = import_policy(REGISTRY)
     prod, user = made.policy.groups["prod"], made.policy.groups["user"]
     assert (prod.share, prod.vo, prod.properties) == (4000, "lhcb", (JOB_SHARING, GENERIC_PILOT))
     assert (user.share, user.vo, user.properties) == (1000, "", (NORMAL_USER,))
@@ -227,13 +227,13 @@ def test_groups_and_users() -> None:
     assert made.policy.users["alice"].subject == "/C=CH/O=Lab, Geneva/CN=Alice"
     assert made.policy.users["bob"].subject == "/C=CH/CN=Bob"
     assert set(made.policy.users) == {"alice", "bob"}
-    told = {(one.path, one.value): (one.line, one.reason) for one in made.left}
+    told = {(one.path, one.value): (one.line, one.reason) for one in made.omissions}
     expected = {
         ("Registry/Users/alice/DN", "/C=CH/CN=second"): ("DN = /C=CH/O", "one subject"),
-        ("Registry/Users/alice/Email", "a@x"): ("Email", "not understood"),
+        ("Registry/Users/alice/Email", "a@x"): ("Email", "unknown option"),
         ("Registry/Users/idle", "1 option"): ("    idle", "no group"),
         ("Registry/Users/left", "2 options"): ("    left", "suspended in lhcb"),
-        ("Registry/Groups/prod/Properties", "ProductionManagement"): ("ProductionM", "not known"),
+        ("Registry/Groups/prod/Properties", "ProductionManagement"): ("ProductionM", "unknown property"),
         ("Registry/Groups/user/Users", "ghost"): ("ghost", "not in Registry/Users"),
     }
     assert set(told) == set(expected)
@@ -244,7 +244,7 @@ def test_groups_and_users() -> None:
 
 def test_sites_are_taken_and_ces_of_other_types_stay_as_comments() -> None:
     text = REGISTRY + SITES
-    made = policy_of_cfg(text)
+    made = import_policy(text)
     assert list(made.policy.sites) == ["LCG.CERN.ch", "DIRAC.home.ch"]
     short, long = made.policy.ces["local-short"], made.policy.ces["local-long"]
     assert (short.site, short.type, short.owners) == ("DIRAC.home.ch", "local", "home")
@@ -259,7 +259,7 @@ def test_sites_are_taken_and_ces_of_other_types_stay_as_comments() -> None:
     comments = [line for line in made.text.splitlines() if line.startswith("#")]
     assert any("ce01.cern.ch" in line and "HTCondorCE is not supported yet" in line for line in comments)
     assert "#   Queues/default/maxCPUTime = 2880" in comments
-    told = {one.path: one for one in made.left}
+    told = {one.path: one for one in made.omissions}
     assert "HTCondorCE" in told["Resources/Sites/LCG/LCG.CERN.ch/CEs/ce01.cern.ch"].reason
     assert told["Resources/Sites/LCG/LCG.CERN.ch/CE"].value == "ce02.cern.ch"
     assert told["Resources/StorageElements"].line == line_of(text, "StorageElements")
@@ -267,9 +267,9 @@ def test_sites_are_taken_and_ces_of_other_types_stay_as_comments() -> None:
 
 @pytest.mark.parametrize("kind", ["CEType = Slurm", "CEType = Local\nBatchSystem = Condor", "OS = el9"])
 def test_no_other_ce_may_start_pilots_here(kind: str) -> None:
-    made = policy_of_cfg(REGISTRY + SITES.replace("CEType = Local", kind))
+    made = import_policy(REGISTRY + SITES.replace("CEType = Local", kind))
     assert made.policy.ces == {}
-    assert any("CEs/local" in one.path for one in made.left)
+    assert any("CEs/local" in one.path for one in made.omissions)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_no_other_ce_may_start_pilots_here(kind: str) -> None:
 )
 def test_corrections_are_found_wherever_they_stand(place: str) -> None:
     text = REGISTRY + corrections(place) + "}\n" * place.count("{")
-    made = policy_of_cfg(text)
+    made = import_policy(text)
     assert made.policy.correction.WMSHistory["All"].max_global_correction_factor == 3
     assert made.section == "/".join(place.replace("{", "").split()) + "/ShareCorrections"
 
@@ -296,29 +296,29 @@ def test_several_that_differ_must_be_chosen_from() -> None:
     assert "Other/ShareCorrections" in error.hint
     assert error.line == line_of(REGISTRY + first + second, "Other") + 2
     for name, factor in (("Operations", 3), ("/Other/ShareCorrections", 4), ("Other//ShareCorrections", 4)):
-        made = policy_of_cfg(REGISTRY + first + second, section=name)
+        made = import_policy(REGISTRY + first + second, section=name)
         assert made.policy.correction.WMSHistory["All"].max_global_correction_factor == factor
-        [left] = [one for one in made.left if one.path.endswith("ShareCorrections")]
-        assert "not chosen" in left.reason
+        [left] = [one for one in made.omissions if one.path.endswith("ShareCorrections")]
+        assert "not selected" in left.reason
     assert "there are: Operations/ShareCorrections" in refused(REGISTRY + first, "Nowhere").hint
     assert "none" in refused(REGISTRY, "Nowhere").hint
 
 
 def test_several_that_are_alike_are_one() -> None:
-    made = policy_of_cfg(REGISTRY + corrections("Operations") + corrections("Other"))
+    made = import_policy(REGISTRY + corrections("Operations") + corrections("Other"))
     assert made.section == "Operations/ShareCorrections"
-    assert ["the same as" in one.reason for one in made.left if "Other" in one.path] == [True]
+    assert ["identical to" in one.reason for one in made.omissions if "Other" in one.path] == [True]
 
 
 def test_what_would_not_be_valid_is_listed_or_refused_with_its_line() -> None:
     sharing = DOCUMENT.replace("lhcb_user\n", "prod\n")
-    made = policy_of_cfg(REGISTRY + sharing)
+    made = import_policy(REGISTRY + sharing)
     assert list(made.policy.correction.WMSHistory) == ["GroupsInstance"]
-    assert any("JobSharing" in one.reason for one in made.left)
-    idle = policy_of_cfg(REGISTRY + DOCUMENT.replace("ToStart = WMSHistory", "ToStart = Other"))
+    assert any("JobSharing" in one.reason for one in made.omissions)
+    idle = import_policy(REGISTRY + DOCUMENT.replace("ToStart = WMSHistory", "ToStart = Other"))
     assert idle.policy.correction.correctors == ()
-    assert {one.value for one in idle.left if "Corrections" in one.path} == {"Other", "15 options"}
-    long = policy_of_cfg(REGISTRY + DOCUMENT.replace("TimeSpan = 604800", "TimeSpan = 40000000"))
+    assert {one.value for one in idle.omissions if "Corrections" in one.path} == {"Other", "15 options"}
+    long = import_policy(REGISTRY + DOCUMENT.replace("TimeSpan = 604800", "TimeSpan = 40000000"))
     assert long.policy.accounting.history == 40000000
 
 
@@ -361,13 +361,13 @@ def test_both_names_of_the_global_factor() -> None:
     error = refused(both)
     assert "differ" in error.message
     assert error.line == line_of(both, "MaxGlobalCorrection = 4")
-    assert policy_of_cfg(both.replace("= 4", "= 3")).policy.correction.WMSHistory[
+    assert import_policy(both.replace("= 4", "= 3")).policy.correction.WMSHistory[
         "GroupsInstance"
     ].max_global_correction_factor == pytest.approx(3)
 
 
 def test_two_instances_for_the_same_are_both_taken() -> None:
-    correction = policy_of_cfg(REGISTRY + DOCUMENT.replace("Group = lhcb_user\n", "")).policy.correction
+    correction = import_policy(REGISTRY + DOCUMENT.replace("Group = lhcb_user\n", "")).policy.correction
     assert [instance.name for instance in correction.instances] == ["GroupsInstance", "lhcb_userInstance"]
     assert len(correction.between("")) == 2
 
@@ -389,13 +389,13 @@ def test_shares_that_are_all_nothing() -> None:
         ("A = 1\n", None, "no group"),
         ("A\n{\n", 1, "section A is never closed"),
         ("A\n{\nB\n{\n}\n", 1, "section A is never closed"),
-        ("A\n{\n}\n}\n", 4, "none is open"),
-        ("A\n{\n}\nA\n{\n}\n", 4, "section A is there twice: on line 1"),
-        ("A\n{\nB = 1\nB = 2\n}\n", 4, "option A/B is there twice: on line 3"),
-        ("A\n{\nB = 1\nB\n{\n}\n}\n", 4, "A/B is there twice"),
-        ("A\n{\n}\nA = 1\n", 4, "A is there twice"),
-        ("A { B = 1 }\n", 1, "on a line with a bracket"),
-        ("A\n{\n} B = 1\n", 3, "on a line with a bracket"),
+        ("A\n{\n}\n}\n", 4, "without an open section"),
+        ("A\n{\n}\nA\n{\n}\n", 4, "section A is given twice: first on line 1"),
+        ("A\n{\nB = 1\nB = 2\n}\n", 4, "option A/B is given twice: first on line 3"),
+        ("A\n{\nB = 1\nB\n{\n}\n}\n", 4, "A/B is given twice"),
+        ("A\n{\n}\nA = 1\n", 4, "A is given twice"),
+        ("A { B = 1 }\n", 1, "on the same line as a bracket"),
+        ("A\n{\n} B = 1\n", 3, "on the same line as a bracket"),
         ("A\nB\n{\n}\n", 1, "'A' is neither"),
         ("A\nB = 1\n", 1, "'A' is neither"),
         ("A\n{\nstray\n}\n", 3, "'stray' is neither"),
@@ -403,10 +403,10 @@ def test_shares_that_are_all_nothing() -> None:
         ("{\n}\n", 1, "without a name"),
         ("= 1\n", 1, "without a name"),
         ("A { # not a comment\n}\n", 1, "'# not a comment' is neither"),
-        ("A/B = 1\n", 1, "has a /"),
-        ("A/B\n{\n}\n", 1, "has a /"),
-        ("A += 1\n", 1, "not set above"),
-        ("A = 1\n\0", 2, "not a text"),
+        ("A/B = 1\n", 1, "contains a /"),
+        ("A/B\n{\n}\n", 1, "contains a /"),
+        ("A += 1\n", 1, "to be set above"),
+        ("A = 1\n\0", 2, "a character that is not text"),
         ("A\n{\n" * 65 + "}\n" * 65, 129, "nested more than 64"),
         ("A\n{\n" * 5000, 129, "nested more than 64"),
     ],
@@ -418,15 +418,15 @@ def test_bad_text_is_refused_with_its_line(text: str, line: int | None, message:
 
 
 def test_deep_but_not_too_deep() -> None:
-    made = policy_of_cfg(REGISTRY + "A\n{\n" * 64 + "}\n" * 64)
-    assert [one.path for one in made.left if one.path == "A"] == ["A"]
+    made = import_policy(REGISTRY + "A\n{\n" * 64 + "}\n" * 64)
+    assert [one.path for one in made.omissions if one.path == "A"] == ["A"]
 
 
 def test_brackets_on_a_line_comments_windows_ends_and_odd_names() -> None:
     text = 'Registry\n{\nGroups { a"b\\c { \n#x {\nVO = t\to = {x}\n} } }\n'
-    made = policy_of_cfg(text.replace("\n", "\r\n"))
+    made = import_policy(text.replace("\n", "\r\n"))
     assert made.policy.groups['a"b\\c'].vo == "t\to = {x}"
-    assert made.left == ()
+    assert made.omissions == ()
 
 
 def test_without_diraccfg_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -488,7 +488,7 @@ def written(tree: object, indent: str = "") -> str:
 @given(st.one_of(TREES, REAL).map(written))
 def test_any_tree_is_taken_or_refused_in_words(text: str) -> None:
     with suppress(InvalidInput):
-        made = policy_of_cfg(text)
+        made = import_policy(text)
         assert parse(made.text) == made.policy
 
 
@@ -496,14 +496,14 @@ def test_any_tree_is_taken_or_refused_in_words(text: str) -> None:
 @given(st.text(alphabet='AB{}=+#/ \n"\t\x0b\x85,', max_size=60))
 def test_any_text_is_taken_or_refused_in_words(text: str) -> None:
     with suppress(InvalidInput):
-        policy_of_cfg(text)
+        import_policy(text)
 
 
 def test_a_list_of_groups_makes_an_instance_for_each() -> None:
     text = DOCUMENT.replace("Group = lhcb_user\n", "Group = lhcb_user, lhcb_prod, lhcb_data\n") + (
         "Registry\n{\nGroups\n{\nlhcb_prod\n{\nProperties = NormalUser, JOB_SHARING\n}\n}\n}\n"
     )
-    found = policy_of_cfg(text)
+    found = import_policy(text)
     history = parse(found.text).correction.WMSHistory
     assert {name: one.group for name, one in history.items()} == {
         "GroupsInstance": "",
@@ -511,8 +511,8 @@ def test_a_list_of_groups_makes_an_instance_for_each() -> None:
         "lhcb_userInstance_lhcb_data": "lhcb_data",
     }
     assert history["lhcb_userInstance_lhcb_user"].slices == history["lhcb_userInstance_lhcb_data"].slices
-    assert [(one.value, one.reason) for one in found.left] == [
-        ("lhcb_prod", "lhcb_prod has JobSharing, so its owners have no shares")
+    assert [(one.value, one.reason) for one in found.omissions] == [
+        ("lhcb_prod", "lhcb_prod has JobSharing, so its owners have no shares of their own")
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Policy, parse
-from pilotage.core.policy.bounds import RANGES, ZERO_TOO
+from pilotage.core.policy.bounds import RANGES, ZERO_ALLOWED
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.shares.correctors import CORRECTORS
 from tests.unit.core.hostile_policies import POLICIES
@@ -53,7 +53,7 @@ NUMBERS = dict(_numbers(Policy))
 
 def test_every_number_has_a_range() -> None:
     assert NUMBERS.keys() == RANGES.keys()
-    assert not ZERO_TOO - RANGES.keys()
+    assert not ZERO_ALLOWED - RANGES.keys()
 
 
 def document(pattern: str, value: str) -> str:
@@ -125,12 +125,15 @@ def _refusal(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (HEAD.replace("users.u", f"users.{'u' * 201}"), "longer than 200"),
-        (HEAD.replace('site = "s"', f'site = "s"\nsetup = "{"x" * 201}"'), "longer than 200"),
+        (HEAD.replace("users.u", f"users.{'u' * 201}"), "more than 200"),
+        (HEAD.replace('site = "s"', f'site = "s"\nsetup = "{"x" * 201}"'), "more than 200"),
         (HEAD.replace('site = "s"', 'site = "s"\nsetup = "a\\u0000b"'), "NUL"),
         (HEAD.replace("users.u", 'users."a\\u0000b"'), "NUL"),
-        (HEAD.replace('site = "s"', f'site = "s"\ntags = {["t"] * 1001}'.replace("'", '"')), "at most 1,000"),
-        (HEAD + f"[matching]\ncpu_buckets = {list(range(1, 1002))}\n", "at most 1,000"),
+        (
+            HEAD.replace('site = "s"', f'site = "s"\ntags = {["t"] * 1001}'.replace("'", '"')),
+            "limit is 1,000",
+        ),
+        (HEAD + f"[matching]\ncpu_buckets = {list(range(1, 1002))}\n", "limit is 1,000"),
     ],
 )
 def test_texts_and_lists_have_bounds(text: str, reason: str) -> None:

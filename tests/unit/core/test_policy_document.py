@@ -79,7 +79,7 @@ def test_a_good_one_is_read_with_its_defaults() -> None:
     assert policy.matching.cpu_buckets == (500, 5000, 50000, 300000)
     assert policy.matching.rule == "document"
     assert policy.ces["local"].owners == "home"
-    assert [limit.running for limit in policy.limit_list()] == [5, None]
+    assert [limit.running for limit in policy.matching_limits()] == [5, None]
     assert warnings(policy) == []
 
 
@@ -159,7 +159,7 @@ BAD = {
         "",
     ),
     "a duplicate table": ("[sites.there]", "[sites.here]", ("sites.there",), "twice", ""),
-    "a broken document": ("[users.alice]", "[users.alice", ("users.alice",), "not TOML", ""),
+    "a broken document": ("[users.alice]", "[users.alice", ("users.alice",), "not valid TOML", ""),
     "an unknown site of a CE": (
         'site = "there"',
         'site = "their"',
@@ -193,9 +193,9 @@ BAD = {
         "unknown attribute jobtype",
         "job_type",
     ),
-    "a limit of nothing": ("delay = 1.5", "burst = 2", ('"job_type"',), "running or delay", ""),
-    "a limit below nothing": ("running = 5", "running = -5", ("[[limits]]",), "running or delay", ""),
-    "a delay that is no number": ("delay = 1.5", "delay = nan", ("[[limits]]",), "running or delay", ""),
+    "a limit of nothing": ("delay = 1.5", "burst = 2", ('"job_type"',), "a limit needs running", ""),
+    "a limit below nothing": ("running = 5", "running = -5", ("[[limits]]",), "a limit needs running", ""),
+    "a delay that is no number": ("delay = 1.5", "delay = nan", ("[[limits]]",), "a limit needs running", ""),
     "a limit at an unknown site": (
         'site = "here"\ndelay',
         'site = "hree"\ndelay',
@@ -214,14 +214,14 @@ BAD = {
         "[platforms]",
         "[matching]\ncpu_buckets = [5000, 500]\n[platforms]",
         ("cpu_buckets",),
-        "matching.cpu_buckets must rise",
+        "matching.cpu_buckets must be a list of increasing",
         "",
     ),
     "no buckets": (
         "[platforms]",
         "[matching]\nmemory_buckets = []\n[platforms]",
         ("memory_buckets",),
-        "matching.memory_buckets must rise",
+        "matching.memory_buckets must be a list of increasing",
         "",
     ),
     "an unknown rule": (
@@ -289,7 +289,7 @@ def test_shares_whose_sum_is_no_number_are_refused() -> None:
     text = GOOD.replace("share = 3000", "share = 1e308").replace(
         "[groups.home]", "[groups.home]\nshare = 1e308"
     )
-    with pytest.raises(InvalidInput, match="their sum is no number"):
+    with pytest.raises(InvalidInput, match="sum of all shares is too large"):
         parse(text)
 
 
@@ -452,13 +452,13 @@ BAD_CORRECTION = {
         '["WMSHistory"]',
         '["WMSHistory", "WMSHistory"]',
         ("correctors =",),
-        "names one twice",
+        "names a corrector twice",
     ),
     "instances that nothing starts": (
         'correctors = ["WMSHistory"]\n',
         "",
         ("[correction.WMSHistory.Groups]",),
-        "WMSHistory has instances, but nothing starts it",
+        "WMSHistory has instances, but correction.correctors does not name it",
     ),
     "no period": ("period = 30", "period = 0", ("period = 0",), "correction.period must be"),
     "a period that is no number": (
@@ -520,7 +520,7 @@ def test_a_bad_correction_is_refused_with_its_line(what: str) -> None:
 
 def test_a_corrector_that_is_started_without_an_instance_is_refused() -> None:
     text = GOOD + '\n[correction]\ncorrectors = ["WMSHistory"]\n'
-    with pytest.raises(InvalidInput, match="is started, but has no instance") as refused:
+    with pytest.raises(InvalidInput, match="names WMSHistory, which has no instance") as refused:
         parse(text)
     assert refused.value.line == line_of(text, "correctors")
 
@@ -528,8 +528,8 @@ def test_a_corrector_that_is_started_without_an_instance_is_refused() -> None:
 @pytest.mark.parametrize(
     ("tags", "required", "told"),
     [
-        ((), ("gold",), "gold, tags"),
-        (("gold",), ("gold", "ssd", "big"), "big, ssd, tags"),
+        ((), ("gold",), "gold, but tags"),
+        (("gold",), ("gold", "ssd", "big"), "big, ssd, but tags"),
         (("gold", "ssd"), ("gold",), ""),
         ((), ("GPU", "apptainer", "userns"), ""),
     ],
@@ -561,20 +561,20 @@ def test_what_nothing_reads_yet_is_told() -> None:
     text = GOOD.replace('"JOB_SHARING"]', '"JOB_SHARING", "GENERIC_PILOT"]\nvo = "lab"')
     text = text.replace("[users.alice]\n", '[users.alice]\nsubject = "/CN=Alice"\n')
     said = warnings(parse(text))
-    assert [one.split(" is kept")[0] for one in said] == [
+    assert [one.split(" is stored")[0] for one in said] == [
         "groups.*.vo (physics)",
         "property GENERIC_PILOT (physics)",
         "users.*.subject (alice)",
     ]
     many = GOOD + "".join(f'[users.u{n}]\ngroups = ["home"]\nsubject = "/CN={n}"\n' for n in range(50))
     assert warnings(parse(many)) == [
-        "users.*.subject (u0, u1, u2 and 47 more) is kept for the director; nothing reads it yet"
+        "users.*.subject (u0, u1, u2 and 47 more) is stored for the director of batch systems, but has no effect yet"
     ]
 
 
 def test_a_policy_that_nobody_could_change_is_warned_of() -> None:
     [said] = warnings(parse(GOOD.replace('"ADMINISTRATOR"', '"JOB_ADMINISTRATOR"')))
-    assert "nobody can change it any more" in said
+    assert "nobody could change this policy any more" in said
     # The property of a group without users helps nobody.
     [said, idle] = warnings(
         parse(
@@ -583,7 +583,7 @@ def test_a_policy_that_nobody_could_change_is_warned_of() -> None:
             .replace("properties = []", 'properties = ["ADMINISTRATOR"]')
         )
     )
-    assert "nobody can change it any more" in said
+    assert "nobody could change this policy any more" in said
     assert idle == "groups.other has no users"
     text = GOOD.replace("[groups.home]", "[groups.home]\nshare = 0")
     assert any("groups.home: with share 0" in one for one in warnings(parse(text)))
@@ -641,7 +641,7 @@ def test_what_differs_is_told_key_by_key() -> None:
         PolicyChange("a", "removed", 1),
         PolicyChange("a.b", "added", None, 1),
     ]
-    with pytest.raises(InvalidInput, match="not TOML"):
+    with pytest.raises(InvalidInput, match="not valid TOML"):
         changes(GOOD, "x = ")
 
 
@@ -652,18 +652,18 @@ PEOPLE = "[groups.g]\n[users.u]\ngroups = ['g']\n"
 
 
 def test_attempts_stay_for_as_long_as_accounting_and_jobs_need_them() -> None:
-    assert parse(PEOPLE).attempts_kept() == 2 * 365 * DAY
-    assert parse(f"{PEOPLE}[accounting]\nhistory = {900 * DAY}\n").attempts_kept() == 900 * DAY
-    assert parse(f"{PEOPLE}[retention]\njobs = {1000 * DAY}\n").attempts_kept() == 1000 * DAY
+    assert parse(PEOPLE).attempt_retention() == 2 * 365 * DAY
+    assert parse(f"{PEOPLE}[accounting]\nhistory = {900 * DAY}\n").attempt_retention() == 900 * DAY
+    assert parse(f"{PEOPLE}[retention]\njobs = {1000 * DAY}\n").attempt_retention() == 1000 * DAY
     said = f"{PEOPLE}[accounting]\nhistory = {30 * DAY}\n[retention]\njobs = {DAY}\nattempts = {40 * DAY}\n"
-    assert parse(said).attempts_kept() == 40 * DAY
+    assert parse(said).attempt_retention() == 40 * DAY
 
 
 def test_pilots_stay_for_as_long_as_one_may_live() -> None:
     place = '[sites.s]\n[ces.c]\nsite = "s"\n'
-    assert parse(PEOPLE).pilots_kept() == 90 * DAY
-    assert parse(f"{PEOPLE}{place}[retention]\npilots = 0\n").pilots_kept() == 7 * DAY
-    assert parse(f"{PEOPLE}{place}wall = {100 * DAY}\n").pilots_kept() == 100 * DAY
+    assert parse(PEOPLE).pilot_retention() == 90 * DAY
+    assert parse(f"{PEOPLE}{place}[retention]\npilots = 0\n").pilot_retention() == 7 * DAY
+    assert parse(f"{PEOPLE}{place}wall = {100 * DAY}\n").pilot_retention() == 100 * DAY
 
 
 @pytest.mark.parametrize(
@@ -673,12 +673,12 @@ def test_pilots_stay_for_as_long_as_one_may_live() -> None:
         (
             "jobs = 1e9\nattempts = 9e8",
             8,
-            "retention.attempts must be at least retention.jobs (1e+09): jobs of",
+            "retention.attempts must be at least retention.jobs (1e+09): ended jobs",
         ),
-        ("jobs = -1", 7, "retention.jobs must be a number of at least 0"),
-        ("events = inf", 7, "retention.events must be a number of at least 0"),
-        ("hot = nan", 7, "retention.hot must be a number of at least 0"),
-        ("attempts = nan", 7, "retention.attempts must be a number of at least 0"),
+        ("jobs = -1", 7, "retention.jobs must be a finite number, at least 0"),
+        ("events = inf", 7, "retention.events must be a finite number, at least 0"),
+        ("hot = nan", 7, "retention.hot must be a finite number, at least 0"),
+        ("attempts = nan", 7, "retention.attempts must be a finite number, at least 0"),
         ("result = 5", 7, "unknown key result"),
         ("jobs = '1y'", 7, "retention.jobs: must be a number, not a text"),
     ],

@@ -151,9 +151,9 @@ def test_a_wall_too_short_for_any_job_is_told_with_the_one_that_would_do(make: M
     answer = why_job(bench, job)
     assert answer.advice.endswith("(`pilotage policy apply`): ces.local.wall = 532")
     [warning] = [one for one in warnings(parse(with_wall(500))) if one.startswith("ces.local: wall")]
-    assert "no job fits; wall = 532 would do" in warning
+    assert "no job fits; wall = 532 is enough" in warning
     [warning] = [one for one in warnings(parse(with_wall(5030))) if one.startswith("ces.local: wall")]
-    assert "jobs of the CPU bucket 5000 s do not fit; wall = 5035 would do" in warning
+    assert "jobs of the CPU bucket 5000 s do not fit; wall = 5035 is enough" in warning
     for enough in (532, 4000, 5035, 604800):
         assert not [one for one in warnings(parse(with_wall(enough))) if one.startswith("ces.local: wall")]
 

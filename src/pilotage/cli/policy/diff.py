@@ -93,10 +93,10 @@ def _file(name: str) -> Side:
 
 
 def _require_toml(side: Side) -> None:
-    from pilotage.core.policy.parser import plain_of
+    from pilotage.core.policy.parser import parse_toml
 
     try:
-        plain_of(side.text)
+        parse_toml(side.text)
     except InvalidInput as error:
         raise InvalidInput(f"{side.label}: {error.message}", line=error.line, column=error.column) from None
 

@@ -15,7 +15,7 @@ from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
-    from pilotage.core.policy.dirac_cfg import Imported
+    from pilotage.core.policy.dirac_cfg import ImportedPolicy
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The policy, TOML; - for standard input")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it is there already")]
@@ -65,14 +65,14 @@ def import_cfg(
     force: ForceOption = False,
 ) -> int | None:
     """Make a policy of a DIRAC configuration; what is not taken is listed with its line. It needs no server."""
-    from pilotage.core.policy.dirac_cfg import policy_of_cfg
+    from pilotage.core.policy.dirac_cfg import import_policy
 
-    made = policy_of_cfg(policy_text(file), section=section)
+    made = import_policy(policy_text(file), section=section)
     if out and out != "-":
         _write(out, made.text, force)
     if session.as_json:
         shown = {"file": out, "section": made.section or None, "text": made.text}
-        session.screen.json(shown | {"left": made.left, "notes": made.notes})
+        session.screen.json(shown | {"left": made.omissions, "notes": made.notes})
         return None
     if out and out != "-":
         session.screen.line(f"{out}: {_summarise(made)}")
@@ -82,20 +82,20 @@ def import_cfg(
     return None
 
 
-def _report_unconverted(session: Session, made: Imported) -> None:
+def _report_unconverted(session: Session, made: ImportedPolicy) -> None:
     from pilotage.core.policy import warnings
 
-    for one in made.left[:SHOWN]:
+    for one in made.omissions[:SHOWN]:
         session.screen.note(f"not taken: line {one.line}: {one.path} ({one.value}): {one.reason}")
-    if len(made.left) > SHOWN:
-        session.screen.note(f"not taken: {len(made.left) - SHOWN:,} more; --json lists all")
+    if len(made.omissions) > SHOWN:
+        session.screen.note(f"not taken: {len(made.omissions) - SHOWN:,} more; --json lists all")
     for note in made.notes:
         session.screen.note(f"note: {note}")
     for warning in warnings(made.policy):
         session.screen.note(f"warning: {warning}")
 
 
-def _summarise(made: Imported) -> str:
+def _summarise(made: ImportedPolicy) -> str:
     policy = made.policy
     instances = len(list(policy.correction.instances))
     where = f" of WMSHistory from {made.section}" if instances else ""

@@ -1,7 +1,7 @@
-"""The policy: who may do what, where, with which share. One TOML document, applied whole or refused.
+"""The policy: users, groups, shares, sites and rules in one TOML document, which is applied or refused as a whole.
 
-`parse` reads it; unknown keys are refused with their line and the nearest right name. What each key means stands
-in `reference.KEYS`.
+`parse` reads the document and refuses unknown keys with their line and the nearest known name. `reference.KEYS`
+explains each key.
 """
 
 from pilotage.core.policy.default_policy import annotated, initial

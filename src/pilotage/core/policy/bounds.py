@@ -1,7 +1,7 @@
-"""What the values of a policy may be: whatever is accepted can be stored, reckoned with and shown by every statement.
+"""Ranges of the values of a policy: every accepted value can be stored, used in arithmetic and displayed.
 
-Integers stay far within the 64 bits of a column even after they were added up or multiplied, numbers are finite and
-far from overflow, and texts fit into an index.
+Integers stay far below 64 bits, even after sums and products. Numbers are finite and far from overflow, and texts fit
+into a database index.
 """
 
 from __future__ import annotations
@@ -14,85 +14,85 @@ import msgspec
 from pilotage.core.policy.model import Policy
 from pilotage.core.setting import COUNT, keys_of
 
-LONGEST_NAME: Final = 200
-"""Characters of a text: it may be a column of an index, and travels in tokens and headers."""
-LONGEST_LIST: Final = 1000
+MAX_TEXT_CHARS: Final = 200
+"""Characters of a text. Texts are stored in indexed columns and sent in tokens and headers."""
+MAX_LIST_ENTRIES: Final = 1000
 
 RANGES: Final[dict[str, tuple[float, float]]] = {
     key.name: key.setting.range for key in keys_of(Policy) if key.setting.range is not None
 }
 """The smallest and the largest value of every number, by key; `*` stands for a name."""
 
-ZERO_TOO: Final = frozenset(key.name for key in keys_of(Policy) if key.setting.or_zero)
+ZERO_ALLOWED: Final = frozenset(key.name for key in keys_of(Policy) if key.setting.or_zero)
 """Numbers that may also be 0."""
 
 
-def out_of_bounds(policy: Policy) -> tuple[str, tuple[str, ...]] | None:
-    """The first value that no policy may have: why, and its keys. None if there is none."""
-    return next(_faults(policy, (), ()), None)
+def first_violation(policy: Policy) -> tuple[str, tuple[str, ...]] | None:
+    """The first value outside of its range, as (message, keys); None if there is none."""
+    return next(_violations(policy, (), ()), None)
 
 
-def _faults(
+def _violations(
     value: Any, keys: tuple[str, ...], pattern: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     where = ".".join(keys)
     if isinstance(value, msgspec.Struct):
         for field in msgspec.structs.fields(value):
             name = field.encode_name
-            yield from _faults(getattr(value, field.name), (*keys, name), (*pattern, name))
+            yield from _violations(getattr(value, field.name), (*keys, name), (*pattern, name))
     elif isinstance(value, dict):
         for name, entry in value.items():
-            reason = _fault_of_text(name)
+            reason = _text_violation(name)
             if reason:
-                yield f"{where}: the name {reason}", (*keys, name)
-            yield from _faults(entry, (*keys, name), (*pattern, "*"))
+                yield f"{where}: a name {reason}", (*keys, name)
+            yield from _violations(entry, (*keys, name), (*pattern, "*"))
     elif isinstance(value, tuple):
-        yield from _faults_of_list(value, keys, pattern)
+        yield from _list_violations(value, keys, pattern)
     elif isinstance(value, str):
-        reason = _fault_of_text(value)
+        reason = _text_violation(value)
         if reason:
             yield f"{where} {reason}", keys
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        reason = _fault_of_number(value, ".".join(pattern))
+        reason = _number_violation(value, ".".join(pattern))
         if reason:
             yield f"{where} {reason}", keys
 
 
-def _faults_of_list(
+def _list_violations(
     values: tuple[Any, ...], keys: tuple[str, ...], pattern: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if len(values) > LONGEST_LIST:
-        yield f"{'.'.join(keys)} has {len(values):,} entries: at most {LONGEST_LIST:,} can be", keys
+    if len(values) > MAX_LIST_ENTRIES:
+        yield f"{'.'.join(keys)} has {len(values):,} entries; the limit is {MAX_LIST_ENTRIES:,}", keys
     for place, entry in enumerate(values):
         if isinstance(entry, msgspec.Struct):
-            yield from _faults(entry, (*keys, str(place)), (*pattern, "*"))
+            yield from _violations(entry, (*keys, str(place)), (*pattern, "*"))
         else:
-            yield from _faults(entry, keys, pattern)
+            yield from _violations(entry, keys, pattern)
 
 
-def _fault_of_text(text: str) -> str:
-    if len(text) > LONGEST_NAME:
-        return f"is longer than {LONGEST_NAME} characters"
+def _text_violation(text: str) -> str:
+    if len(text) > MAX_TEXT_CHARS:
+        return f"has more than {MAX_TEXT_CHARS} characters"
     if "\0" in text:
-        # PostgreSQL has no place for it.
-        return f"has a NUL character: {text!r}"
+        # PostgreSQL cannot store it.
+        return f"contains a NUL character: {text!r}"
     return ""
 
 
-def _fault_of_number(value: float, pattern: str) -> str:
+def _number_violation(value: float, pattern: str) -> str:
     low, high = RANGES.get(pattern, COUNT)
-    if low <= value <= high or (value == 0 and pattern in ZERO_TOO):
+    if low <= value <= high or (value == 0 and pattern in ZERO_ALLOWED):
         return ""
-    zero = "0, or " if pattern in ZERO_TOO else ""
+    zero = "0, or " if pattern in ZERO_ALLOWED else ""
     return f"must be {zero}a number from {_shown(low)} to {_shown(high)}"
 
 
 def range_of(pattern: str) -> str:
-    """The range of a number, for a table; empty for what is none."""
+    """The range of a number as text, for the reference; "" for a key that is not a number."""
     if pattern not in RANGES:
         return ""
     low, high = RANGES[pattern]
-    return f"{'0, ' if pattern in ZERO_TOO else ''}{_shown(low)} to {_shown(high)}"
+    return f"{'0, ' if pattern in ZERO_ALLOWED else ''}{_shown(low)} to {_shown(high)}"
 
 
 def _shown(number: float) -> str:

@@ -1,4 +1,4 @@
-"""The policies that one begins with."""
+"""Policies to start with: the policy of a new home, and a commented policy to edit."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from pilotage.core.policy.model import ADMINISTRATOR, NORMAL_USER
 from pilotage.core.policy.toml import quoted
 
 _RULES = """\
-# --- Matching: which of the waiting jobs that fit a node is next.
+# --- Matching: the choice among the waiting jobs that fit a node.
 
 [matching]
-rule = "document"    # "proportional" follows the shares more closely: see docs/explanation/matching.md
+rule = "document"    # "proportional" follows the shares more closely; see docs/explanation/matching.md
 #cpu_buckets = [500, 5000, 50000, 300000]    # seconds of a reference core
 
 #[jobs]
-#max_reschedules = 3    # tries again after failures that are not the job's own
-#retry_delay = 10       # seconds
+#max_reschedules = 3    # further attempts after failures that the job did not cause
+#retry_delay = 10       # seconds before such an attempt
 
-# --- Retention: how long things are kept, seconds. A job that goes takes its outputs along.
+# --- Retention: how long records are kept, in seconds. Deleting a job deletes its outputs too.
 
 #[retention]
-#jobs = 31536000       # after their end
+#jobs = 31536000       # after the end of the job
 #outputs = 15768000    # files, standard output and error
 #events = 31536000
 
-# --- Limits: at most so many running, or a delay between two starts.
+# --- Limits: a maximum number of running jobs, or a minimum delay between two starts.
 
 #[[limits]]
 #attribute = "job_type"
 #value = "Merge"
 #running = 200
 
-# --- Corrections: shares that follow what was used before. Who used more than the share gets a lower priority.
-# Two instances, one between the groups, one between the owners of a group that is not JOB_SHARING. Each looks back
-# over a week, which counts 80 %, and an hour, which counts 20 %; no priority changes by more than a factor of 3.
+# --- Corrections: past use changes the priorities. Groups and owners above their share get a lower priority.
+# The example has two instances: between the groups, and between the owners of a group without JOB_SHARING. Each looks
+# back over a week (weight 80 %) and an hour (weight 20 %). No priority changes by more than a factor of 3.
 
 #[correction]
 #correctors = ["WMSHistory"]
@@ -50,11 +50,11 @@ rule = "document"    # "proportional" follows the shares more closely: see docs/
 #week = { time_span = 604800, weight = 80, max_correction = 2 }
 #hour = { time_span = 3600, weight = 20, max_correction = 5 }
 """
-"""The part of the annotated policy that names nobody."""
+"""The part of the annotated policy without names of users, groups and sites."""
 
 
 def initial(owner: str, site: str) -> str:
-    """The policy of a fresh home: its owner, one group, one site with the local CE."""
+    """The policy of a new home: its owner, one group, and one site with the local CE."""
     return f"""\
 # The policy of this Pilotage instance: one document, applied whole with `pilotage policy apply FILE`.
 # Every key, its unit and default: docs/reference/policy.md.
@@ -76,30 +76,30 @@ owners = "home"
 
 
 def annotated(owner: str, site: str) -> str:
-    """A policy to edit, with what else may be said. Lines that begin with # and no space are valid without the #."""
+    """A policy to edit, with optional settings as comments. Lines with # and no space are valid without the #."""
     second = "ada" if owner != "ada" else "bob"
     return f"""\
 # A policy of Pilotage: one document, applied whole.
 #
-#   pilotage policy check FILE     what is wrong with it, and whom it would leave without work
-#   pilotage policy diff FILE      what it would change
+#   pilotage policy check FILE     errors, warnings, and jobs that could no longer start
+#   pilotage policy diff FILE      differences from the policy in force
 #   pilotage policy apply FILE --reason "why"
 #
-# Every key, its unit and default: docs/reference/policy.md. Lines that begin with # and no space are settings that
-# are off: take the # away.
+# Every key, its unit and default: docs/reference/policy.md. Lines that begin with # and no space are optional
+# settings: remove the # to activate them.
 
-# --- Groups: who is entitled to what part of the whole. Shares count relative to each other.
+# --- Groups and their shares of the resources. Only the ratios of the shares count.
 
 [groups.home]
 share = 1000
-properties = ["{NORMAL_USER}", "{ADMINISTRATOR}"]    # someone must be able to change the policy again
+properties = ["{NORMAL_USER}", "{ADMINISTRATOR}"]    # somebody must be able to change the policy
 
-# The members of a JOB_SHARING group draw on its share together, and may change each other's jobs.
+# The members of a JOB_SHARING group use its share together, and may change each other's jobs.
 #[groups.production]
 #share = 3000
 #properties = ["NORMAL_USER", "JOB_SHARING"]
 
-# The members of this one compete: each gets an equal part of the share while they have jobs waiting.
+# The members of this group compete: members with waiting jobs get equal parts of its share.
 #[groups.analysis]
 #share = 2000
 
@@ -111,18 +111,23 @@ groups = ["home"]
 #[users.{second}]
 #groups = ["analysis", "production"]
 
-# --- Sites, and the CEs where pilots are started.
+{_commented_places(site)}
+{_RULES}"""
+
+
+def _commented_places(site: str) -> str:
+    return f"""\
+# --- Sites, and the CEs where pilots start.
 
 [sites.{quoted(site)}]
-#banned = true                  # nothing new starts there
-#job_types = ["User", "Merge"]  # it takes these only
+#banned = true                  # no job starts there
+#job_types = ["User", "Merge"]  # other types do not start there
 
 [ces.local]
 site = {quoted(site)}
 type = "local"
 owners = "home"    # "any" lets all users run programs under the account of the server
-#processors = 4     # leave the rest of the machine alone; 0: all
-#memory = 16384     # MB of 2^20 bytes
-#idle = 60          # seconds that a pilot waits for more work
-
-{_RULES}"""
+#processors = 4     # cores that pilots may use; 0: all
+#memory = 16384     # MB (2^20 bytes) that pilots may use
+#idle = 60          # seconds that a pilot waits for another job
+"""

@@ -1,4 +1,4 @@
-"""What differs between two policies, key by key."""
+"""Differences between two policies, key by key."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pilotage.core.policy import toml
-from pilotage.core.policy.parser import plain_of
+from pilotage.core.policy.parser import parse_toml
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
     key: str
-    """Dotted, as TOML writes it; of an entry of a list of tables that of the list."""
+    """The dotted key in TOML syntax. For an entry of a list of tables: the key of the list."""
     change: Literal["added", "removed", "changed"]
     before: Any = None
     after: Any = None
 
 
 @dataclass(slots=True)
-class _Flat:
+class _FlatPolicy:
     values: dict[str, Any]
-    """By dotted key; a table without keys is an empty one."""
+    """Dotted key → value. The value of an empty table is {}."""
     entries: dict[str, list[dict[str, Any]]]
-    """The lists of tables."""
+    """Dotted key → the entries of a list of tables."""
     tables: set[str]
 
 
 def changes(before: str, after: str) -> list[PolicyChange]:
-    """By key; both must be TOML, though not valid policies: what was valid once may be so no longer."""
-    old, new = _flat(plain_of(before)), _flat(plain_of(after))
-    found = list(_values(old, new))
+    """The differences, sorted by key. Both texts must be TOML, but need not be valid policies of this version."""
+    old, new = _flat(parse_toml(before)), _flat(parse_toml(after))
+    differences = list(_value_changes(old, new))
     for key in old.entries.keys() | new.entries.keys():
         left, right = old.entries.get(key, []), new.entries.get(key, [])
-        found += [PolicyChange(key, "removed", one) for one in _without(left, right)]
-        found += [PolicyChange(key, "added", None, one) for one in _without(right, left)]
-    return sorted(found, key=lambda one: one.key)
+        differences += [PolicyChange(key, "removed", entry) for entry in _without(left, right)]
+        differences += [PolicyChange(key, "added", None, entry) for entry in _without(right, left)]
+    return sorted(differences, key=lambda difference: difference.key)
 
 
-def _values(old: _Flat, new: _Flat) -> Iterator[PolicyChange]:
+def _value_changes(old: _FlatPolicy, new: _FlatPolicy) -> Iterator[PolicyChange]:
     for key, value in old.values.items():
         if key not in new.values:
             if value != {} or key not in new.tables:
@@ -51,31 +51,32 @@ def _values(old: _Flat, new: _Flat) -> Iterator[PolicyChange]:
             yield PolicyChange(key, "added", None, value)
 
 
-def _without(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    left = list(others)
-    found = []
-    for one in some:
-        if one in left:
-            left.remove(one)
+def _without(entries: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries that are not in `others`; each entry of `others` cancels one equal entry."""
+    unmatched = list(others)
+    remaining = []
+    for entry in entries:
+        if entry in unmatched:
+            unmatched.remove(entry)
         else:
-            found.append(one)
-    return found
+            remaining.append(entry)
+    return remaining
 
 
-def _flat(plain: dict[str, Any]) -> _Flat:
-    flat = _Flat({}, {}, set())
-    waiting: list[tuple[str, dict[str, Any]]] = [("", plain)]
-    while waiting:
-        prefix, table = waiting.pop()
+def _flat(plain: dict[str, Any]) -> _FlatPolicy:
+    flat = _FlatPolicy({}, {}, set())
+    pending: list[tuple[str, dict[str, Any]]] = [("", plain)]
+    while pending:
+        prefix, table = pending.pop()
         for name, value in table.items():
             key = f"{prefix}.{toml.key(name)}" if prefix else toml.key(name)
             if isinstance(value, dict):
                 flat.tables.add(key)
                 if value:
-                    waiting.append((key, value))
+                    pending.append((key, value))
                 else:
                     flat.values[key] = {}
-            elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
                 flat.entries[key] = value
             else:
                 flat.values[key] = value

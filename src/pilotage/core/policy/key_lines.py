@@ -1,7 +1,7 @@
-"""Where the keys of a TOML text stand, and how deep it nests: tomllib tells no places, and has no bounds.
+"""Lines of the keys of a TOML text, and limits on its nesting.
 
-The text is gone through once, token by token; tomllib calls itself for each bracket, and takes time with the square
-of the parts of a dotted key.
+tomllib reports no positions and has no limits: it recurses for each bracket, and its time grows with the square of
+the parts of a dotted key. So the text is scanned here first, once and token by token.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _TOKEN: Final = re.compile(
 )
 
 Statement = tuple[tuple[str, ...], int]
-"""The whole path of a table or of a key with its value, and its line."""
+"""The full path of a table or key, and its line."""
 
 
 def check_shape(text: str) -> None:
-    """Raises `TooLarge` for a text that is too long, nests too deep, or has keys of too many parts."""
+    """Raises `TooLarge` for a text that is too long, nested too deeply, or has keys with too many parts."""
     if len(text) > MAX_TEXT:
-        raise TooLarge(f"the policy is longer than {MAX_TEXT:,} characters")
+        raise TooLarge(f"the policy exceeds {MAX_TEXT:,} characters")
     for _ in _statements(text):
         pass
 
 
 def line_of(text: str, keys: Sequence[str]) -> int | None:
-    """Where `keys` stand, or the nearest table above them; None if not even the first of them is there.
+    """The line of `keys`, else of the nearest table above; None if even the first key is missing.
 
-    The place of an entry in an array of tables is a key: "0", "1" and so on.
+    An entry of an array of tables has its index as key: "0", "1" and so on.
     """
     lines: dict[tuple[str, ...], int] = {}
     for path, line in _statements(text):
         for length in range(len(path), 0, -1):
             lines.setdefault(path[:length], line)
     for length in range(len(keys), 0, -1):
-        found = lines.get(tuple(keys[:length]))
-        if found is not None:
-            return found
+        nearest = lines.get(tuple(keys[:length]))
+        if nearest is not None:
+            return nearest
     return None
 
 
 def _statements(text: str) -> Iterator[Statement]:
-    """Tables and keys in the order of the text, with the number of the entry for tables of an array."""
+    """Tables and keys in the order of the text; tables of an array have their index as last part."""
     table: tuple[str, ...] = ()
     entries: Counter[tuple[str, ...]] = Counter()
     for parts, line, brackets in _Scanner(text):
@@ -73,26 +73,29 @@ def _statements(text: str) -> Iterator[Statement]:
 
 
 class _Scanner:
-    """Yields the key of each statement, its line, and the brackets before it: none, 1 of a table, 2 of an array's."""
+    """Yields (key, line, brackets) of each statement.
+
+    `brackets` is 0 for a key, 1 for a table, and 2 for a table of an array.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._line = 1
         self._depth = 0
-        """Of lists and inline tables in a value."""
-        self._points = 0
-        """Since the last token that is no part of a dotted key."""
+        """Nesting of lists and inline tables in the current value."""
+        self._dots = 0
+        """Dots in the current dotted key."""
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], int, int]]:
         parts: list[str] = []
         brackets, in_value = 0, False
-        for found in _TOKEN.finditer(self._text):
-            kind, token = found.lastgroup, found[0]
+        for match in _TOKEN.finditer(self._text):
+            kind, token = match.lastgroup, match[0]
             line = self._line
             self._line += token.count("\n")
             if kind in ("blank", "comment"):
                 continue
-            self._bound(kind, token)
+            self._check_limits(kind, token)
             if token == "\n":
                 if in_value and self._depth:
                     continue
@@ -106,18 +109,18 @@ class _Scanner:
                 if parts:
                     yield tuple(parts), line, min(brackets, 2) if token == "]" else 0
                 in_value = True
-                # The brackets of a header are closed by now, or never will be.
+                # The header has ended, even if its brackets are not closed.
                 self._depth = 0
             elif kind in ("bare", "text"):
                 parts.append(token.strip("\"'") if kind == "text" else token)
 
-    def _bound(self, kind: str | None, token: str) -> None:
+    def _check_limits(self, kind: str | None, token: str) -> None:
         if token == ".":
-            self._points += 1
-            if self._points >= MAX_KEY_PARTS:
+            self._dots += 1
+            if self._dots >= MAX_KEY_PARTS:
                 raise TooLarge(f"a key has more than {MAX_KEY_PARTS} parts", line=self._line)
         elif kind == "mark":
-            self._points = 0
+            self._dots = 0
             if token in "[{":
                 self._depth += 1
                 if self._depth > MAX_NESTING:

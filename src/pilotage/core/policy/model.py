@@ -1,4 +1,4 @@
-"""The tables of the policy, each key with its meaning and range, and the questions that services ask."""
+"""The tables of the policy, each key with its meaning and range, and queries on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIRAC_PROPERTIES = {
     "JobAdministrator": JOB_ADMINISTRATOR,
     "GenericPilot": GENERIC_PILOT,
 }
-"""What DIRAC's configuration calls them; accepted in a policy too."""
+"""Names of the properties in DIRAC's configuration; a policy may use them too."""
 
 Owners = Literal["home", "any"]
 CeType = Literal["local"]
@@ -39,7 +39,7 @@ class Group(_Table, frozen=True):
     share: Annotated[
         float,
         Setting(
-            "what fraction of the whole the group is entitled to, relative to the other shares",
+            "the share of the resources that the group is entitled to, relative to the other shares",
             1e-6,
             1e12,
             or_zero=True,
@@ -48,7 +48,7 @@ class Group(_Table, frozen=True):
     properties: Annotated[tuple[str, ...], Setting(f"rights of its members: {', '.join(PROPERTIES)}")] = (
         NORMAL_USER,
     )
-    vo: Annotated[str, Setting("virtual organisation, for the ads of pilots; nothing reads it yet")] = ""
+    vo: Annotated[str, Setting("virtual organisation, for the ads of pilots; not used yet")] = ""
 
     def __post_init__(self) -> None:
         names = tuple(dict.fromkeys(DIRAC_PROPERTIES.get(name, name) for name in self.properties))
@@ -58,56 +58,58 @@ class Group(_Table, frozen=True):
 class User(_Table, frozen=True):
     groups: Annotated[tuple[str, ...], Setting("the groups of the user; the first is the default")]
     subject: Annotated[
-        str, Setting("certificate subject of the user, for the ads of pilots; nothing reads it yet")
+        str, Setting("certificate subject of the user, for the ads of pilots; not used yet")
     ] = ""
 
 
 class Site(_Table, frozen=True):
     banned: Annotated[bool, Setting("true: no job starts there")] = False
     job_types: Annotated[
-        tuple[str, ...] | None, Setting("the job types that the site takes; absent: all")
+        tuple[str, ...] | None, Setting("the job types that the site accepts; absent: all")
     ] = None
 
 
 class Ce(_Table, frozen=True):
-    site: Annotated[str, Setting("the site that it belongs to")]
+    site: Annotated[str, Setting("the site of the CE")]
     type: Annotated[CeType, Setting("how pilots are started: local (processes of this machine)")] = "local"
     owners: Annotated[
         Owners,
-        Setting("home: pilots there serve only the owner of the home folder; any: anybody, one owner each"),
+        Setting(
+            "home: pilots run jobs of the owner of the home only; any: jobs of all users, one owner per pilot"
+        ),
     ] = "home"
     setup: Annotated[str, Setting("setup that its pilots offer")] = ""
     processors: Annotated[
-        int, Setting("cores that pilots may use together; 0: all that this program may use", 0, 10**6)
+        int, Setting("cores that all pilots together may use; 0: all cores available to the server", 0, 10**6)
     ] = 0
     memory: Annotated[
-        int, Setting("MB (2^20 bytes) that pilots may use together; 0: all of the machine", *COUNT)
+        int, Setting("MB (2^20 bytes) that all pilots together may use; 0: all memory of the machine", *COUNT)
     ] = 0
     tags: Annotated[
-        tuple[str, ...], Setting("tags that its pilots offer, beside the tags that they detect on the node")
+        tuple[str, ...], Setting("tags that its pilots offer, in addition to the tags detected on the node")
     ] = ()
     required_tags: Annotated[tuple[str, ...], Setting("tags that a job must have to start there")] = ()
-    cpu_power: Annotated[float, Setting("reference cores per core", 1e-6, 1e6)] = 1.0
+    cpu_power: Annotated[float, Setting("speed of a core, in reference cores", 1e-6, 1e6)] = 1.0
     wall: Annotated[
         float,
         Setting(
-            "seconds that a pilot may live, up to 35 of which are kept for its start and end: jobs of the CPU bucket"
-            " 5000 s need a wall of 5035 (with cpu_power 1)",
+            "lifetime of a pilot in seconds; up to 35 s are reserved for its start and end, so jobs of the CPU bucket"
+            " 5000 s need 5035 (with cpu_power 1)",
             1e-3,
             100 * YEAR,
         ),
     ] = 604800.0
-    idle: Annotated[float, Setting("seconds without work after which a pilot leaves", *SECONDS)] = 5.0
+    idle: Annotated[float, Setting("seconds without work after which a pilot ends", *SECONDS)] = 5.0
     lease: Annotated[
         float,
-        Setting("seconds for which a pilot's jobs stay its own while nothing is heard of it", 1e-3, YEAR),
+        Setting("seconds for which a silent pilot keeps its jobs", 1e-3, YEAR),
     ] = 3600.0
-    heartbeat: Annotated[float, Setting("seconds between two signs of life of a pilot", 1e-3, YEAR)] = 5.0
+    heartbeat: Annotated[float, Setting("seconds between two heartbeats of a pilot", 1e-3, YEAR)] = 5.0
     quantum: Annotated[
         float,
         Setting(
-            "seconds for which a pilot that serves one owner at a time goes on with that owner before the draw is"
-            " among all again; if it is another one's turn the pilot leaves, and one for that owner is started",
+            "seconds for which a pilot that serves one owner at a time continues with this owner before all owners take"
+            " part in the draw; if another owner is drawn, the pilot ends and a pilot for that owner starts",
             1e-3,
             100 * YEAR,
         ),
@@ -132,29 +134,39 @@ class Matching(_Table, frozen=True):
 
 class Jobs(_Table, frozen=True):
     max_reschedules: Annotated[
-        int, Setting("how often a job is tried again after failures that are not its own", 0, 10**6)
+        int, Setting("further attempts after failures that the job did not cause", 0, 10**6)
     ] = 3
-    retry_delay: Annotated[float, Setting("seconds between such a failure and the next try", *SECONDS)] = 10.0
+    retry_delay: Annotated[
+        float, Setting("seconds between such a failure and the next attempt", *SECONDS)
+    ] = 10.0
     offer_timeout: Annotated[
         float,
-        Setting("seconds after which an offer that is not confirmed goes back to its queue", 1e-3, YEAR),
+        Setting("seconds after which an unconfirmed offer returns to its queue", 1e-3, YEAR),
     ] = 300.0
-    max_input_file: Annotated[int, Setting("bytes of one input file", *BYTES)] = 1_000_000_000
-    max_input_sandbox: Annotated[int, Setting("bytes of all input files of a submission", *BYTES)] = (
+    max_input_file: Annotated[int, Setting("maximum bytes of an input file", *BYTES)] = 1_000_000_000
+    max_input_sandbox: Annotated[int, Setting("maximum bytes of all input files of a job", *BYTES)] = (
         2_000_000_000
     )
-    max_output_file: Annotated[int, Setting("bytes of one output file", *BYTES)] = 10_000_000_000
-    max_waiting_per_owner: Annotated[int, Setting("jobs of one owner that may wait", *COUNT)] = 2_000_000
+    max_output_file: Annotated[int, Setting("maximum bytes of an output file", *BYTES)] = 10_000_000_000
+    max_waiting_per_owner: Annotated[int, Setting("maximum number of waiting jobs of an owner", *COUNT)] = (
+        2_000_000
+    )
 
 
 class LimitEntry(_Table, frozen=True):
     attribute: Annotated[str, Setting(f"attribute of the task queue: {', '.join(ATTRIBUTES)}")]
-    value: Annotated[str, Setting("its value")]
-    site: Annotated[str, Setting("the site where the limit holds; empty: everywhere")] = ""
-    ce: Annotated[str, Setting("the CE where the limit holds; empty: all")] = ""
-    running: Annotated[int | None, Setting("at most so many such jobs at a time", 0, 10**9)] = None
-    delay: Annotated[float, Setting("seconds between two starts of such jobs", *SECONDS)] = 0.0
-    burst: Annotated[int, Setting("starts that may be saved up", 1, 10**9)] = 1
+    value: Annotated[str, Setting("the value of the attribute")]
+    site: Annotated[str, Setting("the site where the limit applies; empty: all sites")] = ""
+    ce: Annotated[str, Setting("the CE where the limit applies; empty: all CEs")] = ""
+    running: Annotated[
+        int | None, Setting("maximum number of jobs with this value that run at the same time", 0, 10**9)
+    ] = None
+    delay: Annotated[
+        float, Setting("minimum seconds between two starts of jobs with this value", *SECONDS)
+    ] = 0.0
+    burst: Annotated[
+        int, Setting("starts that may follow each other without delay after a pause", 1, 10**9)
+    ] = 1
 
 
 class NamedInstance(NamedTuple):
@@ -207,9 +219,7 @@ else:
 class Accounting(_Table, frozen=True):
     history: Annotated[
         float,
-        Setting(
-            "seconds for which the use of each day is kept, at least the longest time_span", 0.0, 20 * YEAR
-        ),
+        Setting("seconds for which the daily use is kept; at least the longest time_span", 0.0, 20 * YEAR),
     ] = 34560000.0
 
 
@@ -219,14 +229,12 @@ DAYS_365 = 31536000.0
 class Retention(_Table, frozen=True):
     hot: Annotated[
         float,
-        Setting(
-            "seconds after its end for which a job stays in the table of those that wait and run", *SECONDS
-        ),
+        Setting("seconds after its end for which a job stays in the table of active jobs", *SECONDS),
     ] = 3600.0
     jobs: Annotated[
         float,
         Setting(
-            "seconds after its end for which a job, its submission and its description can be looked at",
+            "seconds after its end for which a job, its submission and its description are kept",
             *SECONDS,
         ),
     ] = DAYS_365
@@ -240,35 +248,35 @@ class Retention(_Table, frozen=True):
     attempts: Annotated[
         float | None,
         Setting(
-            "seconds after their end for which tries are kept, at least accounting.history and retention.jobs;"
-            " absent: two years, or the longer of these",
+            "seconds after their end for which attempts are kept; at least accounting.history and retention.jobs;"
+            " absent: the longest of these and two years",
             *SECONDS,
         ),
     ] = None
-    """None: two years, or longer where accounting.history or `jobs` is."""
+    """None: the longest of two years, `accounting.history` and `jobs`."""
     events: Annotated[
         float,
         Setting(
-            "seconds for which the steps of jobs and pilots, and acts of administrators, are kept", *SECONDS
+            "seconds for which events of jobs and pilots, and actions of administrators, are kept", *SECONDS
         ),
     ] = DAYS_365
     pilots: Annotated[
         float,
         Setting(
-            "seconds after its end for which a pilot and its log are kept, at least the longest ces.*.wall",
+            "seconds after its end for which a pilot and its log are kept; at least the longest ces.*.wall",
             *SECONDS,
         ),
     ] = 7776000.0
     uploads: Annotated[
-        float, Setting("seconds for which an input file is kept that no submission names", *SECONDS)
+        float, Setting("seconds for which an input file without a submission is kept", *SECONDS)
     ] = 2592000.0
-    reasons: Annotated[float, Setting("seconds for which is kept what a queue waited for", *SECONDS)] = (
-        DAYS_365
-    )
+    reasons: Annotated[
+        float, Setting("seconds for which the reasons why queues waited are kept", *SECONDS)
+    ] = DAYS_365
 
 
 class Policy(_Table, frozen=True):
-    """The whole document. All references between its tables hold: `parse` has checked them."""
+    """The whole document. `parse` has checked all references between its tables."""
 
     groups: dict[str, Group]
     users: dict[str, User]
@@ -281,11 +289,12 @@ class Policy(_Table, frozen=True):
     accounting: Accounting = Accounting()
     retention: Retention = Retention()
     platforms: Annotated[
-        dict[str, tuple[str, ...]], Setting("platforms whose jobs a node of this platform can run as well")
+        dict[str, tuple[str, ...]],
+        Setting("further platforms that a node of this platform is compatible with"),
     ] = {}
 
     def properties(self, user: str, group: str) -> frozenset[str]:
-        """What `user` may do in `group`; empty if the policy has no such membership."""
+        """The rights of `user` in `group`; empty if the user is not a member."""
         known = self.users.get(user)
         if known is None or group not in known.groups or group not in self.groups:
             return frozenset()
@@ -295,7 +304,7 @@ class Policy(_Table, frozen=True):
         return {name: group.share for name, group in self.groups.items()}
 
     def sharing(self, group: str) -> bool:
-        """Whether the members of a group draw on its share together."""
+        """Whether the members of a group use its share together (JOB_SHARING)."""
         known = self.groups.get(group)
         return known is not None and JOB_SHARING in known.properties
 
@@ -303,24 +312,28 @@ class Policy(_Table, frozen=True):
         return ("", group) if self.sharing(group) else (owner, group)
 
     def admits(self, owner: str, group: str) -> bool:
-        """Whether jobs of this owner and group may start. A shared group's jobs are the group's, not the owner's."""
+        """Whether jobs of this owner and group may start. A sharing group owns its jobs itself."""
         if group not in self.groups:
             return False
         known = self.users.get(owner)
         return self.sharing(group) or (known is not None and group in known.groups)
 
-    def attempts_kept(self) -> float:
-        """Seconds for which tries are kept after their end: accounting and the shares live on them."""
-        said = self.retention.attempts
-        return max(2 * DAYS_365, self.accounting.history, self.retention.jobs) if said is None else said
+    def attempt_retention(self) -> float:
+        """Seconds for which attempts are kept after their end. Accounting and shares are computed from them."""
+        configured = self.retention.attempts
+        return (
+            max(2 * DAYS_365, self.accounting.history, self.retention.jobs)
+            if configured is None
+            else configured
+        )
 
-    def pilots_kept(self) -> float:
-        """Seconds after their end. One that was given up may report for as long as it may live."""
+    def pilot_retention(self) -> float:
+        """Seconds for which pilots are kept after their end. A lost pilot may report until its wall time is over."""
         return max([self.retention.pilots, *(ce.wall for ce in self.ces.values())])
 
     def compatible(self, platform: str) -> frozenset[str]:
-        """The platforms whose jobs a node of `platform` can run, itself included."""
+        """The platforms that a node of `platform` is compatible with, including its own."""
         return frozenset({platform, *self.platforms.get(platform, ())})
 
-    def limit_list(self) -> tuple[Limit, ...]:
+    def matching_limits(self) -> tuple[Limit, ...]:
         return tuple(Limit(**msgspec.structs.asdict(entry)) for entry in self.limits)

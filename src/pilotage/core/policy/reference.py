@@ -22,7 +22,7 @@ def reference_markdown() -> str:
         if key.name.endswith(".*"):
             default = "`[]`"
         else:
-            default = "(needed)" if key.default is msgspec.NODEFAULT else f"`{_shown(key.default)}`"
+            default = "(required)" if key.default is msgspec.NODEFAULT else f"`{_shown(key.default)}`"
         lines.append(_row(key.name, key.type, default))
     return "\n".join(lines)
 
@@ -40,7 +40,7 @@ def correctors_markdown() -> str:
 
 
 def _shown(value: Any) -> str:
-    """A default as one writes it in TOML."""
+    """A default value in TOML syntax."""
     if isinstance(value, tuple):
         return "[" + ", ".join(_shown(item) for item in value) + "]"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Values and keys as TOML writes them."""
+"""Writes values and keys in TOML syntax."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterable
 
 
 def quoted(text: str) -> str:
-    """A basic string, whatever its letters."""
-    return '"' + "".join(_escaped(letter) for letter in text) + '"'
+    """A basic string; special characters are escaped."""
+    return '"' + "".join(_escaped(char) for char in text) + '"'
 
 
-def _escaped(letter: str) -> str:
-    if letter in '"\\':
-        return "\\" + letter
-    if letter < " " or letter == "\x7f":
-        return f"\\u{ord(letter):04x}"
-    return letter
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if char < " " or char == "\x7f":
+        return f"\\u{ord(char):04x}"
+    return char
 
 
 def key(name: str) -> str:
-    """`name` bare where that is allowed."""
+    """The name as a bare key if TOML allows that, else quoted."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quoted(name)
 
 
 def table(*names: str) -> str:
-    """The head of a table."""
+    """The header of a table."""
     return "[" + ".".join(key(name) for name in names) + "]"
 
 
@@ -38,6 +38,6 @@ def texts(values: Iterable[str]) -> str:
 
 
 def comment(text: str) -> str:
-    """`text` as comment lines, without the letters that TOML does not allow there."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    """`text` as a comment; characters that TOML does not allow there become blanks."""
+    shown = "".join(char if char.isprintable() else " " for char in text)
     return f"# {shown}".rstrip()

@@ -1,4 +1,4 @@
-"""What must hold between the tables of a policy."""
+"""Validation of a policy: conditions between its tables, and ranges of its values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy.bounds import out_of_bounds
+from pilotage.core.policy.bounds import first_violation
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
 from pilotage.core.queues.limits import ATTRIBUTES
@@ -15,8 +15,8 @@ from pilotage.core.shares.correctors import CORRECTORS
 from pilotage.core.shares.use import HOURS_KEPT
 
 
-def check(policy: Policy, text: str) -> None:
-    """Raise `InvalidInput` with the line for what cannot be meant."""
+def validate(policy: Policy, text: str) -> None:
+    """Raise `InvalidInput` with its line for the first contradiction or value out of range."""
     refuse = _Refuser(text)
     _check_people(policy, refuse)
     _check_places(policy, refuse)
@@ -27,15 +27,15 @@ def check(policy: Policy, text: str) -> None:
     for buckets in ("cpu_buckets", "memory_buckets"):
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
-            refuse(f"matching.{buckets} must rise and be positive", "matching", buckets)
-    fault = out_of_bounds(policy)
-    if fault is not None:
-        reason, keys = fault
+            refuse(f"matching.{buckets} must be a list of increasing numbers above 0", "matching", buckets)
+    violation = first_violation(policy)
+    if violation is not None:
+        reason, keys = violation
         refuse(reason, *keys)
 
 
 class _Refuser:
-    """Raises `InvalidInput` with the line where the keys stand."""
+    """Raises `InvalidInput` with the line of the given keys."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -47,22 +47,20 @@ class _Refuser:
 def _check_people(policy: Policy, refuse: _Refuser) -> None:
     if policy.groups and not any(group.share for group in policy.groups.values()):
         hint = "give at least one group a share above 0"
-        refuse("all shares are 0, so that every task queue would be equally likely", "groups", hint=hint)
+        refuse("all shares are 0, so no group would be entitled to anything", "groups", hint=hint)
     for name, group in policy.groups.items():
         if not 0 <= group.share < float("inf"):
-            refuse(
-                f"the share of group {name} must be a finite number of at least 0", "groups", name, "share"
-            )
+            refuse(f"the share of group {name} must be a finite number, at least 0", "groups", name, "share")
         for unknown in set(group.properties) - set(PROPERTIES):
             known = f"known: {', '.join(PROPERTIES)}"
             refuse(f"group {name}: unknown property {unknown}", "groups", name, "properties", hint=known)
     if not math.isfinite(sum(group.share for group in policy.groups.values())):
         refuse(
-            "the shares are so large that their sum is no number", "groups", hint="only their ratios count"
+            "the sum of all shares is too large", "groups", hint="use smaller numbers: only the ratios count"
         )
     for name, user in policy.users.items():
         if not user.groups:
-            refuse(f"user {name} is in no group", "users", name, "groups")
+            refuse(f"user {name} is in no group", "users", name, "groups", hint="name at least one group")
         for missing in (group for group in user.groups if group not in policy.groups):
             refuse(
                 f"user {name}: there is no group {missing}",
@@ -79,12 +77,17 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
         for key in ("lease", "heartbeat", "cpu_power", "wall", "quantum"):
             if not 0 < getattr(ce, key) < math.inf:
-                refuse(f"CE {name}: {key} must be a number above 0", "ces", name, key)
+                refuse(f"CE {name}: {key} must be a finite number above 0", "ces", name, key)
         if ce.heartbeat * 3 > ce.lease:
-            refuse(f"CE {name}: a lease must last at least three heartbeats", "ces", name, "lease")
+            refuse(
+                f"CE {name}: the lease must be at least three heartbeats ({3 * ce.heartbeat:g} s)",
+                "ces",
+                name,
+                "lease",
+            )
         for key in ("processors", "memory", "idle"):
             if not 0 <= getattr(ce, key) < math.inf:
-                refuse(f"CE {name}: {key} must be a number of at least 0", "ces", name, key)
+                refuse(f"CE {name}: {key} must be a finite number, at least 0", "ces", name, key)
 
 
 def _check_limits(policy: Policy, refuse: _Refuser) -> None:
@@ -96,7 +99,9 @@ def _check_limits(policy: Policy, refuse: _Refuser) -> None:
         running = 0 if limit.running is None else limit.running
         counts = running >= 0 and 0 <= limit.delay < math.inf and limit.burst >= 1
         if not counts or (limit.running is None and not limit.delay):
-            refuse("a limit needs running or delay (at least 0), and a burst of at least 1", *here)
+            refuse(
+                "a limit needs running (at least 0) or delay (above 0), and burst must be at least 1", *here
+            )
         if limit.site and limit.site not in policy.sites:
             refuse(f"limits: there is no site {limit.site}", *here, "site", hint=_known(policy.sites))
         if limit.ce and limit.ce not in policy.ces:
@@ -106,25 +111,25 @@ def _check_limits(policy: Policy, refuse: _Refuser) -> None:
 def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:
     for key in jobs.__struct_fields__:
         if not 0 <= getattr(jobs, key) < math.inf:
-            refuse(f"jobs.{key} must be a number of at least 0", "jobs", key)
+            refuse(f"jobs.{key} must be a finite number, at least 0", "jobs", key)
     if not jobs.offer_timeout:
         refuse("jobs.offer_timeout must be above 0", "jobs", "offer_timeout")
 
 
 def _check_retention(policy: Policy, refuse: _Refuser) -> None:
-    kept = policy.retention
-    for key in kept.__struct_fields__:
-        seconds = getattr(kept, key)
+    retention = policy.retention
+    for key in retention.__struct_fields__:
+        seconds = getattr(retention, key)
         if seconds is not None and not 0 <= seconds < math.inf:
-            refuse(f"retention.{key} must be a number of at least 0", "retention", key)
-    if kept.attempts is None:
+            refuse(f"retention.{key} must be a finite number, at least 0", "retention", key)
+    if retention.attempts is None:
         return
     for key, name, seconds in (
         ("accounting.history", "accounting and the shares", policy.accounting.history),
-        ("retention.jobs", "jobs of the past", kept.jobs),
+        ("retention.jobs", "ended jobs", retention.jobs),
     ):
-        if kept.attempts < seconds:
-            hint = f"raise it, lower {key}, or leave it out: attempts then stay for as long as is needed"
+        if retention.attempts < seconds:
+            hint = f"raise retention.attempts, lower {key}, or remove retention.attempts: the default is long enough"
             message = f"retention.attempts must be at least {key} ({seconds:g}): {name} need the attempts"
             refuse(message, "retention", "attempts", hint=hint)
 
@@ -136,11 +141,11 @@ def _check_correction(policy: Policy, refuse: _Refuser) -> None:
             known = f"known: {', '.join(CORRECTORS)}"
             refuse(f"there is no corrector {name}", "correction", "correctors", hint=known)
     if len(set(correction.correctors)) < len(correction.correctors):
-        refuse("correction.correctors names one twice", "correction", "correctors")
+        refuse("correction.correctors names a corrector twice", "correction", "correctors")
     if not 1 <= correction.period < math.inf:
-        refuse("correction.period must be a number of at least 1", "correction", "period")
+        refuse("correction.period must be a finite number, at least 1", "correction", "period")
     if not HOURS_KEPT <= policy.accounting.history < math.inf:
-        message = f"accounting.history must be at least {HOURS_KEPT} (8 days)"
+        message = f"accounting.history must be at least {HOURS_KEPT} s (8 days)"
         refuse(message, "accounting", "history")
     for corrector in CORRECTORS:
         _check_corrector(corrector, policy, refuse)
@@ -152,10 +157,20 @@ def _check_corrector(corrector: str, policy: Policy, refuse: _Refuser) -> None:
     if instances and not started:
         names = ", ".join(f'"{name}"' for name in (*policy.correction.correctors, corrector))
         hint = f"add correctors = [{names}] to [correction]"
-        refuse(f"{corrector} has instances, but nothing starts it", "correction", corrector, hint=hint)
+        refuse(
+            f"{corrector} has instances, but correction.correctors does not name it",
+            "correction",
+            corrector,
+            hint=hint,
+        )
     if started and not instances:
-        hint = f"add [correction.{corrector}.NAME], or do not start {corrector}"
-        refuse(f"{corrector} is started, but has no instance", "correction", "correctors", hint=hint)
+        hint = f"add [correction.{corrector}.NAME], or remove {corrector} from correction.correctors"
+        refuse(
+            f"correction.correctors names {corrector}, which has no instance",
+            "correction",
+            "correctors",
+            hint=hint,
+        )
     for name, instance in instances.items():
         _check_instance(corrector, name, instance, policy, refuse)
 
@@ -167,8 +182,12 @@ def _check_instance(
     if instance.group and instance.group not in policy.groups:
         refuse(f"{name}: there is no group {instance.group}", *here, "group", hint=_known(policy.groups))
     if instance.group and policy.sharing(instance.group):
-        hint = "its share belongs to the group as a whole; leave the instance out"
-        refuse(f"{name}: {instance.group} has JOB_SHARING, so its owners have no shares", *here, hint=hint)
+        hint = "the share belongs to the group as a whole; remove the instance"
+        refuse(
+            f"{name}: {instance.group} has JOB_SHARING, so its owners have no shares of their own",
+            *here,
+            hint=hint,
+        )
     for fault in instance.faults(policy.accounting.history):
         where = f"{name}, {fault.part}" if fault.part else name
         refuse(f"{where}: {fault.message}", *here, *fault.keys, hint=fault.hint)

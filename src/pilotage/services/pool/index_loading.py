@@ -108,7 +108,7 @@ def begin_loading(pool: Pool, tx: Transaction) -> None:
 def _begin_counting(pool: Pool, tx: Transaction) -> None:
     pool.identities = dict(submission_rows.all_queues(tx.connection))
     pool.index.clear()
-    pool.limits.replace(tx, pool.policy.limit_list())
+    pool.limits.replace(tx, pool.policy.matching_limits())
     pool.filling = pool.peers.begin_loading(tx)
 
 

@@ -22,7 +22,7 @@ def rebuild_index(pool: Pool, tx: Transaction) -> None:
         entry = pool.entry(queue, before.identity)
         pool.index.add(entry)
         pool.index.take_over(entry, before)
-    pool.limits.replace(tx, pool.policy.limit_list())
+    pool.limits.replace(tx, pool.policy.matching_limits())
 
 
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:

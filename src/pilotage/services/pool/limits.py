@@ -120,7 +120,7 @@ class SharedRunningLimits(RunningLimits):
         """
         self.save(tx)
         states = lease_rows.states(tx.connection, lock=True)
-        meant = {limit.key: limit for limit in policy.limit_list()}
+        meant = {limit.key: limit for limit in policy.matching_limits()}
         lease_rows.delete_limits(tx.connection, states.keys() - meant.keys())
         lease_rows.save_states(tx.connection, _uncounted(states, meant))
 

@@ -1,7 +1,7 @@
-"""A DIRAC configuration as a policy: text in, text out.
+"""Converts a DIRAC configuration into a policy, both as texts.
 
-What becomes policy: groups and users of the Registry, sites and their CEs of Resources, and ShareCorrections
-wherever it stands. Everything else is listed, with line and reason.
+The policy gets the groups and users of Registry, the sites and CEs of Resources, and ShareCorrections from any
+section. Everything else is listed as omitted, with line and reason.
 """
 
 from __future__ import annotations
@@ -10,61 +10,65 @@ from dataclasses import dataclass
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.dirac_cfg import corrections, registry, resources
-from pilotage.core.policy.dirac_cfg.draft import Draft, Left
+from pilotage.core.policy.dirac_cfg.draft import Draft, Omission
 from pilotage.core.policy.dirac_cfg.tree import read_tree
 from pilotage.core.policy.model import ADMINISTRATOR, Policy
 from pilotage.core.policy.parser import parse
 
-__all__ = ["Imported", "Left", "policy_of_cfg"]
+__all__ = ["ImportedPolicy", "Omission", "import_policy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedPolicy:
     text: str
     """A valid policy."""
     policy: Policy
     section: str
-    """Where the share corrections stood; "" if there were none."""
-    left: tuple[Left, ...]
+    """The section of the share corrections; "" if there were none."""
+    omissions: tuple[Omission, ...]
     notes: tuple[str, ...]
 
 
-def policy_of_cfg(text: str, *, section: str = "") -> Imported:
-    """The policy that a DIRAC configuration says, or `InvalidInput` with the line of the configuration.
+def import_policy(text: str, *, section: str = "") -> ImportedPolicy:
+    """The policy of a DIRAC configuration; raises `InvalidInput` with the line of the configuration.
 
-    `section` names the ShareCorrections to take, which is needed if there are several that differ.
+    `section` selects one ShareCorrections section. It is required if several sections differ.
     """
     root = read_tree(text)
     if not root.sections and not root.options:
-        raise InvalidInput("the configuration is empty")
+        raise InvalidInput("the DIRAC configuration is empty")
     draft = Draft()
-    chosen = corrections.find(root, section, draft)
-    sharing = registry.take_groups(root, corrections.named_groups(chosen), draft)
+    chosen = corrections.find_section(root, section, draft)
+    sharing = registry.add_groups(root, corrections.named_groups(chosen), draft)
     if not sharing:
-        hint = "give a file that has the section Registry, or ShareCorrections with an instance for a Group"
-        raise InvalidInput("the configuration names no group", hint=hint)
-    registry.take_users(root, draft)
-    resources.take_sites(root, draft)
+        hint = "give a file with the section Registry, or with an instance for a Group in ShareCorrections"
+        raise InvalidInput("the DIRAC configuration has no groups", hint=hint)
+    registry.add_users(root, draft)
+    resources.add_sites(root, draft)
     if chosen is not None:
-        corrections.take(chosen, sharing, draft)
-    draft.sweep(root)
-    made = "\n".join([*_head(), *draft.lines]) + "\n"
-    return Imported(
-        made, _parsed(made, draft), chosen.path if chosen else "", tuple(draft.left), tuple(draft.notes)
+        corrections.add_corrections(chosen, sharing, draft)
+    draft.omit_unused(root)
+    text_of_policy = "\n".join([*_head(), *draft.lines]) + "\n"
+    return ImportedPolicy(
+        text=text_of_policy,
+        policy=_parse(text_of_policy, draft),
+        section=chosen.path if chosen else "",
+        omissions=tuple(draft.omissions),
+        notes=tuple(draft.notes),
     )
 
 
 def _head() -> list[str]:
     return [
-        "# Made from a DIRAC configuration. Read it before you apply it:",
-        f"# no group has {ADMINISTRATOR}. Give it to one that has a user, or nobody can change the policy afterwards.",
+        "# Generated from a DIRAC configuration. Review it before you apply it:",
+        f"# no group has {ADMINISTRATOR}. Give it to a group with a user; else nobody can change the policy later.",
     ]
 
 
-def _parsed(made: str, draft: Draft) -> Policy:
-    """The policy; what `parse` refuses is told with the line of the configuration."""
+def _parse(text: str, draft: Draft) -> Policy:
+    """The parsed policy; errors carry the line of the DIRAC configuration."""
     try:
-        return parse(made)
+        return parse(text)
     except InvalidInput as error:
         keys = (error.field or "").split(".")
         places = (".".join(keys[:length]) for length in range(len(keys), 0, -1))

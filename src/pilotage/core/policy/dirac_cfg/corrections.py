@@ -1,4 +1,4 @@
-"""ShareCorrections, wherever it stands: at the root, or under Operations with or without VO and setup."""
+"""Converts ShareCorrections, which may be at the root, or under Operations with or without VO and setup."""
 
 from __future__ import annotations
 
@@ -15,86 +15,92 @@ FACTORS = ("MaxGlobalCorrectionFactor", "MaxGlobalCorrection")
 SLICE = {"TimeSpan": "time_span", "Weight": "weight", "MaxCorrection": "max_correction"}
 
 
-def find(root: Section, wanted: str, draft: Draft) -> Section | None:
-    """The one that is meant; `InvalidInput` if several differ and none of them was named."""
-    found = [section for section in root.walk() if section.path.rpartition("/")[2] == NAME]
+def find_section(root: Section, wanted: str, draft: Draft) -> Section | None:
+    """The selected section; raises `InvalidInput` if several sections differ and none is selected."""
+    sections = [section for section in root.walk() if section.path.rpartition("/")[2] == NAME]
     if wanted:
         named = "/".join(filter(None, wanted.split("/")))
-        chosen = next((one for one in found if one.path in (named, f"{named}/{NAME}")), None)
+        chosen = next((section for section in sections if section.path in (named, f"{named}/{NAME}")), None)
         if chosen is None:
-            hint = f"there are: {', '.join(one.path for one in found) or 'none'}"
+            hint = f"there are: {', '.join(section.path for section in sections) or 'none'}"
             raise InvalidInput(f"there is no section {named} with share corrections", hint=hint)
-    elif found:
-        chosen = found[0]
-        if any(one.content() != chosen.content() for one in found):
-            places = ", ".join(f"{one.path} (line {one.line})" for one in found)
-            hint = f"name one with --section; there are: {places}"
+    elif sections:
+        chosen = sections[0]
+        if any(section.content() != chosen.content() for section in sections):
+            places = ", ".join(f"{section.path} (line {section.line})" for section in sections)
+            hint = f"choose a section with --section: {places}"
             raise InvalidInput(
-                "there are several ShareCorrections that differ", hint=hint, line=found[1].line
+                "there are several different ShareCorrections sections", hint=hint, line=sections[1].line
             )
     else:
         return None
-    for one in found:
-        if one is not chosen:
-            same = one.content() == chosen.content()
-            draft.leave_section(one, f"{'the same as' if same else 'not chosen, but'} {chosen.path}")
+    for section in sections:
+        if section is not chosen:
+            same = section.content() == chosen.content()
+            draft.omit_section(
+                section, f"{'identical to' if same else 'not selected; selected is'} {chosen.path}"
+            )
     return chosen
 
 
 def named_groups(section: Section | None) -> list[tuple[str, int]]:
-    """The groups between whose owners an instance corrects, with the line."""
+    """(group, line) for each instance that corrects between the owners of a group."""
     corrector = section.sections.get(CORRECTOR) if section and _started(section) else None
     instances = corrector.sections.values() if corrector else ()
-    return [(group, one.options["Group"].line) for one in instances for group in one.items("Group")]
+    return [
+        (group, instance.options["Group"].line) for instance in instances for group in instance.items("Group")
+    ]
 
 
 def _started(section: Section) -> bool:
     return CORRECTOR in section.items(TO_START) and CORRECTOR in section.sections
 
 
-def take(section: Section, sharing: dict[str, bool], draft: Draft) -> None:
-    """Write the correction of one section; `sharing` tells of each group whether it shares its jobs."""
+def add_corrections(section: Section, sharing: dict[str, bool], draft: Draft) -> None:
+    """Add the corrections of a section; `sharing` maps each group to whether it has JobSharing."""
     section.used = True
     draft.places["correction"] = section.line
     option = section.take(TO_START)
     wanted = section.items(TO_START)
     for name in wanted:
         if name != CORRECTOR and option is not None:
-            draft.leave(option, name, _not_taken(name))
+            draft.omit(option, name, _unknown_corrector(name))
     corrector = section.sections.get(CORRECTOR)
     if corrector is None or CORRECTOR not in wanted:
         if corrector is not None:
-            draft.leave_section(corrector, f"{TO_START} does not name it")
+            draft.omit_section(corrector, f"{TO_START} does not name it")
         elif CORRECTOR in wanted and option is not None:
-            draft.leave(option, CORRECTOR, "it has no section, so nothing would be corrected")
+            draft.omit(option, CORRECTOR, "the corrector has no section")
         return
     corrector.used = True
     kept = [
-        (_name_of(name, group, one, corrector), group, one)
-        for name, one in corrector.sections.items()
-        for group in one.items("Group") or [""]
-        if _makes_sense(name, group, one, sharing, draft)
+        (_name_of(name, group, instance, corrector), group, instance)
+        for name, instance in corrector.sections.items()
+        for group in instance.items("Group") or [""]
+        if _is_applicable(name, group, instance, sharing, draft)
     ]
     if not kept:
         draft.notes.append(
-            f"line {corrector.line}: no instance of {CORRECTOR} was taken: nothing is corrected"
+            f"line {corrector.line}: no instance of {CORRECTOR} was taken, so shares are not corrected"
         )
         return
-    draft.table(("correction",), section.line, [("correctors", toml.texts([CORRECTOR]))])
-    longest = max((_take_instance(name, group, one, draft) for name, group, one in kept), default=0.0)
+    draft.add_table(("correction",), section.line, [("correctors", toml.texts([CORRECTOR]))])
+    longest = max(
+        (_add_instance(name, group, instance, draft) for name, group, instance in kept), default=0.0
+    )
     if longest > Accounting().history:
         draft.notes.append(f"accounting.history is raised to {longest:g} s, the longest TimeSpan")
-        draft.table(("accounting",), corrector.line, [("history", toml.number(longest))])
+        draft.add_table(("accounting",), corrector.line, [("history", toml.number(longest))])
 
 
-def _not_taken(corrector: str) -> str:
+def _unknown_corrector(corrector: str) -> str:
     if corrector in CORRECTORS:
-        return "DIRAC has no such corrector; write its instances in the policy"
+        return "DIRAC has no such corrector; add its instances to the policy by hand"
     return "there is no such corrector"
 
 
 def _name_of(name: str, group: str, instance: Section, corrector: Section) -> str:
-    """The name of the instance for one of its groups: with a list of groups each gets an instance of its own."""
+    """The name of the instance for one group. A list of groups becomes one instance per group."""
     if len(instance.items("Group")) < 2:
         return name
     name = f"{name}_{group}"
@@ -103,20 +109,20 @@ def _name_of(name: str, group: str, instance: Section, corrector: Section) -> st
     return name
 
 
-def _makes_sense(name: str, group: str, instance: Section, sharing: dict[str, bool], draft: Draft) -> bool:
+def _is_applicable(name: str, group: str, instance: Section, sharing: dict[str, bool], draft: Draft) -> bool:
     if not sharing.get(group):
         return True
-    reason = f"{group} has JobSharing, so its owners have no shares"
-    draft.remark(f"Not taken: {name}: {reason}.")
+    reason = f"{group} has JobSharing, so its owners have no shares of their own"
+    draft.add_comment(f"Not taken: {name}: {reason}.")
     if len(instance.items("Group")) > 1:
-        draft.leave(instance.options["Group"], group, reason)
+        draft.omit(instance.options["Group"], group, reason)
     else:
-        draft.leave_section(instance, reason)
+        draft.omit_section(instance, reason)
     return False
 
 
-def _take_instance(name: str, group: str, instance: Section, draft: Draft) -> float:
-    """Write one instance, between the groups or between the owners of `group`; its longest time span."""
+def _add_instance(name: str, group: str, instance: Section, draft: Draft) -> float:
+    """Add an instance, between the groups or between the owners of `group`; returns its longest time span."""
     instance.used = True
     path = ("correction", CORRECTOR, name)
     values = []
@@ -126,7 +132,7 @@ def _take_instance(name: str, group: str, instance: Section, draft: Draft) -> fl
     factor = _factor(name, instance, draft)
     if factor is not None:
         values.append(("max_global_correction_factor", toml.number(factor)))
-    draft.table(path, instance.line, values)
+    draft.add_table(path, instance.line, values)
     longest = 0.0
     for label, part in instance.sections.items():
         part.used = True
@@ -138,25 +144,25 @@ def _take_instance(name: str, group: str, instance: Section, draft: Draft) -> fl
                 values.append((key, toml.number(given)))
                 draft.places[".".join((*here, key))] = part.options[option].line
                 longest = max(longest, given if key == "time_span" else 0.0)
-        draft.table(here, part.line, values)
+        draft.add_table(here, part.line, values)
     return longest
 
 
 def _factor(name: str, instance: Section, draft: Draft) -> float | None:
-    """Under the document's key, or under the one that DIRAC reads."""
-    documents, diracs = (instance.number(key) for key in FACTORS)
+    """The factor from the documented option, or from the option that DIRAC reads."""
+    documented, effective = (instance.number(key) for key in FACTORS)
     given = [key for key in FACTORS if key in instance.options]
     for key in given:
         place = ".".join(("correction", CORRECTOR, name, "max_global_correction_factor"))
         draft.places[place] = instance.options[key].line
-    if len(given) > 1 and documents != diracs:
-        message = f"{instance.path} has both {FACTORS[0]} and {FACTORS[1]}, and they differ"
+    if len(given) > 1 and documented != effective:
+        message = f"{instance.path} has both {FACTORS[0]} and {FACTORS[1]}, with values that differ"
         raise InvalidInput(message, hint="keep one of them", line=instance.options[FACTORS[1]].line)
-    if documents is not None and diracs is None:
+    if documented is not None and effective is None:
         usual = HistoryInstance().max_global_correction_factor
-        if documents != usual:
+        if documented != usual:
             draft.notes.append(
-                f"line {instance.options[FACTORS[0]].line}: {FACTORS[0]} = {documents:g} is taken; DIRAC itself reads"
-                f" {FACTORS[1]}, and has worked with {usual:g}"
+                f"line {instance.options[FACTORS[0]].line}: {FACTORS[0]} = {documented:g} is taken; DIRAC itself reads"
+                f" {FACTORS[1]}, so it used the default {usual:g}"
             )
-    return documents if documents is not None else diracs
+    return documented if documented is not None else effective

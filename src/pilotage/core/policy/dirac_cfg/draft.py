@@ -1,4 +1,4 @@
-"""The policy in the making: its lines, where each table came from, and what was left out."""
+"""The policy under construction: its lines, the origin of each table, and the omissions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pilotage.core.policy.dirac_cfg.tree import Option, Section, shortened, unqu
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Something of the configuration that did not become policy."""
+class Omission:
+    """A part of the configuration that is not taken into the policy."""
 
     path: str
     value: str
-    """Of an option; how much there is in a section."""
+    """The value of an option, or the number of options in a section."""
     line: int
     reason: str
 
@@ -24,53 +24,53 @@ class Left:
 class Draft:
     lines: list[str] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
-    """By dotted key of the policy: the line of the configuration, for what `parse` refuses."""
-    left: list[Left] = field(default_factory=list)
+    """Dotted key of the policy → line of the configuration, for the errors of `parse`."""
+    omissions: list[Omission] = field(default_factory=list)
     tables: set[tuple[str, ...]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    """What was taken, but should be known."""
+    """Remarks for the user on parts that were taken."""
 
-    def table(self, names: Iterable[str], line: int, values: Iterable[tuple[str, str]] = ()) -> None:
-        """One table of the policy: `values` are keys and TOML."""
+    def add_table(self, names: Iterable[str], line: int, values: Iterable[tuple[str, str]] = ()) -> None:
+        """Add a table to the policy; `values` are (key, value in TOML syntax)."""
         names = tuple(names)
         self.tables.add(names)
         self.places.setdefault(".".join(names), line)
         self.lines += ["", toml.table(*names), *(f"{name} = {value}" for name, value in values)]
 
-    def remark(self, *texts: str) -> None:
+    def add_comment(self, *texts: str) -> None:
         self.lines += ["", *(toml.comment(text) for text in texts)]
 
-    def leave(self, option: Option, value: str, reason: str) -> None:
-        """The whole value of an option, or one item of it."""
+    def omit(self, option: Option, value: str, reason: str) -> None:
+        """List an option, or one item of its value, as omitted."""
         option.used = True
-        self.left.append(Left(option.path, shortened(unquoted(value)), option.line, reason))
+        self.omissions.append(Omission(option.path, shortened(unquoted(value)), option.line, reason))
 
-    def leave_section(self, section: Section, reason: str) -> None:
-        """The whole section; it stands in the list once."""
+    def omit_section(self, section: Section, reason: str) -> None:
+        """List a whole section as omitted, in one entry."""
         options = section.count()
         section.mark()
         size = f"{options} option{'' if options == 1 else 's'}"
-        self.left.append(Left(section.path, size, section.line, reason))
+        self.omissions.append(Omission(section.path, size, section.line, reason))
 
-    def sweep(self, root: Section) -> None:
-        """List what nothing has asked for: nothing is passed over silently."""
-        touched = _touched(root)
-        waiting = [root]
-        while waiting:
-            section = waiting.pop()
+    def omit_unused(self, root: Section) -> None:
+        """List all unused options and sections as omitted."""
+        used = _used_sections(root)
+        pending = [root]
+        while pending:
+            section = pending.pop()
             for option in section.options.values():
                 if not option.used:
-                    self.leave(option, option.value, "not understood")
+                    self.omit(option, option.value, "unknown option")
             for below in section.sections.values():
-                if id(below) in touched:
-                    waiting.append(below)
+                if id(below) in used:
+                    pending.append(below)
                 else:
-                    self.leave_section(below, "nothing of it is part of a policy")
-        self.left.sort(key=lambda one: one.line)
+                    self.omit_section(below, "a policy has nothing that corresponds to this section")
+        self.omissions.sort(key=lambda omission: omission.line)
 
 
-def _touched(root: Section) -> set[int]:
-    """Sections of which something was used, or that were looked at themselves."""
+def _used_sections(root: Section) -> set[int]:
+    """The ids of the sections that were used, or that contain a used option or section."""
     touched: set[int] = set()
     for section in reversed(list(root.walk())):
         used = section.used or any(option.used for option in section.options.values())
@@ -79,8 +79,8 @@ def _touched(root: Section) -> set[int]:
     return touched
 
 
-def described(section: Section) -> Iterator[str]:
-    """Its content, a line for each option, for comments."""
+def option_lines(section: Section) -> Iterator[str]:
+    """One line per option of the section, for comments."""
     for part in section.walk():
         for option in part.options.values():
             yield f"  {option.path.removeprefix(section.path + '/')} = {option.value}"

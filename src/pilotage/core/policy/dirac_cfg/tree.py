@@ -1,7 +1,7 @@
-"""The text of a DIRAC configuration as sections and options that know their line.
+"""Parses a DIRAC configuration into sections and options with their lines.
 
-diraccfg reads the values. It names no lines, lets the later of two equal options win, and takes stray text into the
-next name: so the text is looked through here first, and what cannot be meant is refused.
+diraccfg reads the values. But it reports no lines, lets the last of two equal options win, and adds stray text to the
+next name. So the text is scanned here first, and such mistakes are refused.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from pilotage.core.errors import InvalidInput
 
-DEEPEST = 64
-"""So many sections inside each other; real configurations have about ten."""
+MAX_DEPTH = 64
+"""Maximum nesting of sections; real configurations have about ten levels."""
 
 MISSING = "install it: pip install 'pilotage[dirac]'; in a checkout: uv pip install --python .venv/bin/python diraccfg"
 
@@ -24,7 +24,7 @@ class Option:
     value: str
     line: int
     used: bool = False
-    """Taken into the policy, or listed: nothing is passed over silently."""
+    """Whether the option was taken into the policy or listed as omitted."""
 
 
 @dataclass(slots=True)
@@ -36,52 +36,52 @@ class Section:
     used: bool = False
 
     def find(self, path: str) -> Section | None:
-        """The section below this one that `path` names, such as "Registry/Groups"."""
-        found: Section | None = self
+        """The section at `path` below this section, such as "Registry/Groups"."""
+        section: Section | None = self
         for name in filter(None, path.split("/")):
-            found = found.sections.get(name) if found else None
-        return found
+            section = section.sections.get(name) if section else None
+        return section
 
     def walk(self) -> Iterator[Section]:
-        """The section and all below it, in the order of the text."""
-        waiting = [self]
-        while waiting:
-            section = waiting.pop()
+        """The section and all sections below, in the order of the text."""
+        pending = [self]
+        while pending:
+            section = pending.pop()
             yield section
-            waiting += reversed(section.sections.values())
+            pending += reversed(section.sections.values())
 
     def take(self, name: str) -> Option | None:
-        """An option that is understood: it counts as used from now on."""
+        """The option with this name, marked as used."""
         option = self.options.get(name)
         if option is not None:
             option.used = True
         return option
 
     def text(self, name: str) -> str:
-        """The value of an option without quotes around it; "" if there is none."""
+        """The value of an option without quotes; "" if the option is missing."""
         option = self.take(name)
         return unquoted(option.value) if option else ""
 
     def items(self, name: str) -> list[str]:
-        """The value of an option as a list, each item once."""
+        """The value of an option as a list without duplicates."""
         option = self.take(name)
         values = unquoted(option.value).split(",") if option else []
         return list(dict.fromkeys(filter(None, (unquoted(value) for value in values))))
 
     def number(self, name: str) -> float | None:
-        """The value of an option as a number; None if there is none, `InvalidInput` with its line if it is not one."""
+        """The value of an option as a number; None if the option is missing; `InvalidInput` if it is not a number."""
         option = self.take(name)
         if option is None:
             return None
         try:
             return float(unquoted(option.value))
         except ValueError:
-            hint = "a comment stands on a line of its own" if "#" in option.value else ""
+            hint = "put the comment on a line of its own" if "#" in option.value else ""
             message = f"{option.path} must be a number, not {shortened(option.value)!r}"
             raise InvalidInput(message, hint=hint, line=option.line, field=option.path) from None
 
     def mark(self) -> None:
-        """All of it counts as used."""
+        """Mark the section and everything below as used."""
         for section in self.walk():
             section.used = True
             for option in section.options.values():
@@ -91,7 +91,7 @@ class Section:
         return sum(len(section.options) for section in self.walk())
 
     def content(self) -> dict[str, Any]:
-        """Names and values alone, for comparing."""
+        """Names and values without lines, for comparison."""
         values: dict[str, Any] = {name: unquoted(option.value) for name, option in self.options.items()}
         return values | {name: section.content() for name, section in self.sections.items()}
 
@@ -108,33 +108,35 @@ def shortened(value: str) -> str:
 
 
 def read_tree(text: str) -> Section:
-    """The root section of a configuration, or `InvalidInput` with the line of what cannot be meant."""
+    """The root section of a configuration; raises `InvalidInput` with the line of a mistake."""
     lines = _Scan(text).lines
     try:
         from diraccfg import CFG
     except ImportError:
-        raise InvalidInput("reading a DIRAC configuration needs the package diraccfg", hint=MISSING) from None
+        raise InvalidInput(
+            "the package diraccfg is required to read a DIRAC configuration", hint=MISSING
+        ) from None
     try:
         plain = CFG().loadFromBuffer(text).getAsDict()
     except (KeyError, ValueError) as error:
-        raise InvalidInput(f"diraccfg does not read this configuration: {error}") from None
+        raise InvalidInput(f"diraccfg cannot read this configuration: {error}") from None
     root = Section("", 1)
-    waiting: list[tuple[Section, dict[str, Any], tuple[str, ...]]] = [(root, dict(plain), ())]
-    while waiting:
-        section, values, path = waiting.pop()
+    pending: list[tuple[Section, dict[str, Any], tuple[str, ...]]] = [(root, dict(plain), ())]
+    while pending:
+        section, values, path = pending.pop()
         for name, value in values.items():
             here = (*path, name)
             shown, line = "/".join(here), lines[here]
             if isinstance(value, dict):
                 section.sections[name] = below = Section(shown, line)
-                waiting.append((below, value, here))
+                pending.append((below, value, here))
             else:
                 section.options[name] = Option(shown, str(value), line)
     return root
 
 
 class _Scan:
-    """One pass over the text: where each section and option stands, and all that makes it no configuration."""
+    """Scans the text once: records the line of each section and option, and refuses syntax errors."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[tuple[str, ...], int] = {}
@@ -142,9 +144,9 @@ class _Scan:
         self._path: tuple[str, ...] = ()
         self._pending, self._since = "", 0
         for number, line in enumerate(text.split("\n"), 1):
-            bad = next((letter for letter in line if letter == "\0" or "\ud800" <= letter <= "\udfff"), "")
+            bad = next((char for char in line if char == "\0" or "\ud800" <= char <= "\udfff"), "")
             if bad:
-                raise InvalidInput("this is not a text: it has a character that no text has", line=number)
+                raise InvalidInput("the configuration contains a character that is not text", line=number)
             self._line(number, line.strip())
         self._end()
 
@@ -153,37 +155,39 @@ class _Scan:
             self._stray(self._since)
         if self._path:
             message = f"section {'/'.join(self._path)} is never closed"
-            raise InvalidInput(message, hint="a } is missing", line=self.lines[self._path])
+            raise InvalidInput(message, hint="add the missing }", line=self.lines[self._path])
 
     def _line(self, number: int, line: str) -> None:
         if not line or line.startswith("#"):
             return
-        for index, letter in enumerate(line):
-            if letter == "{":
+        for index, char in enumerate(line):
+            if char == "{":
                 self._open(number)
-            elif letter == "}":
+            elif char == "}":
                 self._close(number)
-            elif letter == "=" or line[index : index + 2] == "+=":
-                self._option(number, line, index, adding=letter == "+")
+            elif char == "=" or line[index : index + 2] == "+=":
+                self._option(number, line, index, adding=char == "+")
                 return
-            elif not letter.isspace() or self._pending:
-                self._more(number, letter)
+            elif not char.isspace() or self._pending:
+                self._more(number, char)
 
-    def _more(self, number: int, letter: str) -> None:
-        """A letter of a name whose bracket or = is still to come, maybe on a later line."""
+    def _more(self, number: int, char: str) -> None:
+        """Adds a character to a name; its { or = may follow on a later line."""
         if not self._pending:
             self._since = number
-        elif self._since != number and not letter.isspace():
+        elif self._since != number and not char.isspace():
             self._stray(self._since)
-        self._pending += letter
+        self._pending += char
 
     def _open(self, number: int) -> None:
-        line = self._since or number  # where its name stands
+        line = self._since or number  # the line of its name
         self._path = (*self._path, self._name(self._pending, "section", line))
         if self._path in self.lines:
-            raise self._twice("name" if self._path in self._options else "section", self._path, line)
-        if len(self._path) > DEEPEST:
-            raise InvalidInput(f"sections are nested more than {DEEPEST} deep", line=line)
+            raise self._duplicate_error(
+                "name" if self._path in self._options else "section", self._path, line
+            )
+        if len(self._path) > MAX_DEPTH:
+            raise InvalidInput(f"sections are nested more than {MAX_DEPTH} levels deep", line=line)
         self.lines[self._path] = line
         self._pending, self._since = "", 0
 
@@ -191,40 +195,40 @@ class _Scan:
         if self._pending:
             self._stray(self._since)
         if not self._path:
-            raise InvalidInput("} closes a section, but none is open", line=number)
+            raise InvalidInput("} without an open section", line=number)
         self._path = self._path[:-1]
 
     def _option(self, number: int, line: str, index: int, *, adding: bool) -> None:
         before = line[:index]
         if "{" in before or "}" in before:
             hint = "write NAME = VALUE on a line of its own"
-            raise InvalidInput("an option stands on a line with a bracket", hint=hint, line=number)
+            raise InvalidInput("an option is on the same line as a bracket", hint=hint, line=number)
         if self._since and self._since != number:
             self._stray(self._since)
         path = (*self._path, self._name(before, "option", number))
         if adding and path not in self._options:
-            message = f"+= adds to option {'/'.join(path)}, which is not set above"
-            raise InvalidInput(message, hint="write = instead", line=number)
+            message = f"+= needs the option {'/'.join(path)} to be set above"
+            raise InvalidInput(message, hint="use = instead", line=number)
         if not adding:
             if path in self.lines:
-                raise self._twice("option" if path in self._options else "name", path, number)
+                raise self._duplicate_error("option" if path in self._options else "name", path, number)
             self.lines[path] = number
             self._options.add(path)
         self._pending, self._since = "", 0
 
-    def _name(self, given: str, what: str, number: int) -> str:
+    def _name(self, given: str, kind: str, number: int) -> str:
         name = given.strip()
         if not name:
-            raise InvalidInput(f"{'{' if what == 'section' else '='} without a name before it", line=number)
+            raise InvalidInput(f"{'{' if kind == 'section' else '='} without a name before it", line=number)
         if "/" in name:
-            raise InvalidInput(f"the name of {what} {shortened(name)!r} has a /", line=number)
+            raise InvalidInput(f"the name of the {kind} {shortened(name)!r} contains a /", line=number)
         return name
 
-    def _twice(self, what: str, path: tuple[str, ...], number: int) -> InvalidInput:
-        message = f"{what} {'/'.join(path)} is there twice: on line {self.lines[path]} already"
-        return InvalidInput(message, hint="keep one of them", line=number)
+    def _duplicate_error(self, kind: str, path: tuple[str, ...], number: int) -> InvalidInput:
+        message = f"{kind} {'/'.join(path)} is given twice: first on line {self.lines[path]}"
+        return InvalidInput(message, hint="remove one of them", line=number)
 
     def _stray(self, number: int) -> None:
         message = f"{shortened(self._pending.strip())!r} is neither an option nor a section"
-        hint = "an option is NAME = VALUE, a section NAME { ... }; a comment has a line of its own"
+        hint = "write options as NAME = VALUE, sections as NAME { ... }, and comments on lines of their own"
         raise InvalidInput(message, hint=hint, line=number)
