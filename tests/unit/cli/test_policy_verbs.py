@@ -271,7 +271,7 @@ def test_long_lists_are_cut_on_the_screen_only(cli: Cli, tmp_path: Path, capsys:
 def test_imports_that_are_refused(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     for text, wanted in (
         ("", "the DIRAC configuration is empty"),
-        (CFG + "}\n", "line 12: } closes a section, but none is open"),
+        (CFG + "}\n", "line 12: } without an open section"),
         (CFG.removesuffix("}\n"), "line 1: section Registry is never closed"),
         (CFG.replace("= 10", "= ten"), "line 7: Registry/Groups/lab/JobShare must be a number"),
     ):
