@@ -103,15 +103,15 @@ class Dirac:
             tags=frozenset(wanted.get("Tags", ())),
         )
         queue = self.ids.setdefault(identity, QueueId(len(self.ids) + 1))
-        self.index.add(IndexedQueue(queue, identity, (identity.owner, identity.group)))
+        self.index.add_queue(IndexedQueue(queue, identity, (identity.owner, identity.group)))
         self.jobs[job] = (queue, priority)
-        self.index.jobs_added(queue, priority, JobId(job), 1)
+        self.index.add_jobs(queue, priority, JobId(job), 1)
         return sorted(one for one, place in self.jobs.items() if place[0] == queue)
 
     def delete(self, job: int) -> bool:
         place = self.jobs.pop(job, None)
         if place is not None:
-            self.index.job_gone(*place, JobId(job))
+            self.index.remove_job(*place, JobId(job))
         return place is not None
 
     def queues(self) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ class Dirac:
             while found := self.index.propose(offer, holds, [], rng):
                 drawn.append(found)
         for one in drawn:
-            self.index.job_returned(one.queue, one.user_priority, one.head)
+            self.index.return_job(one.queue, one.user_priority, one.head)
         jobs = sorted(one.job for one in drawn)
         assert jobs == sorted(expected), "index and predicate differ"
         return jobs

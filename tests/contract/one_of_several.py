@@ -8,7 +8,7 @@ from typing import Any
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, QueueId
-from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.peers import sync
 from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.index_loading import open_pool
@@ -59,7 +59,7 @@ class One:
 
     def waiting(self, queue: QueueId) -> dict[int, int]:
         entry = self.pool.index.entries.get(queue)
-        return {} if entry is None else {w: part.count for w, part in entry.classes.items() if part.count}
+        return {} if entry is None else {w: part.count for w, part in entry.levels.items() if part.count}
 
     def recount(self) -> int:
         return self.writer.call(lambda tx: sync.recount(self.pool, tx, sync.all_queues(self.pool)))
@@ -102,7 +102,7 @@ class One:
                 job, queue, weight = found[number % len(found)]
                 tx.connection.execute("UPDATE jobs SET state = 'Killed' WHERE id = ?", (job,))
                 self.pool.touch_queue(tx, queue)
-                self.pool.index.job_gone(queue, weight, job)
+                self.pool.index.remove_job(queue, weight, job)
 
         self.writer.call(request)
 
@@ -116,8 +116,8 @@ class One:
                 job, queue, weight = found[number % len(found)]
                 tx.connection.execute("UPDATE jobs SET state = 'Waiting' WHERE id = ?", (job,))
                 self.pool.touch_queue(tx, queue)
-                [[head]] = jobs.queue_heads(tx.connection, [HeadsWanted(queue, weight, job - 1, 1)])
-                self.pool.index.job_returned(queue, weight, head)
+                [[head]] = jobs.queue_heads(tx.connection, [HeadsRequest(queue, weight, job - 1, 1)])
+                self.pool.index.return_job(queue, weight, head)
 
         self.writer.call(request)
 
@@ -128,13 +128,13 @@ class One:
             self.pool.touch_queue(tx, queue)
             entry = self.pool.index.entries[queue]
             while entry.waiting:
-                proposal = self.pool.index._take(entry, Random(3))
+                proposal = self.pool.index._take_job(entry, Random(3))
                 if proposal is None:
                     break
                 sql = "UPDATE jobs SET state = 'Matched' WHERE id = ? AND state = 'Waiting'"
                 if tx.connection.execute(sql, (proposal.job,)).rowcount:
                     return True
-                self.pool.index.lost(queue, proposal.user_priority, proposal.job)
+                self.pool.index.restore_lost_job(queue, proposal.user_priority, proposal.job)
             return False
 
         return self.writer.call(request)

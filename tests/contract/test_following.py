@@ -73,7 +73,7 @@ def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, Qu
     b.follow()
     assert b.waiting(queue) == {1: 12, 2: 5}
     # One that is really wrong is set right and told.
-    b.pool.index.reset(queue, {1: 3})
+    b.pool.index.reset_queue(queue, {1: 3})
     assert b.recount() == 1
     assert b.waiting(queue) == {1: 12, 2: 5}
     assert b.peers.differences == 1
@@ -94,7 +94,7 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
         def request(tx: Any) -> int:
             one.pool.touch_queue(tx, queue)
             entry = one.pool.index.entries[queue]
-            proposal = one.pool.index._take(entry, Random(3))
+            proposal = one.pool.index._take_job(entry, Random(3))
             assert proposal is not None
             return int(proposal.head[0])
 
@@ -104,11 +104,11 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     assert sum(a.waiting(queue).values()) == 9
     weight = 1 + job % 2
     b.writer.call(lambda tx: b.pool.touch_queue(tx, queue))
-    head = next(part for w, part in b.pool.index.entries[queue].classes.items() if w == weight)
+    head = next(part for w, part in b.pool.index.entries[queue].levels.items() if w == weight)
     assert head.count == 5
-    b.pool.index.notes.gone.append((queue, weight, job, 0))  # type: ignore[union-attr]
-    b.pool.index.entries[queue].count(weight, head, -1)  # it proposed the same one ...
-    b.pool.index.lost(queue, weight, JobId(job))  # ... and lost it
+    b.pool.index.delta.gone.append((queue, weight, job, 0))  # type: ignore[union-attr]
+    b.pool.index.entries[queue].add_count(weight, head, -1)  # it proposed the same one ...
+    b.pool.index.restore_lost_job(queue, weight, JobId(job))  # ... and lost it
     assert sum(b.waiting(queue).values()) == 10
     b.follow()
     assert sum(b.waiting(queue).values()) == 9
@@ -156,10 +156,10 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
     assert place is not None
     # It takes until everybody matches by the policy, and until the places are borrowed.
     a.writer.call(lambda tx: [shared_limits.establish(a.pool, tx, 1.0), a.pool.limits.recount(tx)])
-    assert a.pool.limits.limiter.closed(place.site, place.ce, 1.0) == [limit]
+    assert a.pool.limits.limiter.closed_limits(place.site, place.ce, 1.0) == [limit]
     a.writer.call(lambda tx: shared_limits.rebalance(a.pool, tx, 1.0))
     started = 0
-    while not a.pool.limits.limiter.closed(place.site, place.ce, 1.0):
+    while not a.pool.limits.limiter.closed_limits(place.site, place.ce, 1.0):
 
         def request(tx: Any) -> None:
             a.pool.limits.started(tx, identity, place, 1.0)
@@ -189,7 +189,7 @@ def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One,
     a.writer.call(lambda tx: shared_limits.establish(a.pool, tx, 3.0))
     for _ in range(3):
         a.writer.call(lambda tx: shared_limits.rebalance(a.pool, tx, 3.0))
-        assert a.pool.limits.limiter.closed(place.site, place.ce, 3.0)
+        assert a.pool.limits.limiter.closed_limits(place.site, place.ce, 3.0)
     free = "SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks"
     assert a.writer.call(lambda tx: sum(row[0] for row in tx.connection.execute(free))) == 0
 
@@ -203,7 +203,7 @@ def limited(pool: Pool, tx: Any, most: int) -> None:
 
 def test_a_job_that_one_had_not_heard_of_is_gone_for_the_others_too(pools: tuple[One, One, QueueId]) -> None:
     a, b, queue = pools
-    b.writer.call(lambda tx: b.pool.index.reset(queue, {}))
+    b.writer.call(lambda tx: b.pool.index.reset_queue(queue, {}))
     b.kill(0)
     a.follow()
     assert sum(a.waiting(queue).values()) == 9

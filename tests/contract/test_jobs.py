@@ -7,7 +7,7 @@ from typing import Any
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, jobs, pilots, submissions
 from pilotage.store.tables import counts as count_rows
@@ -28,12 +28,12 @@ def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> No
     queue = fill(connection)
 
     def ids(*wanted: tuple[int, int, int, int]) -> list[list[int]]:
-        found = jobs.queue_heads(connection, [HeadsWanted(QueueId(queue), *rest) for queue, *rest in wanted])
+        found = jobs.queue_heads(connection, [HeadsRequest(QueueId(queue), *rest) for queue, *rest in wanted])
         return [[row[0] for row in rows] for rows in found]
 
     rows = [(job, 1, 0, 0, f"[{job}]") for job in (2, 4, 6)]
-    assert jobs.queue_heads(connection, [HeadsWanted(queue, 1, 0, 3)]) == [rows]
-    assert jobs.queue_heads(connection, [HeadsWanted(queue, 1, 0, 3)] * 2) == [rows, rows]
+    assert jobs.queue_heads(connection, [HeadsRequest(queue, 1, 0, 3)]) == [rows]
+    assert jobs.queue_heads(connection, [HeadsRequest(queue, 1, 0, 3)] * 2) == [rows, rows]
     each = [((queue, 1, 6, 9), [8, 10]), ((99, 2, 0, 9), []), ((queue, 2, 0, 9), [1, 3, 5, 7, 9])]
     for wanted, expected in each:
         assert ids(wanted) == [expected]

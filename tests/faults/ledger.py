@@ -282,7 +282,7 @@ class Ledger:
                 {
                     one.key: one.running
                     for one in p.matching_limits()
-                    if one.applies_at(*place) and one.concerns(queue)
+                    if one.applies_at(*place) and one.applies_to(queue)
                 }
                 for p in force
             ]

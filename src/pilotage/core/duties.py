@@ -49,7 +49,7 @@ CLAIMS: Mapping[LockStatus, ClaimOutcome] = {
 }
 
 
-def held(lock: Lock, who: str, now: float) -> LockStatus:
+def lock_status(lock: Lock, who: str, now: float) -> LockStatus:
     if not lock.holder:
         return LockStatus.FREE
     if lock.holder == who:
@@ -57,15 +57,15 @@ def held(lock: Lock, who: str, now: float) -> LockStatus:
     return LockStatus.OTHERS if now < lock.until else LockStatus.OVER
 
 
-def claimed(lock: Lock, who: str, now: float, seconds: float) -> Lock | None:
+def claim_lock(lock: Lock, who: str, now: float, seconds: float) -> Lock | None:
     """The lock as `who` has it from now on for `seconds`; None: another one has it."""
-    claim = CLAIMS[held(lock, who, now)]
+    claim = CLAIMS[lock_status(lock, who, now)]
     if claim is ClaimOutcome.WAIT:
         return None
     epoch = lock.epoch + 1 if claim is ClaimOutcome.TAKE else lock.epoch
     return Lock(who, epoch, now + seconds)
 
 
-def released(lock: Lock) -> Lock:
+def release_lock(lock: Lock) -> Lock:
     """The lock without a holder: the next one takes it with an epoch of its own."""
     return replace(lock, holder="", until=0.0)

@@ -334,19 +334,19 @@ class Bench:
         found = {
             queue: counts
             for queue, entry in pool.index.entries.items()
-            if (counts := {weight: part.count for weight, part in entry.classes.items() if part.count})
+            if (counts := {weight: part.count for weight, part in entry.levels.items() if part.count})
         }
         assert found == expected
         for entry in pool.index.entries.values():
-            parts = entry.classes.items()
+            parts = entry.levels.items()
             assert entry.waiting == sum(part.count for _, part in parts)
-            assert entry.weight == sum(weight * part.count for weight, part in parts)
+            assert entry.priority_sum == sum(weight * part.count for weight, part in parts)
         counted: Counter[tuple[str, str, str, str]] = Counter()
         for queue, site, ce, count in count_rows.held_counts(connection):
             identity = submissions.queue_identity(connection, queue)
             assert identity is not None
             for limit in pool.limits.limiter.limits:
-                if limit.applies_at(site, ce) and limit.concerns(identity):
+                if limit.applies_at(site, ce) and limit.applies_to(identity):
                     counted[limit.key] += count
         meters = {key: meter.running for key, meter in pool.limits.limiter._meters.items() if meter.running}
         assert meters == counted

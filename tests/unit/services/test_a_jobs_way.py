@@ -550,7 +550,7 @@ def forget_queues(bench: Bench) -> None:
         gone = bench.do(lambda tx: submissions.delete_empty_queues(tx.connection, bench.now - 86400))
         for queue in gone:
             bench.pool.identities.pop(queue, None)
-            bench.pool.index.remove(queue)
+            bench.pool.index.remove_queue(queue)
         bench.now += 86401
 
 

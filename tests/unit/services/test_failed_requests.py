@@ -75,7 +75,7 @@ class Fault(Exception):
 def waiting_of(pool: Pool) -> dict[int, dict[int, int]]:
     """Waiting jobs by queue and UserPriority, as the index counts them."""
     counted = {
-        queue: {weight: part.count for weight, part in entry.classes.items() if part.count}
+        queue: {weight: part.count for weight, part in entry.levels.items() if part.count}
         for queue, entry in pool.index.entries.items()
     }
     return {queue: counts for queue, counts in counted.items() if counts}
@@ -168,8 +168,8 @@ def _heads_are_the_first_that_wait(bench: Bench, queue: int, entry: Any) -> None
         "SELECT id, epoch, last_event FROM jobs"
         " WHERE queue_id = ? AND user_priority = ? AND state = 'Waiting' AND id <= ? ORDER BY id"
     )
-    for weight, part in entry.classes.items():
-        stored = bench.connection.execute(sql, (queue, weight, part.read_to)).fetchall()
+    for weight, part in entry.levels.items():
+        stored = bench.connection.execute(sql, (queue, weight, part.read_up_to)).fetchall()
         assert [(head[0], head[2], head[3]) for head in part.heads] == [tuple(row) for row in stored]
 
 

@@ -22,7 +22,7 @@ from pilotage.core.policy import parse
 from pilotage.core.queues.draws import FIRST, RULES, Rule
 from pilotage.core.queues.fit import fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import IndexedQueue, taking_part
+from pilotage.core.queues.indexed_queue import IndexedQueue, eligible_queues
 from pilotage.services.matching.match import Match
 from pilotage.services.pilots.exchange import exchange_many, token_hash
 from pilotage.services.policy.apply import apply_policy
@@ -181,21 +181,21 @@ class Rounds:
         """(queue, UserPriority, place among its lowest ids) by the rule, from what waits now; None: nothing fits."""
         pool, pilot = match.pool, match.pilot
         offer = replace(offer_of(pool.policy, pilot, match.take.node), **rest._asdict())
-        closed = pool.limits.limiter.closed(pilot.site, pilot.ce, match.moves.now)
+        closed = pool.limits.limiter.closed_limits(pilot.site, pilot.ce, match.moves.now)
         waiting = [
             e for e in pool.index.entries.values() if e.waiting and fits(e.identity, offer, lambda _: True)
         ]
-        candidates = taking_part(waiting, lambda _: True, closed)
+        candidates = eligible_queues(waiting, lambda _: True, closed)
         if not candidates:
             return None
         if self.rule == "document":
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
         queue: IndexedQueue = candidates[self.smallest([one.priority for one in candidates])]
-        jobs = [weight for weight, part in queue.classes.items() for _ in range(part.count)]
+        jobs = [weight for weight, part in queue.levels.items() for _ in range(part.count)]
         weight = jobs[self.smallest([float(one) for one in jobs])]
         there = len(self.waiting[queue.id, weight])
-        assert there == queue.classes[weight].count
+        assert there == queue.levels[weight].count
         return queue.id, weight, int(self.numbers.integers(min(FIRST, there)))
 
     def smallest(self, weights: list[float]) -> int:

@@ -55,5 +55,5 @@ def test_whatever_happens_meanwhile_all_are_counted_once(
 def touch_and_fail(pool: Pool, tx: Transaction) -> None:
     for queue in list(pool.index.entries):
         pool.touch_queue(tx, queue)
-        pool.index.reset(queue, {})
+        pool.index.reset_queue(queue, {})
     raise ZeroDivisionError

@@ -46,7 +46,7 @@ def elsewhere(bench: Bench) -> Pool:
 def act_unheard(bench: Bench, verb: str, *jobs: int) -> None:
     """With all heads in memory, so that the draw cannot find out by itself."""
     for entry in bench.pool.index.entries.values():
-        for weight, part in entry.classes.items():
+        for weight, part in entry.levels.items():
             bench.pool.index._read_heads([(entry, weight, part)])
     other = elsewhere(bench)
     outcome = bench.do(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.pilots.exchange import exchange_many, token_hash
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.store.engine.bulk_statements import BulkStatement
@@ -150,7 +150,7 @@ def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
     asked = after_two_others(hot)
     hot.watched.asked.clear()
     queue = next(iter(hot.pool.index.entries))
-    for wanted in ([HeadsWanted(queue, 1, 0, 16)], [HeadsWanted(queue, 1, after, 16) for after in (0, 7)]):
+    for wanted in ([HeadsRequest(queue, 1, 0, 16)], [HeadsRequest(queue, 1, after, 16) for after in (0, 7)]):
         jobs.queue_heads(hot.watched, wanted)
     jobs.due_for_retry(hot.watched, bench.now, 100)
     count_rows.waiting_between(hot.watched, 100, 200)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.core.queues.rank import chance
+from pilotage.core.queues.rank import win_probability
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.store.tables import listing
@@ -179,7 +179,7 @@ def test_two_groups_have_what_the_rule_gives_them(make: Make, cores: int, more: 
     farm.submit("ann")
     farm.submit("dan")
     farm.run(TEN_MINUTES)
-    ann = chance(3000, [1000], rule)  # type: ignore[arg-type]
+    ann = win_probability(3000, [1000], rule)  # type: ignore[arg-type]
     assert ann == pytest.approx(0.75 if rule == "proportional" else 5 / 6)
     near(farm.parts(), {"ann": ann, "dan": 1 - ann})
 
@@ -292,9 +292,9 @@ def test_while_the_quantum_is_not_over_nobody_is_asked(make: Make, monkeypatch: 
     farm = make(1, more="quantum = 50")
     two_owners(farm)
     drawn = []
-    lots = farm.bench.pool.index.lots
+    lots = farm.bench.pool.index.count_wins
     monkeypatch.setattr(
-        type(farm.bench.pool.index), "lots", lambda *words: drawn.append(1) or lots(*words[1:])
+        type(farm.bench.pool.index), "count_wins", lambda *words: drawn.append(1) or lots(*words[1:])
     )
     farm.run(45)
     assert drawn == []

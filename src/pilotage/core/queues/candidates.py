@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold
-from pilotage.core.queues.indexed_queue import Entity, IndexedQueue, QueueStanding, taking_part
+from pilotage.core.queues.indexed_queue import Entity, IndexedQueue, QueueStanding, eligible_queues
 from pilotage.core.queues.offer_classes import OfferClass, OfferClasses
 from pilotage.core.queues.vectorised_matching import FITS, ORDER, Slots
-from pilotage.core.queues.weighted_draw import Sampler, after
+from pilotage.core.queues.weighted_draw import Sampler, draw_after
 
 LATE = 16
 """When so many queues have begun to wait since the field of a kind was made, it is made anew."""
@@ -37,9 +37,9 @@ class Candidates:
     def __init__(
         self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: Random
     ) -> None:
-        self.kinds = OfferClasses(cpu_buckets, memory_buckets)
+        self.offer_classes = OfferClasses(cpu_buckets, memory_buckets)
         self._rule: Rule = rule
-        self._chance = rng
+        self._rng = rng
         # For arrays of numbers; begins by chance as well.
         self._numbers = np.random.Generator(np.random.PCG64(rng.getrandbits(128)))
         self._standing: NDArray[np.int8] = np.zeros(256, dtype=np.int8)
@@ -51,7 +51,7 @@ class Candidates:
 
     def clear(self) -> None:
         """Forget all queues and kinds."""
-        self.kinds.clear()
+        self.offer_classes.clear()
         self._known = 0
         self._entries: list[IndexedQueue | None] = []
         """By slot; None: it has been forgotten."""
@@ -59,17 +59,17 @@ class Candidates:
         self._arrivals: list[IndexedQueue] = []
         self._specials = 0
         """How many are special now."""
-        self._arrived = 0
+        self._standing_changes = 0
         """So often has a queue begun to wait, or changed between plain and special."""
 
     # --- the queues
 
-    def enter(self, entry: IndexedQueue) -> None:
+    def add(self, entry: IndexedQueue) -> None:
         """A queue that may have waiting jobs."""
         if len(self._entries) > 2 * self._known + FORGOTTEN:
             self._renumber()
         self._known += 1
-        slot = entry.slot = self.kinds.enter(entry.identity)
+        slot = entry.slot = self.offer_classes.add_queue(entry.identity)
         self._entries.append(entry)
         if slot >= len(self._standing):
             self._standing = np.concatenate([self._standing, np.zeros_like(self._standing)])
@@ -84,34 +84,34 @@ class Candidates:
         self.clear()
         for entry in entries:
             entry.standing = _OUT
-            self.enter(entry)
-            self.stands(entry)
+            self.add(entry)
+            self.update_standing(entry)
 
-    def leave(self, entry: IndexedQueue) -> None:
+    def remove(self, entry: IndexedQueue) -> None:
         """Forget a queue without jobs."""
         self._entries[entry.slot] = None
         self._known -= 1
         self._standing[entry.slot] = _OUT
         del self._of_entity[entry.entity][entry.slot]
 
-    def stands(self, entry: IndexedQueue) -> None:
+    def update_standing(self, entry: IndexedQueue) -> None:
         """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
         self._specials -= entry.standing is _SPECIAL
-        entry.standing = entry.stands()
+        entry.standing = entry.current_standing()
         self._specials += entry.standing is _SPECIAL
         self._standing[entry.slot] = entry.standing
         if entry.standing is not _OUT:
-            self._arrived += 1
+            self._standing_changes += 1
             self._priority[entry.slot] = entry.priority
             self._arrivals.append(entry)
             if len(self._arrivals) > MOST_ARRIVALS:
-                self.settled()
+                self.invalidate_samplers()
 
-    def weigh(self, entry: IndexedQueue) -> None:
+    def set_priority(self, entry: IndexedQueue) -> None:
         """Its priority is another one; taken up with the next `settled`."""
         self._priority[entry.slot] = entry.priority
 
-    def settled(self) -> None:
+    def invalidate_samplers(self) -> None:
         """Fields that were made with earlier priorities are void."""
         self._version += 1
         # Nobody looks back beyond a version.
@@ -119,16 +119,16 @@ class Candidates:
 
     # --- those of a kind
 
-    def waiting(self, kind: OfferClass) -> list[IndexedQueue]:
+    def waiting_queues(self, kind: OfferClass) -> list[IndexedQueue]:
         """The queues of a kind that have waiting jobs now, Requirements not yet asked."""
-        self.kinds.look_on(kind)
+        self.offer_classes.refresh_members(kind)
         slots = kind.slots[self._standing[kind.slots] != _OUT]
         return [entry for slot in slots.tolist() if (entry := self._entries[slot]) is not None]
 
-    def refused(self, offer: Offer) -> tuple[dict[Condition, int], list[IndexedQueue]]:
+    def count_refusals(self, offer: Offer) -> tuple[dict[Condition, int], list[IndexedQueue]]:
         """How many admitted queues with waiting jobs fall at which condition first; and those that do not."""
         slots = np.flatnonzero(self._standing != _OUT)
-        failed = self.kinds.screen.failures(offer, slots)
+        failed = self.offer_classes.matching.failures(offer, slots)
         numbers = np.bincount(failed, minlength=FITS)[:FITS]
         fallen = {ORDER[place]: int(numbers[place]) for place in np.flatnonzero(numbers)}
         left = [self._entries[slot] for slot in slots[failed == FITS].tolist()]
@@ -139,60 +139,60 @@ class Candidates:
     def draw(self, kind: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         """One of the queues that take part, by the rule; None if there is none."""
         if kind.version != self._version:
-            self._prepare(kind)
-        elif kind.arrivals != len(self._arrivals):
-            self._welcome(kind)
+            self._rebuild_sampler(kind)
+        elif kind.arrivals_seen != len(self._arrivals):
+            self._add_new_queues(kind)
         if kind.special:
             return self._draw_with_special(kind, holds)
         found = self._draw_plain(kind)
         return None if found is None else found[0]
 
-    def look_ahead(self, kind: OfferClass) -> IndexedQueue | None:
+    def peek(self, kind: OfferClass) -> IndexedQueue | None:
         """The queue that the next draw is likely to give; None: not known."""
-        if kind.runners is None:
+        if kind.sampler is None:
             return None
-        if kind.ahead is None:
-            kind.ahead = kind.runners.run(self._chance, self._numbers)
-        slot: int = kind.members[kind.ahead[0]]
+        if kind.next_draw is None:
+            kind.next_draw = kind.sampler.draw(self._rng, self._numbers)
+        slot: int = kind.members[kind.next_draw[0]]
         return self._entries[slot]
 
     def _draw_plain(self, kind: OfferClass) -> tuple[IndexedQueue, float] | None:
         """A plain queue and its time."""
-        while kind.runners is not None:
-            place, time = kind.ahead or kind.runners.run(self._chance, self._numbers)
-            kind.ahead = None
+        while kind.sampler is not None:
+            place, time = kind.next_draw or kind.sampler.draw(self._rng, self._numbers)
+            kind.next_draw = None
             entry = self._entries[kind.members[place]]
             if entry is None or entry.standing is not _PLAIN:
                 left = self._standing[kind.members] == _PLAIN
                 if not left.any():
-                    self._prepare(kind)
+                    self._rebuild_sampler(kind)
                     continue
-                self._stand(kind, kind.members[left], kind.weights[left])
-                place, time = after(kind.weights, self._rule, self._numbers, time)
+                self._set_members(kind, kind.members[left], kind.weights[left])
+                place, time = draw_after(kind.weights, self._rule, self._numbers, time)
                 entry = self._entries[kind.members[place]]
                 assert entry is not None
-            if kind.late:
-                late = [one for one in kind.late if one.standing is _PLAIN]
+            if kind.newcomers:
+                late = [one for one in kind.newcomers if one.standing is _PLAIN]
                 if late:
-                    return self._against(entry, time, late, len(kind.members))
+                    return self._draw_against(entry, time, late, len(kind.members))
             return entry, time
         return None
 
-    def _against(
+    def _draw_against(
         self, winner: IndexedQueue, time: float, others: Sequence[IndexedQueue], behind: int
     ) -> tuple[IndexedQueue, float]:
         """Who wins when `winner`, at its time out of so many, runs against `others` too (not empty)."""
         weights = np.array([entry.priority for entry in others])
-        place, best = after(weights, self._rule, self._numbers, 0.0)
+        place, best = draw_after(weights, self._rule, self._numbers, 0.0)
         if best < time:
             return others[place], best
         # Nobody has a priority: everyone is equally likely.
-        if math.isinf(time) and self._chance.random() * (behind + len(others)) >= behind:
+        if math.isinf(time) and self._rng.random() * (behind + len(others)) >= behind:
             return others[place], time
         return winner, time
 
     def _draw_with_special(self, kind: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
-        there = self._special_there(kind, holds)
+        there = self._special_taking_part(kind, holds)
         found = self._draw_plain(kind)
         if not there:
             return found[0] if found else None
@@ -204,16 +204,18 @@ class Candidates:
             if kind.cpu_time < highest:
                 found = None
         if found is None:
-            return self._against(there[0], math.inf, there, 0)[0]
-        return self._against(*found, there, len(kind.members))[0]
+            return self._draw_against(there[0], math.inf, there, 0)[0]
+        return self._draw_against(*found, there, len(kind.members))[0]
 
-    def _special_there(self, kind: OfferClass, holds: RequirementsHold) -> list[IndexedQueue]:
+    def _special_taking_part(self, kind: OfferClass, holds: RequirementsHold) -> list[IndexedQueue]:
         """Of the queues that must be looked at by themselves: those that take part."""
         waiting = [entry for entry in kind.special if entry.standing is _SPECIAL]
-        there = taking_part(waiting, holds, ())
-        return [entry for entry in there if not (entry.background and self._foreground(kind, entry.entity))]
+        there = eligible_queues(waiting, holds, ())
+        return [
+            entry for entry in there if not (entry.background and self._has_foreground(kind, entry.entity))
+        ]
 
-    def _foreground(self, kind: OfferClass, entity: Entity) -> bool:
+    def _has_foreground(self, kind: OfferClass, entity: Entity) -> bool:
         """Whether a plain queue of `entity` takes part."""
         slots = kind.slots
         for slot, entry in self._of_entity[entity].items():
@@ -223,20 +225,20 @@ class Candidates:
                     return True
         return False
 
-    def _prepare(self, kind: OfferClass) -> None:
+    def _rebuild_sampler(self, kind: OfferClass) -> None:
         """Make the field, of the queues and with the priorities of now."""
-        self.kinds.look_on(kind)
-        kind.version, kind.arrivals = self._version, len(self._arrivals)
-        if kind.arrived == self._arrived:
+        self.offer_classes.refresh_members(kind)
+        kind.version, kind.arrivals_seen = self._version, len(self._arrivals)
+        if kind.standing_changes == self._standing_changes:
             # The same queues as before, but for those that have ceased to wait.
             plain = self._standing[kind.members] == _PLAIN
             members = kind.members if plain.all() else kind.members[plain]
             if len(members):
-                self._stand(kind, members, self._priority[members])
+                self._set_members(kind, members, self._priority[members])
                 return
-        kind.arrived = self._arrived
+        kind.standing_changes = self._standing_changes
         standing = self._standing[kind.slots]
-        kind.late, kind.special, kind.cpu_time = [], [], 0
+        kind.newcomers, kind.special, kind.cpu_time = [], [], 0
         if self._specials:
             special = kind.slots[standing == _SPECIAL].tolist()
             kind.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
@@ -245,22 +247,26 @@ class Candidates:
             buckets = self._cpu_time[members]
             kind.cpu_time = int(buckets.max())
             members = members[buckets == kind.cpu_time]
-        self._stand(kind, members, self._priority[members])
+        self._set_members(kind, members, self._priority[members])
 
-    def _stand(self, kind: OfferClass, members: Slots, weights: NDArray[np.float64]) -> None:
+    def _set_members(self, kind: OfferClass, members: Slots, weights: NDArray[np.float64]) -> None:
         kind.members, kind.weights = members, weights
-        kind.runners = Sampler(weights, self._rule) if len(members) else None
-        kind.ahead = None
+        kind.sampler = Sampler(weights, self._rule) if len(members) else None
+        kind.next_draw = None
 
-    def _welcome(self, kind: OfferClass) -> None:
+    def _add_new_queues(self, kind: OfferClass) -> None:
         """Take up the queues that have begun to wait since the field was made."""
-        new = self._arrivals[kind.arrivals :]
-        kind.arrivals = len(self._arrivals)
-        self.kinds.look_on(kind)
-        if len(new) > LATE or any(self._disturbs(kind, entry) for entry in new) or len(kind.late) > LATE:
-            self._prepare(kind)
+        new = self._arrivals[kind.arrivals_seen :]
+        kind.arrivals_seen = len(self._arrivals)
+        self.offer_classes.refresh_members(kind)
+        if (
+            len(new) > LATE
+            or any(self._needs_rebuild(kind, entry) for entry in new)
+            or len(kind.newcomers) > LATE
+        ):
+            self._rebuild_sampler(kind)
 
-    def _disturbs(self, kind: OfferClass, entry: IndexedQueue) -> bool:
+    def _needs_rebuild(self, kind: OfferClass, entry: IndexedQueue) -> bool:
         """Whether the field is wrong now that `entry` waits; if not, it is taken up beside it."""
         place = int(kind.slots.searchsorted(entry.slot))
         if place == len(kind.slots) or kind.slots[place] != entry.slot:
@@ -269,9 +275,9 @@ class Candidates:
             if entry not in kind.special:
                 kind.special.append(entry)
             return False
-        if entry in kind.late or not len(kind.members):
+        if entry in kind.newcomers or not len(kind.members):
             return True
         if self._rule == "document" and entry.identity.cpu_time != kind.cpu_time:
             return entry.identity.cpu_time > kind.cpu_time
-        kind.late.append(entry)
+        kind.newcomers.append(entry)
         return bool((kind.members == entry.slot).any())

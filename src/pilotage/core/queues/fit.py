@@ -124,24 +124,24 @@ def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
     return None
 
 
-def left_over(processors: int, memory: int, taken: QueueIdentity) -> tuple[int, int]:
+def remaining_sizes(processors: int, memory: int, taken: QueueIdentity) -> tuple[int, int]:
     """The processors and MB (0: not known) of an offer that a job of this queue leaves."""
     return processors - taken.processors, max(1, memory - taken.memory) if memory else 0
 
 
-def binds(pilot_type: str) -> bool:
+def binds_owner(pilot_type: str) -> bool:
     """Whether a pilot's first job binds it to its owner: a private pilot's identity says whom it serves."""
     return pilot_type != "private"
 
 
 def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
     """What is left of an offer after a job of this queue."""
-    processors, memory = left_over(offer.processors, offer.memory, taken)
-    only_owner = taken.owner if binds(offer.pilot_type) else offer.only_owner
+    processors, memory = remaining_sizes(offer.processors, offer.memory, taken)
+    only_owner = taken.owner if binds_owner(offer.pilot_type) else offer.only_owner
     return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
 
 
-def beside(queue: QueueIdentity, offer: Offer) -> int:
+def concurrent_jobs(queue: QueueIdentity, offer: Offer) -> int:
     """How many jobs of `queue` one offer that it fits takes beside each other: how often it fits as it shrinks."""
     count = offer.processors // max(1, queue.processors)
     if offer.memory and queue.memory:

@@ -19,13 +19,13 @@ Head = tuple[Any, ...]
 """A waiting job: its id, and whatever else the store has told of it."""
 
 
-class HeadsWanted(NamedTuple):
+class HeadsRequest(NamedTuple):
     """The first jobs that wait in a queue with one UserPriority, at most so many with ids above `after`."""
 
     queue: QueueId
     user_priority: int
     after: int
-    most: int
+    limit: int
 
 
 class QueueStanding(IntEnum):
@@ -49,13 +49,13 @@ class PriorityLevel:
     count: int = 0
     heads: list[Head] = field(default_factory=list)
     """Those with the lowest ids, ascending."""
-    read_to: int = 0
+    read_up_to: int = 0
     """All waiting jobs up to this id are in `heads` or were proposed."""
     prefetch: int = 0
     """So many heads were read the last time."""
 
     @property
-    def short(self) -> bool:
+    def needs_heads(self) -> bool:
         """Whether heads are to be read before one of them is drawn."""
         known = len(self.heads)
         return known < FIRST and known < self.count
@@ -74,9 +74,9 @@ class IndexedQueue:
     priority: float = 0.0
     """As of the last `settle`, or of when it began to wait."""
     waiting: int = 0
-    weight: int = 0
+    priority_sum: int = 0
     """Sum of UserPriority of the waiting jobs."""
-    classes: dict[int, PriorityLevel] = field(default_factory=dict)
+    levels: dict[int, PriorityLevel] = field(default_factory=dict)
     slot: int = -1
     """Its number in the index."""
     standing: QueueStanding = QueueStanding.OUT
@@ -85,19 +85,19 @@ class IndexedQueue:
     @property
     def background(self) -> bool:
         """Only UserPriority 0 waits here."""
-        return not self.weight
+        return not self.priority_sum
 
-    def stands(self) -> QueueStanding:
+    def current_standing(self) -> QueueStanding:
         """How it stands now."""
         if not self.waiting or not self.admitted:
             return _OUT
-        return _SPECIAL if not self.weight or self.identity.requirements else _PLAIN
+        return _SPECIAL if not self.priority_sum or self.identity.requirements else _PLAIN
 
-    def count(self, user_priority: int, part: PriorityLevel, change: int) -> None:
+    def add_count(self, user_priority: int, part: PriorityLevel, change: int) -> None:
         """So many more jobs wait in `part`."""
         part.count += change
         self.waiting += change
-        self.weight += change * user_priority
+        self.priority_sum += change * user_priority
 
 
 def refusal(
@@ -107,12 +107,12 @@ def refusal(
     if not entry.admitted:
         return Condition.MEMBERSHIP
     failed = first_failure(entry.identity, offer, holds)
-    if failed is None and any(limit.concerns(entry.identity) for limit in closed):
+    if failed is None and any(limit.applies_to(entry.identity) for limit in closed):
         return Condition.LIMIT
     return failed
 
 
-def taking_part(
+def eligible_queues(
     fitting: Iterable[IndexedQueue], holds: RequirementsHold, closed: Sequence[Limit]
 ) -> list[IndexedQueue]:
     """Of queues that fit an offer but for their Requirements: those that take part in its draw.
@@ -123,7 +123,7 @@ def taking_part(
         entry
         for entry in fitting
         if (not entry.identity.requirements or holds(entry.identity.requirements))
-        and not (closed and any(limit.concerns(entry.identity) for limit in closed))
+        and not (closed and any(limit.applies_to(entry.identity) for limit in closed))
     ]
     background = [entry for entry in there if entry.background]
     if not background:

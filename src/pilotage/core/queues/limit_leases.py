@@ -41,13 +41,13 @@ class Allocation:
     """Jobs wait that it could start if it had more."""
 
 
-def established(limit: Limit, held: int, now: float) -> UnleasedRoom:
+def establish(limit: Limit, held: int, now: float) -> UnleasedRoom:
     """A limit that was not there before: `held` jobs have a place already. The first starts may be made at once."""
     free = limit.running - held if limit.running is not None else 0
     return UnleasedRoom(limit.running, free, float(limit.burst), now)
 
 
-def replaced(limit: Limit, shared: UnleasedRoom) -> UnleasedRoom:
+def replace_limit(limit: Limit, shared: UnleasedRoom) -> UnleasedRoom:
     """The same with the number that the policy has now."""
     before, after = shared.running, limit.running
     if before is None:
@@ -58,14 +58,14 @@ def replaced(limit: Limit, shared: UnleasedRoom) -> UnleasedRoom:
     return replace(shared, running=after, free=shared.free + after - before)
 
 
-def counted(limit: Limit, shared: UnleasedRoom, held: int, blocks: Iterable[Allocation]) -> UnleasedRoom:
+def recount(limit: Limit, shared: UnleasedRoom, held: int, blocks: Iterable[Allocation]) -> UnleasedRoom:
     """The same with the free places counted anew, from the jobs that have one."""
     if limit.running is None:
         return shared
     return replace(shared, running=limit.running, free=limit.running - held - sum(b.free for b in blocks))
 
 
-def filled(limit: Limit, shared: UnleasedRoom, blocks: Collection[Allocation], now: float) -> UnleasedRoom:
+def refill(limit: Limit, shared: UnleasedRoom, blocks: Collection[Allocation], now: float) -> UnleasedRoom:
     """The same with the tokens of now."""
     if not limit.delay:
         return shared
@@ -76,7 +76,7 @@ def filled(limit: Limit, shared: UnleasedRoom, blocks: Collection[Allocation], n
     return replace(shared, starts=max(0.0, min(float(room), shared.starts + gained)), since=now)
 
 
-def lent(
+def lend(
     limit: Limit, shared: UnleasedRoom, mine: Allocation, others: Collection[Allocation], now: float
 ) -> tuple[UnleasedRoom, Allocation]:
     """What a server that could start more gets: a part that leaves something for as many others as there are."""
@@ -85,7 +85,7 @@ def lent(
         part = ceil(shared.free / everybody)
         shared, mine = replace(shared, free=shared.free - part), replace(mine, free=mine.free + part)
     if limit.delay:
-        shared = filled(limit, shared, [mine, *others], now)
+        shared = refill(limit, shared, [mine, *others], now)
         # Rounding must not close a limit at the very instant that opens it.
         whole = floor(shared.starts + 1e-9)
         if whole and not mine.starts:
@@ -95,7 +95,7 @@ def lent(
     return shared, mine
 
 
-def given_back(
+def give_back(
     limit: Limit, shared: UnleasedRoom, mine: Allocation, keep: Allocation
 ) -> tuple[UnleasedRoom, Allocation]:
     """The same after a server has given back what it has beyond `keep`."""
@@ -106,7 +106,7 @@ def given_back(
     )
 
 
-def evicted(shared: UnleasedRoom, gone: Allocation) -> UnleasedRoom:
+def evict(shared: UnleasedRoom, gone: Allocation) -> UnleasedRoom:
     """The same without a server that is dead: its places are nobody's; its tokens count as used."""
     return replace(shared, free=shared.free + gone.free, since=max(shared.since, gone.last_start))
 
@@ -122,7 +122,7 @@ def may_start(limit: Limit, shared: UnleasedRoom | None, mine: Allocation) -> bo
     return not limit.delay or mine.starts > 0
 
 
-def started(limit: Limit, mine: Allocation, now: float) -> Allocation:
+def record_start(limit: Limit, mine: Allocation, now: float) -> Allocation:
     """One job of the limit was offered."""
     return replace(
         mine,
@@ -132,6 +132,6 @@ def started(limit: Limit, mine: Allocation, now: float) -> Allocation:
     )
 
 
-def ended(limit: Limit, mine: Allocation) -> Allocation:
+def record_end(limit: Limit, mine: Allocation) -> Allocation:
     """One job of the limit has left its place."""
     return replace(mine, free=mine.free + 1) if limit.running is not None else mine

@@ -29,7 +29,7 @@ class Limit:
     delay: float = 0.0
     burst: int = 1
 
-    def concerns(self, queue: QueueIdentity) -> bool:
+    def applies_to(self, queue: QueueIdentity) -> bool:
         actual = getattr(queue, self.attribute)
         return self.value in actual if isinstance(actual, frozenset) else str(actual) == self.value
 
@@ -72,39 +72,41 @@ class Limiter:
     limits: tuple[Limit, ...] = ()
     _meters: dict[tuple[str, str, str, str], _Meter] = field(default_factory=dict)
 
-    def adopt(self, limits: Iterable[Limit]) -> None:
+    def replace_limits(self, limits: Iterable[Limit]) -> None:
         """Take up a new policy. Counts and the time since the last start are kept where a limit stays."""
         self.limits = tuple(limits)
         known = {limit.key for limit in self.limits}
         self._meters = {key: meter for key, meter in self._meters.items() if key in known}
 
-    def closed(self, site: str, ce: str, now: float) -> list[Limit]:
+    def closed_limits(self, site: str, ce: str, now: float) -> list[Limit]:
         """The limits that let nothing more start at this place now."""
-        return [limit for limit in self.limits if limit.applies_at(site, ce) and not self._open(limit, now)]
+        return [
+            limit for limit in self.limits if limit.applies_at(site, ce) and not self._is_open(limit, now)
+        ]
 
-    def used_up(self, site: str, ce: str, now: float) -> list[Limit]:
+    def exhausted_limits(self, site: str, ce: str, now: float) -> list[Limit]:
         """The limits that let nobody start anything at this place now."""
-        return self.closed(site, ce, now)
+        return self.closed_limits(site, ce, now)
 
-    def hold_up(self, limit: Limit, now: float) -> LimitStatus:
+    def status(self, limit: Limit, now: float) -> LimitStatus:
         """How far a limit is used, and when it lets the next one start."""
         meter = self._meter(limit)
         full = limit.running is not None and meter.running >= limit.running
-        missing = 1 - self._starts(limit, meter, now) if limit.delay else 0.0
+        missing = 1 - self._available_starts(limit, meter, now) if limit.delay else 0.0
         return LimitStatus(limit, meter.running, full, max(0.0, missing * limit.delay))
 
-    def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
+    def record_start(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
         """One job of `queue` was matched there."""
-        for limit in self._concerned(queue, site, ce):
+        for limit in self._limits_on(queue, site, ce):
             meter = self._meter(limit)
             meter.running += 1
             if limit.delay:
-                meter.starts_left = max(0.0, self._starts(limit, meter, now) - 1)
+                meter.starts_left = max(0.0, self._available_starts(limit, meter, now) - 1)
                 meter.since, meter.fresh = now, False
 
-    def ended(self, queue: QueueIdentity, site: str, ce: str) -> None:
+    def record_end(self, queue: QueueIdentity, site: str, ce: str) -> None:
         """One job of `queue` is no longer held there."""
-        for limit in self._concerned(queue, site, ce):
+        for limit in self._limits_on(queue, site, ce):
             meter = self._meter(limit)
             meter.running = max(0, meter.running - 1)
 
@@ -126,22 +128,22 @@ class Limiter:
         for meter in self._meters.values():
             meter.running = 0
         for queue, site, ce, count in held:
-            for limit in self._concerned(queue, site, ce):
+            for limit in self._limits_on(queue, site, ce):
                 self._meter(limit).running += count
 
-    def _concerned(self, queue: QueueIdentity, site: str, ce: str) -> Iterable[Limit]:
-        return (limit for limit in self.limits if limit.applies_at(site, ce) and limit.concerns(queue))
+    def _limits_on(self, queue: QueueIdentity, site: str, ce: str) -> Iterable[Limit]:
+        return (limit for limit in self.limits if limit.applies_at(site, ce) and limit.applies_to(queue))
 
     def _meter(self, limit: Limit) -> _Meter:
         return self._meters.setdefault(limit.key, _Meter())
 
-    def _open(self, limit: Limit, now: float) -> bool:
+    def _is_open(self, limit: Limit, now: float) -> bool:
         meter = self._meter(limit)
         if limit.running is not None and meter.running >= limit.running:
             return False
-        return not limit.delay or self._starts(limit, meter, now) >= 1
+        return not limit.delay or self._available_starts(limit, meter, now) >= 1
 
-    def _starts(self, limit: Limit, meter: _Meter, now: float) -> float:
+    def _available_starts(self, limit: Limit, meter: _Meter, now: float) -> float:
         if meter.fresh:
             return float(limit.burst)
         # After a clock that stepped back the wait is counted from there, or it would last as long as the step.

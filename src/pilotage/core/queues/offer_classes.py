@@ -41,7 +41,7 @@ class BaseOffer:
 
     offer: Offer
     slots: Slots = field(default_factory=lambda: _NO_SLOTS)
-    seen: int = 0
+    checked: int = 0
     """So many queues have been asked, of all or of its owner's."""
 
 
@@ -50,33 +50,33 @@ class OfferClass:
     """One kind of offer under some closed limits."""
 
     offer: Offer
-    closed: tuple[Limit, ...]
-    place: BaseOffer
+    closed_limits: tuple[Limit, ...]
+    base: BaseOffer
     slots: Slots = field(default_factory=lambda: _NO_SLOTS)
     """The queues that fit, Requirements not yet asked, ascending."""
-    seen: int = 0
+    checked: int = 0
     """So many queues of its place have been asked."""
     members: Slots = field(default_factory=lambda: _NO_SLOTS)
     """Of those, the plain ones that waited when the field was made."""
     weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
     """Their priorities then."""
-    runners: Sampler | None = None
+    sampler: Sampler | None = None
     """They run in it; None: there are none, or they are to be looked up anew."""
-    ahead: tuple[int, float] | None = None
+    next_draw: tuple[int, float] | None = None
     """The winner of the next draw in it, by its place, and its time."""
     cpu_time: int = 0
     """Under the document's rule: their bucket, the highest there is."""
-    late: list[IndexedQueue] = field(default_factory=list)
+    newcomers: list[IndexedQueue] = field(default_factory=list)
     """Plain queues that have begun to wait since then."""
     special: list[IndexedQueue] = field(default_factory=list)
     """Queues that must be looked at by themselves."""
     version: int = -1
     """Of the priorities that the field was made with."""
-    arrived: int = -1
+    standing_changes: int = -1
     """How many queues had begun to wait when the members were last looked up among all that fit."""
-    forgotten: bool = False
+    evicted: bool = False
     """It is not kept up to date any more: ask for it anew."""
-    arrivals: int = 0
+    arrivals_seen: int = 0
 
 
 class OfferClasses:
@@ -87,26 +87,26 @@ class OfferClasses:
         self._memory_buckets = list(memory_buckets)
         self._processors: list[int] = []
         """Those that queues need."""
-        self._open: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
+        self._unbound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         """Each in the order of their last use."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all queues and kinds."""
-        self.forget_all()
-        self.screen = VectorisedMatching()
+        self.evict_all()
+        self.matching = VectorisedMatching()
         self._of_owner: dict[str, list[int]] = {}
-        self._places: OrderedDict[Offer, BaseOffer] = OrderedDict()
+        self._base_offers: OrderedDict[Offer, BaseOffer] = OrderedDict()
 
-    def enter(self, identity: QueueIdentity) -> int:
+    def add_queue(self, identity: QueueIdentity) -> int:
         """The slot of a new queue."""
-        self._tell_apart(identity)
-        slot = self.screen.add(identity)
+        self._add_boundaries(identity)
+        slot = self.matching.add(identity)
         self._of_owner.setdefault(identity.owner, []).append(slot)
         return slot
 
-    def sizes(self, cpu_time: float, processors: int, memory: int) -> tuple[int, int, int]:
+    def bucket_sizes(self, cpu_time: float, processors: int, memory: int) -> tuple[int, int, int]:
         """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
         buckets = self._cpu_buckets
         place = bisect_right(buckets, cpu_time)
@@ -121,11 +121,11 @@ class OfferClasses:
         # 1 stands for "known, and below every bucket"; 0 for "not known".
         return cpu, cores, (buckets[place - 1] if place else 0) or 1
 
-    def kind_of(self, offer: Offer) -> Offer:
+    def class_key(self, offer: Offer) -> Offer:
         """The offer that stands for all that no queue can tell from this one."""
-        return with_sizes(offer, *self.sizes(offer.cpu_time, offer.processors, offer.memory))
+        return with_sizes(offer, *self.bucket_sizes(offer.cpu_time, offer.processors, offer.memory))
 
-    def _tell_apart(self, identity: QueueIdentity) -> None:
+    def _add_boundaries(self, identity: QueueIdentity) -> None:
         """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
         for buckets, value in (
             (self._cpu_buckets, identity.cpu_time),
@@ -135,69 +135,69 @@ class OfferClasses:
             place = bisect_left(buckets, value)
             if value and (place == len(buckets) or buckets[place] != value):
                 buckets.insert(place, value)
-                self.forget_all()
+                self.evict_all()
 
-    def forget_all(self) -> None:
-        for kinds in (self._open, self._bound):
+    def evict_all(self) -> None:
+        for kinds in (self._unbound, self._bound):
             while kinds:
-                forget(kinds.popitem()[1])
+                evict(kinds.popitem()[1])
 
     def __len__(self) -> int:
-        return len(self._open) + len(self._bound)
+        return len(self._unbound) + len(self._bound)
 
-    def of(self, key: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
+    def get(self, key: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
         """The kind of offers like `key`, which `kind_of` gave, while these limits let nothing start."""
-        kinds, most = (self._open, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
+        kinds, most = (self._unbound, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
         place = (key, tuple(closed))
         kind = kinds.get(place)
         if kind is not None:
             kinds.move_to_end(place)
             return kind
-        kind = kinds[place] = OfferClass(key, place[1], self._place(key))
+        kind = kinds[place] = OfferClass(key, place[1], self._base_offer(key))
         if len(kinds) > most:
-            forget(kinds.popitem(last=False)[1])
+            evict(kinds.popitem(last=False)[1])
         return kind
 
-    def _place(self, key: Offer) -> BaseOffer:
+    def _base_offer(self, key: Offer) -> BaseOffer:
         whole = replace(key, cpu_time=0.0, memory=0, processors=0)
-        place = self._places.get(whole)
+        place = self._base_offers.get(whole)
         if place is None:
-            place = self._places[whole] = BaseOffer(whole)
-            if len(self._places) > (PLACES if key.only_owner is None else BOUND_KINDS):
-                self._places.popitem(last=False)
+            place = self._base_offers[whole] = BaseOffer(whole)
+            if len(self._base_offers) > (PLACES if key.only_owner is None else BOUND_KINDS):
+                self._base_offers.popitem(last=False)
         else:
-            self._places.move_to_end(whole)
+            self._base_offers.move_to_end(whole)
         return place
 
-    def known(self, key: Offer) -> OfferClass | None:
+    def get_cached(self, key: Offer) -> OfferClass | None:
         """The kind of offers like `key`, if it is remembered."""
-        return (self._open if key.only_owner is None else self._bound).get((key, ()))
+        return (self._unbound if key.only_owner is None else self._bound).get((key, ()))
 
-    def look_on(self, kind: OfferClass) -> None:
+    def refresh_members(self, kind: OfferClass) -> None:
         """Ask the queues that came since the kind was last looked at."""
-        place = kind.place
+        place = kind.base
         if place.offer.only_owner is None:
-            count = len(self.screen)
-            if place.seen != count:
-                self._ask(place, np.arange(place.seen, count), count)
+            count = len(self.matching)
+            if place.checked != count:
+                self._match_new_queues(place, np.arange(place.checked, count), count)
         else:
             own = self._of_owner.get(place.offer.only_owner, [])
-            if place.seen != len(own):
-                self._ask(place, np.array(own[place.seen :], dtype=np.int64), len(own))
-        if kind.seen != len(place.slots):
-            new = self.screen.passing(kind.offer, place.slots[kind.seen :], SIZES)
-            kind.seen = len(place.slots)
-            if kind.closed:
-                new = new[~self.screen.concerned(kind.closed, new)]
+            if place.checked != len(own):
+                self._match_new_queues(place, np.array(own[place.checked :], dtype=np.int64), len(own))
+        if kind.checked != len(place.slots):
+            new = self.matching.passing(kind.offer, place.slots[kind.checked :], SIZES)
+            kind.checked = len(place.slots)
+            if kind.closed_limits:
+                new = new[~self.matching.limited_by(kind.closed_limits, new)]
             kind.slots = np.concatenate([kind.slots, new]) if len(kind.slots) else new
 
-    def _ask(self, place: BaseOffer, new: Slots, count: int) -> None:
-        place.seen = count
-        place.slots = np.concatenate([place.slots, self.screen.passing(place.offer, new, OTHERS)])
+    def _match_new_queues(self, place: BaseOffer, new: Slots, count: int) -> None:
+        place.checked = count
+        place.slots = np.concatenate([place.slots, self.matching.passing(place.offer, new, OTHERS)])
 
 
-def forget(kind: OfferClass) -> None:
+def evict(kind: OfferClass) -> None:
     """Whoever still has it must not keep its arrays."""
-    kind.forgotten, kind.runners, kind.ahead, kind.seen, kind.version = True, None, None, 0, -1
+    kind.evicted, kind.sampler, kind.next_draw, kind.checked, kind.version = True, None, None, 0, -1
     kind.slots = kind.members = _NO_SLOTS
     kind.weights = _NO_WEIGHTS

@@ -1,7 +1,7 @@
 """The kinds of offer that pilots made lately: what `why` says no to a queue, and what would say yes.
 
 Two offers are of one kind here if no queue can tell them apart without its Requirements and they have the same number
-of processors (`QueueIndex.noted_as`). Owned by
+of processors (`QueueIndex.history_key`). Owned by
 one thread; `recent` gives copies that others may read. Nothing here decides whether a queue fits: the predicate does
 (fit.py).
 """
@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, beside, failures, first_failure
+from pilotage.core.queues.fit import (
+    Condition,
+    Offer,
+    RequirementsHold,
+    concurrent_jobs,
+    failures,
+    first_failure,
+)
 from pilotage.core.queues.identity import QueueIdentity
 
 KINDS = 512
@@ -32,7 +39,7 @@ Origin = TypeVar("Origin")
 
 
 @dataclass(slots=True)
-class KindOfOffer(Generic[Origin]):
+class OfferRecord(Generic[Origin]):
     """One kind of offer. `origin` is what an offer of it was made of last."""
 
     offer: Offer
@@ -42,20 +49,20 @@ class KindOfOffer(Generic[Origin]):
     takes: int = 0
     given: int = 0
     """Takes that were answered with jobs."""
-    renewed: float = 0.0
+    refreshed: float = 0.0
     """When `offer` was made."""
     pilots: OrderedDict[int, float] = field(default_factory=OrderedDict)
     """Who made it, and when last; the latest at the end."""
-    forgotten: bool = False
+    evicted: bool = False
     """The book knows it no longer."""
-    newest: float = 0.0
+    newest_pilot: float = 0.0
     """When the latest of its pilots was started."""
 
-    def fresh(self, now: float) -> bool:
+    def is_fresh(self, now: float) -> bool:
         """Whether it is in the book with an offer of just now."""
-        return not self.forgotten and 0 <= now - self.renewed < FRESH
+        return not self.evicted and 0 <= now - self.refreshed < FRESH
 
-    def note(self, pilot: int, given: bool, now: float) -> None:
+    def record_take(self, pilot: int, given: bool, now: float) -> None:
         """A pilot made an offer of this kind, and was given jobs or not."""
         self.last = now
         self.takes += 1
@@ -66,7 +73,7 @@ class KindOfOffer(Generic[Origin]):
         if len(pilots) > PILOTS:
             pilots.popitem(last=False)
 
-    def take_back(self, given: bool) -> None:
+    def revert_take(self, given: bool) -> None:
         """What was noted did not happen."""
         self.takes -= 1
         self.given -= given
@@ -76,36 +83,36 @@ class OfferStats(Generic[Origin]):
     """All kinds by their key, the one made last at the end."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[Offer, KindOfOffer[Origin]] = OrderedDict()
+        self._kinds: OrderedDict[Offer, OfferRecord[Origin]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def renewed(
+    def refresh(
         self, key: Offer, offer: Offer, origin: Origin, now: float, *, started: float = 0.0
-    ) -> KindOfOffer[Origin]:
+    ) -> OfferRecord[Origin]:
         """The kind `key`, for which `offer` stands from now on. `started`: when the pilot that makes it was."""
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = KindOfOffer(offer, origin, now, now)
+            kind = self._kinds[key] = OfferRecord(offer, origin, now, now)
             if len(self._kinds) > KINDS:
-                self._kinds.popitem(last=False)[1].forgotten = True
+                self._kinds.popitem(last=False)[1].evicted = True
         self._kinds.move_to_end(key)
-        kind.offer, kind.origin, kind.renewed = offer, origin, now
-        kind.newest = max(kind.newest, started)
+        kind.offer, kind.origin, kind.refreshed = offer, origin, now
+        kind.newest_pilot = max(kind.newest_pilot, started)
         return kind
 
-    def recent(self, now: float) -> list[KindOfOffer[Origin]]:
+    def recent(self, now: float) -> list[OfferRecord[Origin]]:
         """Copies of the kinds of the last day, the most used first; older ones are forgotten."""
         for key, kind in list(self._kinds.items()):
             # A clock that stepped back makes nothing old.
             if now - kind.last > RECENT or kind.takes <= 0:
-                kind.forgotten = True
+                kind.evicted = True
                 del self._kinds[key]
         copies = [replace(kind, pilots=OrderedDict(kind.pilots)) for kind in self._kinds.values()]
         return sorted(copies, key=lambda kind: -kind.takes)
 
-    def renew(self, offer_of: Callable[[Offer, Origin], Offer], key_of: Callable[[Offer], Offer]) -> None:
+    def rekey(self, offer_of: Callable[[Offer, Origin], Offer], key_of: Callable[[Offer], Offer]) -> None:
         """A new policy: what the same pilots would offer now. Kinds that have become one are added up."""
         old, self._kinds = self._kinds, OrderedDict()
         for kind in old.values():
@@ -113,9 +120,12 @@ class OfferStats(Generic[Origin]):
             key = key_of(kind.offer)
             same = self._kinds.pop(key, None)
             if same is not None:
-                same.forgotten = True
+                same.evicted = True
                 kind.takes, kind.given = kind.takes + same.takes, kind.given + same.given
-                kind.first, kind.newest = min(kind.first, same.first), max(kind.newest, same.newest)
+                kind.first, kind.newest_pilot = (
+                    min(kind.first, same.first),
+                    max(kind.newest_pilot, same.newest_pilot),
+                )
                 kind.pilots = OrderedDict(sorted({**same.pilots, **kind.pilots}.items(), key=lambda p: p[1]))
                 while len(kind.pilots) > PILOTS:
                     kind.pilots.popitem(last=False)
@@ -149,7 +159,7 @@ class KnownOffer:
         return failures(queue, self.offer, self.holds)
 
 
-def slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str, int]:
+def count_slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str, int]:
     """By site: how many jobs of `queue` run beside each other in offers that it fits.
 
     A pilot that made offers of several kinds counts once, with the largest.
@@ -159,7 +169,7 @@ def slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str, int]
     for one in fitting:
         if not one.counted:
             continue
-        count, site = beside(queue, one.offer), one.offer.site
+        count, site = concurrent_jobs(queue, one.offer), one.offer.site
         if one.possible:
             by_site[site] = by_site.get(site, 0) + count
         for pilot in one.pilots:

@@ -22,7 +22,7 @@ RIVALS = 5
 _POINTS, _WIDTHS = np.polynomial.legendre.leggauss(NODES)
 
 
-def chance(priority: float, others: Iterable[float], rule: Rule) -> float:
+def win_probability(priority: float, others: Iterable[float], rule: Rule) -> float:
     """How likely a queue of `priority` wins one draw against queues of priorities `others`.
 
     document: the smallest `rand()/p` wins, hence ∫ p Π(1 - p_j x) dx from 0 to 1/max(p, p_j). proportional: p/Σp.
@@ -95,7 +95,7 @@ def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) ->
         waiting[one.entity] = waiting.get(one.entity, 0) + one.waiting
     ours = sums[entry.entity]
     rivals = _rivals(entry.entity, sums, waiting)
-    likely = chance(entry.priority, (one.priority for one in others), rule)
+    likely = win_probability(entry.priority, (one.priority for one in others), rule)
     ahead = sum(1 for rival in sums if rival != entry.entity and _greater(sums[rival], ours))
     return Rank(buckets, likely, len(others) + 1, ours, ahead, rivals)
 

@@ -39,23 +39,23 @@ class SharedLimiter(Limiter):
         self.states, self.mine, self.others = dict(states), dict(mine), dict(others)
         self.changed.clear()
 
-    def adopt(self, limits: Iterable[Limit]) -> None:
+    def replace_limits(self, limits: Iterable[Limit]) -> None:
         self.limits = tuple(limits)
 
     def recount(self, held: Iterable[tuple[QueueIdentity, str, str, int]]) -> None:
         raise AssertionError("shared limits are counted in the store")
 
-    def closed(self, site: str, ce: str, now: float) -> list[Limit]:
-        found = Limiter.closed(self, site, ce, now)
+    def closed_limits(self, site: str, ce: str, now: float) -> list[Limit]:
+        found = Limiter.closed_limits(self, site, ce, now)
         self.wanted.update(limit.key for limit in found)
         return found
 
-    def used_up(self, site: str, ce: str, now: float) -> list[Limit]:
+    def exhausted_limits(self, site: str, ce: str, now: float) -> list[Limit]:
         here = [limit for limit in self.limits if limit.applies_at(site, ce)]
-        found = [(limit, self.hold_up(limit, now)) for limit in here]
+        found = [(limit, self.status(limit, now)) for limit in here]
         return [limit for limit, held in found if held.full or held.wait > 0]
 
-    def hold_up(self, limit: Limit, now: float) -> LimitStatus:
+    def status(self, limit: Limit, now: float) -> LimitStatus:
         shared, mine = self.states.get(limit.key), self.mine.get(limit.key, Allocation())
         others = self.others.get(limit.key, ())
         if shared is None:
@@ -67,26 +67,26 @@ class SharedLimiter(Limiter):
             full = running >= limit.running
         wait = 0.0
         if limit.delay:
-            filled = limit_leases.filled(limit, shared, having, now)
+            filled = limit_leases.refill(limit, shared, having, now)
             missing = 1 - filled.starts - sum(block.starts for block in having)
             wait = max(0.0, missing * limit.delay)
         return LimitStatus(limit, running, full, wait)
 
-    def started(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
-        for limit in self._concerned(queue, site, ce):
-            self._change(limit, limit_leases.started(limit, self.mine.get(limit.key, Allocation()), now))
+    def record_start(self, queue: QueueIdentity, site: str, ce: str, now: float) -> None:
+        for limit in self._limits_on(queue, site, ce):
+            self._change(limit, limit_leases.record_start(limit, self.mine.get(limit.key, Allocation()), now))
             self.used.add(limit.key)
 
-    def ended(self, queue: QueueIdentity, site: str, ce: str) -> None:
-        for limit in self._concerned(queue, site, ce):
-            self._change(limit, limit_leases.ended(limit, self.mine.get(limit.key, Allocation())))
+    def record_end(self, queue: QueueIdentity, site: str, ce: str) -> None:
+        for limit in self._limits_on(queue, site, ce):
+            self._change(limit, limit_leases.record_end(limit, self.mine.get(limit.key, Allocation())))
 
     def _change(self, limit: Limit, block: Allocation) -> None:
         if block != self.mine.get(limit.key):
             self.mine[limit.key] = block
             self.changed.add(limit.key)
 
-    def _open(self, limit: Limit, now: float) -> bool:
+    def _is_open(self, limit: Limit, now: float) -> bool:
         return limit_leases.may_start(
             limit, self.states.get(limit.key), self.mine.get(limit.key, Allocation())
         )

@@ -107,14 +107,14 @@ class VectorisedMatching:
             still = still[met]
         return failed
 
-    def concerned(self, limits: Iterable[Limit], slots: Slots) -> NDArray[np.bool_]:
+    def limited_by(self, limits: Iterable[Limit], slots: Slots) -> NDArray[np.bool_]:
         """Of each slot: whether any of `limits` concerns it."""
         found = np.zeros(len(slots), dtype=np.bool_)
         for limit in limits:
             question = (limit.attribute, limit.value)
             answer = self._answers.get(question)
             if answer is None:
-                answer = self._remember(question, _Answer(self._column((limit.attribute,)), limit.concerns))
+                answer = self._remember(question, _Answer(self._column((limit.attribute,)), limit.applies_to))
             found |= answer.of(slots)
         return found
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.fit import Condition, Offer, static_failure
-from pilotage.core.queues.indexed_queue import IndexedQueue, taking_part
+from pilotage.core.queues.indexed_queue import IndexedQueue, eligible_queues
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_history import KnownOffer
 
@@ -57,7 +57,7 @@ class WaitVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawField:
+class DrawCandidates:
     """The queues that take part in one draw."""
 
     entries: Sequence[IndexedQueue]
@@ -89,27 +89,29 @@ class WaitAnalysis:
     """How often the predicate was asked: the cost so far."""
     remembered: Callable[[Offer], Sequence[IndexedQueue] | None] = _nothing_remembered
     """Asked for the queues that the index knows to fit an offer, their Requirements not asked; None: it does not."""
-    _parts: dict[int, DrawField] = field(default_factory=dict)
+    _draw_candidates: dict[int, DrawCandidates] = field(default_factory=dict)
     _buckets: dict[int, int] = field(default_factory=dict)
 
     def limits_on(self, entry: IndexedQueue, one: KnownOffer) -> list[Limit]:
         """The closed limits that keep `entry` from an offer that it fits."""
         closed = self.closed.get((one.offer.site, one.offer.ce), ())
-        return [limit for limit in closed if limit.concerns(entry.identity)]
+        return [limit for limit in closed if limit.applies_to(entry.identity)]
 
     def fitting(self, entry: IndexedQueue) -> list[int]:
         """Places in `known` of all offers that the queue fits, limits not yet asked."""
         self.asked += len(self.known)
         return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
 
-    def part(self, place: int) -> DrawField:
+    def draw_candidates(self, place: int) -> DrawCandidates:
         """The queues that take part in a draw for one known offer."""
-        found = self._parts.get(place)
+        found = self._draw_candidates.get(place)
         if found is None:
             one = self.known[place]
             closed = self.closed.get((one.offer.site, one.offer.ce), ())
-            entries = taking_part(self._fitting_but_for_requirements(one), one.holds, closed)
-            found = self._parts[place] = DrawField(entries, frozenset(entry.id for entry in entries))
+            entries = eligible_queues(self._fitting_but_for_requirements(one), one.holds, closed)
+            found = self._draw_candidates[place] = DrawCandidates(
+                entries, frozenset(entry.id for entry in entries)
+            )
         return found
 
     def _fitting_but_for_requirements(self, one: KnownOffer) -> Sequence[IndexedQueue]:
@@ -135,7 +137,7 @@ class WaitAnalysis:
         if fitting:
             return self._among_others(entry, fitting, since)
         if limits:
-            return WaitVerdict(Reason.LIMIT, "; ".join(sorted({in_words(limit) for limit in limits})))
+            return WaitVerdict(Reason.LIMIT, "; ".join(sorted({limit_text(limit) for limit in limits})))
         return self._nearest(entry)
 
     def _open(self, entry: IndexedQueue, since: float) -> tuple[list[int], list[Limit]]:
@@ -162,13 +164,13 @@ class WaitAnalysis:
 
     def _among_others(self, entry: IndexedQueue, places: Sequence[int], since: float) -> WaitVerdict:
         compared = places[:COMPARED]
-        there = [place for place in compared if entry.id in self.part(place).ids]
+        there = [place for place in compared if entry.id in self.draw_candidates(place).ids]
         if not there:
             return WaitVerdict(Reason.BACKGROUND)
         bucket, lowest = min((self._first_bucket(place, entry), place) for place in there)
         if bucket > entry.identity.cpu_time:
             return WaitVerdict(Reason.CPU_BUCKET, f"{bucket} s", (lowest,))
-        rivals = [place for place in there if self._rivals(place, entry)]
+        rivals = [place for place in there if self._has_rivals(place, entry)]
         asked = [self.known[place].last for place in places if self._asked_since(self.known[place], since)]
         bound = self._bound_to_others(entry, since)
         only_bound = asked and max((one.last for one in bound), default=0.0) > max(asked) + STALE
@@ -199,14 +201,14 @@ class WaitAnalysis:
         if self.rule != "document":
             return entry.identity.cpu_time
         if place not in self._buckets:
-            self._buckets[place] = self.part(place).first_bucket()
+            self._buckets[place] = self.draw_candidates(place).first_bucket()
         return self._buckets[place]
 
-    def _rivals(self, place: int, entry: IndexedQueue) -> bool:
+    def _has_rivals(self, place: int, entry: IndexedQueue) -> bool:
         own = entry.identity.cpu_time
         return any(
             one.id != entry.id and (self.rule != "document" or one.identity.cpu_time >= own)
-            for one in self.part(place).entries
+            for one in self.draw_candidates(place).entries
         )
 
     def _nearest(self, entry: IndexedQueue) -> WaitVerdict:
@@ -229,7 +231,7 @@ def _served(bound: Sequence[KnownOffer]) -> str:
     return f"pilots serve {', '.join(names[:NAMED])}{more}" if names else ""
 
 
-def in_words(limit: Limit) -> str:
+def limit_text(limit: Limit) -> str:
     """Such as "job_type Merge at site cellar: at most 200 running, a start every 5 s"."""
     place = f" at site {limit.site}" if limit.site else f" at CE {limit.ce}" if limit.ce else ""
     parts = [] if limit.running is None else [f"at most {limit.running} running"]

@@ -85,13 +85,13 @@ class Sampler:
         self._places = (others if places is None else np.asarray(places)[others]).data
         return weights[others]
 
-    def run(self, chance: Random, numbers: np.random.Generator) -> tuple[int, float]:
+    def draw(self, chance: Random, numbers: np.random.Generator) -> tuple[int, float]:
         """The winner of one draw, by its place in the weights, and its time: infinite where no weight is positive.
 
         `numbers` is asked only where all must run one by one.
         """
         if self._rule == "proportional":
-            return self._run_proportional(chance)
+            return self._draw_proportional(chance)
         winner, time, random = -1, math.inf, chance.random
         for place, weight in self._alone:
             at = random() / weight
@@ -113,12 +113,12 @@ class Sampler:
         if time <= limit:
             return winner, time
         # Nobody has arrived by then.
-        place, at = after(np.asarray(light), "document", numbers, limit)
+        place, at = draw_after(np.asarray(light), "document", numbers, limit)
         if at < time or winner < 0:
             return (place if self._places is None else self._places[place]), at
         return winner, time
 
-    def _run_proportional(self, chance: Random) -> tuple[int, float]:
+    def _draw_proportional(self, chance: Random) -> tuple[int, float]:
         total = self._total
         if not total:
             return chance.randrange(len(self._weights)), math.inf
@@ -127,7 +127,7 @@ class Sampler:
         return (place if self._places is None else self._places[place]), at
 
 
-def after(weights: Floats, rule: Rule, numbers: np.random.Generator, begun: float) -> tuple[int, float]:
+def draw_after(weights: Floats, rule: Rule, numbers: np.random.Generator, begun: float) -> tuple[int, float]:
     """The winner of one draw among runners none of whom has arrived by `begun`, and its time."""
     if math.isinf(begun) or not (weights > 0).any():
         return int(numbers.integers(len(weights))), math.inf

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import NONE, QueueIdentity
-from pilotage.core.queues.offer_history import KnownOffer, slots
+from pilotage.core.queues.offer_history import KnownOffer, count_slots
 
 MOST_VALUES = 3
 """So many values of one number are named: the largest that opens anything, and larger openings below it."""
@@ -87,7 +87,7 @@ def _evaluated(
     for change, proposers in by_change.items():
         tried = places if everywhere or change.value == "" else proposers
         fitting = tuple(place for place in tried if known[place].fits(change.identity))
-        sites = slots(change.identity, (known[place] for place in fitting))
+        sites = count_slots(change.identity, (known[place] for place in fitting))
         if sites:
             yield Unblock(change, sites, fitting)
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.rank import chance
+from pilotage.core.queues.rank import win_probability
 from pilotage.core.shares.corrector import CorrectorInstance
 
 STEPS = 80
@@ -82,7 +82,7 @@ def _drawn(
             for name in weights:
                 weights[name] *= instance.factor_at_rest(before[name] / total, used[name])
     return {
-        name: chance(weight, (other for rival, other in weights.items() if rival != name), rule)
+        name: win_probability(weight, (other for rival, other in weights.items() if rival != name), rule)
         for name, weight in weights.items()
     }
 

@@ -18,7 +18,7 @@ from pilotage.core.handover import THE_PAYLOADS_OWN
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
-from pilotage.core.queues.offer_history import KindOfOffer as Noted
+from pilotage.core.queues.offer_history import OfferRecord as Noted
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, jobs, pilots
 from pilotage.store.tables.events import EventBatch
@@ -94,7 +94,7 @@ class JobTransitions:
     def _not_noted(self) -> None:
         self.pool.unwritten = None
         for noted, given in self.noted:
-            noted.take_back(given)
+            noted.revert_take(given)
 
     def touch_pilot(self, pilot: PilotRow) -> None:
         """As `Pool.touch_pilot`."""
@@ -304,7 +304,7 @@ class JobTransitions:
         if job.state is JobState.WAITING:
             if self.pool.counts(job.id):
                 self.pool.touch_queue(self.tx, job.queue)
-                self.pool.index.job_gone(job.queue, job.user_priority, job.id)
+                self.pool.index.remove_job(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
             if job.id in place.jobs:
                 self.touch_pilot(place)
@@ -316,4 +316,4 @@ class JobTransitions:
             return
         self.pool.touch_queue(self.tx, job.queue)
         head = WaitingJob(job.id, job.submission, job.epoch, job.last_event, job.parameters)
-        self.pool.index.job_returned(job.queue, job.user_priority, head)
+        self.pool.index.return_job(job.queue, job.user_priority, head)

@@ -11,7 +11,7 @@ from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
 from pilotage.core.policy import Ce
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.core.queues.offer_history import KindOfOffer, KnownOffer
+from pilotage.core.queues.offer_history import KnownOffer, OfferRecord
 from pilotage.core.queues.wait_reason import WaitAnalysis
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pool.offer_cache import offer_of
@@ -72,7 +72,7 @@ def renew_kinds(pool: Pool) -> None:
         # Whom it was bound to when it asked is not what it is bound to now.
         return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
-    pool.kinds.renew(offered, pool.index.noted_as)
+    pool.kinds.rekey(offered, pool.index.history_key)
 
 
 Turn = Callable[[Callable[[], Sequence[IndexedQueue] | None]], Sequence[IndexedQueue] | None]
@@ -87,11 +87,11 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
     return WaitAnalysis(
         entries=list(index.entries.values()),
         known=known,
-        closed={place: pool.limits.limiter.used_up(*place, now) for place in places},
+        closed={place: pool.limits.limiter.exhausted_limits(*place, now) for place in places},
         rule=index.rule,
         draining=pool.draining,
         coming=frozenset(wait_reasons.ces_with_pending_pilots(tx.connection)),
-        remembered=lambda offer: turn(lambda: index.fitting(offer)),
+        remembered=lambda offer: turn(lambda: index.cached_fitting(offer)),
     )
 
 
@@ -119,9 +119,9 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     return known
 
 
-def _outdated(pool: Pool, kind: KindOfOffer[tuple[PilotRow, Node]]) -> bool:
+def _outdated(pool: Pool, kind: OfferRecord[tuple[PilotRow, Node]]) -> bool:
     """Whether nobody makes such an offer any more: the CE is another one now, and the pilots of before have ended."""
-    if kind.newest >= pool.ces_since.get(kind.offer.ce, 0.0):
+    if kind.newest_pilot >= pool.ces_since.get(kind.offer.ce, 0.0):
         return False
     return not any(pilot in pool.seen for pilot in kind.pilots)
 

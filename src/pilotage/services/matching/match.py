@@ -9,7 +9,7 @@ from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate
 from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.pilots.ads import offer_ad
-from pilotage.core.queues.fit import Offer, binds
+from pilotage.core.queues.fit import Offer, binds_owner
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import Head
 from pilotage.core.shares.turns import LOTS
@@ -111,7 +111,7 @@ class Match:
         owner, left = self._draw_all(asking.whole(pilot))
         if owner is not None:
             self.moves.touch_pilot(pilot)
-            if pilot.only_owner is None and binds(pilot.pilot_type):
+            if pilot.only_owner is None and binds_owner(pilot.pilot_type):
                 # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
                 begin_turn(pool, self.tx, pilot, now)
@@ -190,7 +190,7 @@ class Match:
                 continue
             if owner is None:
                 owner = given.owner
-                if place < count and binds(self.pilot.pilot_type):
+                if place < count and binds_owner(self.pilot.pilot_type):
                     whole, rest = whole.bound_to(owner), rest.bound_to(owner)
             if place < beside:
                 rest = rest.without(given)
@@ -200,19 +200,19 @@ class Match:
         """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""
         pool, pilot = self.pool, self.pilot
         limiter = pool.limits.limiter
-        closed = tuple(limiter.closed(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
+        closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
         self._rest, self._requirements = self._asking.unbound(pilot), None
         asked = self._asking.asked(pool.index, self._rest, closed)
-        return pool.index.lots(asked.kind, self._holds, LOTS)
+        return pool.index.count_wins(asked.kind, self._holds, LOTS)
 
     def _give(self, rest: Remaining) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
         pool, pilot, moves = self.pool, self.pilot, self.moves
         limiter = pool.limits.limiter
-        closed = tuple(limiter.closed(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
+        closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
         self._rest, self._requirements = rest, None
         asked = self._asking.asked(pool.index, rest, closed)
-        proposal = pool.index.propose_of(asked.kind, self._holds, pool.rng)
+        proposal = pool.index.propose_for(asked.kind, self._holds, pool.rng)
         if not self._noted:
             self._note(asked, rest, proposal is not None)
         if proposal is None:
@@ -233,18 +233,18 @@ class Match:
         """Remember that such an offer was made."""
         self._noted = True
         noted, now = asked.noted.get(rest.processors), self.moves.now
-        if noted is None or not noted.fresh(now):
+        if noted is None or not noted.is_fresh(now):
             origin, offer = (self.pilot, self.take.node), self._asking.offer(rest)
             started = self.pilot.started or 0.0
-            key = self.pool.index.noted_as(offer)
-            noted = self.pool.kinds.renewed(key, offer, origin, now, started=started)
+            key = self.pool.index.history_key(offer)
+            noted = self.pool.kinds.refresh(key, offer, origin, now, started=started)
             asked.noted[rest.processors] = noted
-        noted.note(self.pilot.id, given, now)
+        noted.record_take(self.pilot.id, given, now)
         self.moves.noted.append((noted, given))
 
     def _explain(self, rest: Remaining) -> dict[str, int]:
         self._rest, self._requirements = rest, None
         offer = self._asking.offer(rest)
-        closed = self.pool.limits.limiter.closed(offer.site, offer.ce, self.moves.now)
+        closed = self.pool.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
         found = self.pool.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in found.fallen.items()}

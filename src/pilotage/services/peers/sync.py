@@ -73,7 +73,7 @@ def _do_notes(pool: Pool, tx: Transaction, xid: int, news: PeerUpdate) -> None:
         back=[note for note in news.back if known[note[0]]],
     )
     if notes:
-        pool.index.others(notes)
+        pool.index.apply_peer_delta(notes)
 
 
 def _count_uncertain(pool: Pool, tx: Transaction) -> None:
@@ -99,7 +99,7 @@ def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
     wrong = 0
     for queue in queues:
         entry = pool.index.entries.get(queue)
-        have = {w: part.count for w, part in entry.classes.items()} if entry is not None else {}
+        have = {w: part.count for w, part in entry.levels.items()} if entry is not None else {}
         for weight, change in pending.get(queue, {}).items():
             have[weight] = have.get(weight, 0) + change
         meant = counts.get(queue, {})
@@ -107,7 +107,7 @@ def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
             continue
         wrong += queue not in peers.uncertain
         if enter(pool, tx, queue):
-            pool.index.reset(queue, meant)
+            pool.index.reset_queue(queue, meant)
             peers.seen[queue] = seen
     peers.differences += wrong
     return wrong

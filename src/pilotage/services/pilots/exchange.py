@@ -96,7 +96,7 @@ def exchange_many(
         one.proceed()
     moves.write()
     _replace_lost(moves, conversations)
-    pool.index.read_ahead()
+    pool.index.prefetch_heads()
     pool.read_submissions(tx, [id_ for one in conversations if one.match for id_ in one.match.submissions()])
     return [one if isinstance(one, PilotageError) else one.answer() for one in asking]
 

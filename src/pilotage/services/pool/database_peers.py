@@ -9,7 +9,7 @@ import msgspec
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.index_delta import IndexDelta
-from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.records import IndexLoading
 from pilotage.store.cluster import changes, servers
@@ -108,9 +108,9 @@ class DatabasePeers:
         self.seen[queue] = seen
         return counts.get(queue, {})
 
-    def check_heads(self, wanted: Sequence[HeadsWanted], heads: Sequence[Sequence[object]]) -> None:
+    def check_heads(self, wanted: Sequence[HeadsRequest], heads: Sequence[Sequence[object]]) -> None:
         self.uncertain.update(
-            request.queue for request, rows in zip(wanted, heads, strict=True) if len(rows) < request.most
+            request.queue for request, rows in zip(wanted, heads, strict=True) if len(rows) < request.limit
         )
 
     def forget_queue(self, queue: QueueId) -> None:

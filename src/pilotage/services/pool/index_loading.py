@@ -124,7 +124,7 @@ def load_some(pool: Pool, tx: Transaction) -> bool:
     for queue, weight, count, first in count_rows.waiting_between(tx.connection, filling.done_to, until):
         # What other requests of this transaction have done is counted too: if it fails all of that is not so.
         pool.touch_queue(tx, queue)
-        pool.index.jobs_found(queue, weight, JobId(first), count)
+        pool.index.load_jobs(queue, weight, JobId(first), count)
     tx.set(filling, "done_to", until)
     if until < filling.top:
         return False
@@ -171,11 +171,11 @@ def _apply_recount(pool: Pool, tx: Transaction, seen: TransactionSnapshot, count
     """These jobs wait, as was read with that snapshot, which the notes of others go on from."""
     database_peers(pool).loaded(seen)
     for queue in pool.index.entries:
-        pool.index.reset(queue, {})
+        pool.index.reset_queue(queue, {})
     for queue, waiting in counts.items():
         left = {weight: jobs for weight, jobs in waiting.items() if jobs > 0}
         if left and enter(pool, tx, queue):
-            pool.index.reset(queue, left)
+            pool.index.reset_queue(queue, left)
     tx.set(pool, "filling", None)
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 from pilotage.core.policy import Policy
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Head, HeadsWanted
+from pilotage.core.queues.indexed_queue import Head, HeadsRequest
 from pilotage.core.shares.priorities import Priorities
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs as job_rows
@@ -20,15 +20,15 @@ def rebuild_index(pool: Pool, tx: Transaction) -> None:
     pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
     for queue, before in old.entries.items():
         entry = pool.entry(queue, before.identity)
-        pool.index.add(entry)
-        pool.index.take_over(entry, before)
+        pool.index.add_queue(entry)
+        pool.index.copy_waiting(entry, before)
     pool.limits.replace(tx, pool.policy.matching_limits())
 
 
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
     """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
 
-    def heads(wanted: Sequence[HeadsWanted]) -> Sequence[Sequence[Head]]:
+    def heads(wanted: Sequence[HeadsRequest]) -> Sequence[Sequence[Head]]:
         loading = pool.filling
         if loading is not None and loading.at_once:
             return [()] * len(wanted)
@@ -53,5 +53,5 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
         shared=pool.peers.shared,
     )
     # Of one delta for all indexes: a new one goes on with the changes of the transaction that made it.
-    index.notes = pool.peers.delta
+    index.delta = pool.peers.delta
     return index

@@ -31,20 +31,20 @@ class RunningLimits:
 
     def replace(self, tx: Transaction, limits: Iterable[Limit]) -> None:
         """Apply the limits of a policy, and count the jobs under them."""
-        self.limiter.adopt(limits)
+        self.limiter.replace_limits(limits)
         self.recount(tx)
 
     def started(self, tx: Transaction, queue: QueueIdentity, pilot: PilotRow, now: float) -> None:
         """Count a job of `queue` that is offered to `pilot`."""
         if self.limiter.limits:
             self._touch(tx)
-            self.limiter.started(queue, pilot.site, pilot.ce, now)
+            self.limiter.record_start(queue, pilot.site, pilot.ce, now)
 
     def left(self, tx: Transaction, queue: QueueIdentity, pilot: PilotRow) -> None:
         """Count down a job of `queue` that `pilot` no longer has."""
         if self.limiter.limits:
             self._touch(tx)
-            self.limiter.ended(queue, pilot.site, pilot.ce)
+            self.limiter.record_end(queue, pilot.site, pilot.ce)
 
     def _touch(self, tx: Transaction) -> None:
         touched = tx.touched("limits", self._restore)
@@ -87,7 +87,7 @@ class SharedRunningLimits(RunningLimits):
 
     def replace(self, tx: Transaction, limits: Iterable[Limit]) -> None:
         self.save(tx)
-        self.limiter.adopt(limits)
+        self.limiter.replace_limits(limits)
         lease_rows.create_allocations(
             tx.connection, self._server, [limit.key for limit in self.limiter.limits]
         )

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pilotage.core.policy import Policy
-from pilotage.core.queues.fit import Identity, Offer, left_over
+from pilotage.core.queues.fit import Identity, Offer, remaining_sizes
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_classes import OfferClass
-from pilotage.core.queues.offer_history import KindOfOffer as Noted
+from pilotage.core.queues.offer_history import OfferRecord as Noted
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.pilot import Node
 
@@ -36,7 +36,7 @@ class Remaining(NamedTuple):
 
     def without(self, taken: QueueIdentity) -> Remaining:
         """What is left after a job of this queue, bound as before."""
-        return Remaining(*left_over(self.processors, self.memory, taken), self.only_owner)
+        return Remaining(*remaining_sizes(self.processors, self.memory, taken), self.only_owner)
 
     def bound_to(self, owner: str) -> Remaining:
         return Remaining(self.processors, self.memory, owner)
@@ -101,12 +101,12 @@ class PilotOffers:
     def asked(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedKind:
         """The kind of offer that the rest is while these limits let nothing start."""
         processors, memory, only_owner = rest
-        key = (index.sizes(self.node.cpu_left, processors, memory), only_owner, closed)
+        key = (index.bucket_sizes(self.node.cpu_left, processors, memory), only_owner, closed)
         asked = self._asked.get(key)
-        if asked is None or asked.kind.forgotten:
+        if asked is None or asked.kind.evicted:
             if len(self._asked) >= KINDS:
                 self._asked.clear()
-            asked = self._asked[key] = CachedKind(index.kind(self.offer(rest), closed))
+            asked = self._asked[key] = CachedKind(index.offer_class(self.offer(rest), closed))
         return asked
 
 

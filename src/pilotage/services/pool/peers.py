@@ -12,7 +12,7 @@ import msgspec
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.index_delta import IndexDelta
-from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.pool.records import IndexLoading
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import jobs as job_rows
@@ -72,7 +72,7 @@ class Peers(Protocol):
     def waiting_counts(self, tx: Transaction, queue: QueueId) -> Mapping[int, int]:
         """Count the waiting jobs of a queue in the store, by UserPriority."""
 
-    def check_heads(self, wanted: Sequence[HeadsWanted], heads: Sequence[Sequence[object]]) -> None:
+    def check_heads(self, wanted: Sequence[HeadsRequest], heads: Sequence[Sequence[object]]) -> None:
         """Note the queues in which the store has fewer jobs than the index asked for."""
 
     def forget_queue(self, queue: QueueId) -> None:
@@ -107,7 +107,7 @@ class NoPeers:
     def waiting_counts(self, tx: Transaction, queue: QueueId) -> Mapping[int, int]:
         return count_rows.waiting_counts_of(tx.connection, queue)
 
-    def check_heads(self, wanted: Sequence[HeadsWanted], heads: Sequence[Sequence[object]]) -> None:
+    def check_heads(self, wanted: Sequence[HeadsRequest], heads: Sequence[Sequence[object]]) -> None:
         pass
 
     def forget_queue(self, queue: QueueId) -> None:

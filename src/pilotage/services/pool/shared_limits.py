@@ -82,10 +82,10 @@ def _rebalanced(
     asked_for = any(block.wants for block in others)
     if shared.free < 0 or (asked_for and not 0 <= now - limiter.kept.get(key, 0.0) < HELD):
         if limit.delay:
-            shared = rules.filled(limit, shared, [mine, *others], now)
-        shared, mine = rules.given_back(limit, shared, mine, Allocation())
+            shared = rules.refill(limit, shared, [mine, *others], now)
+        shared, mine = rules.give_back(limit, shared, mine, Allocation())
     if wanted and (mine.free, mine.starts) == (had.free, had.starts):
-        shared, mine = rules.lent(limit, shared, mine, others, now)
+        shared, mine = rules.lend(limit, shared, mine, others, now)
         if (mine.free, mine.starts) != (had.free, had.starts):
             limiter.kept[key] = now
     short = wanted and not rules.may_start(limit, shared, mine)
@@ -121,7 +121,7 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
     rows.delete_limits(tx.connection, states.keys() - meant.keys())
     if any(one.policy_version != pool.policy_version for one in servers.live(tx.connection)):
         return 0
-    adopted = {key: rules.replaced(meant[key], shared) for key, shared in states.items() if key in meant}
+    adopted = {key: rules.replace_limit(meant[key], shared) for key, shared in states.items() if key in meant}
     rows.save_states(tx.connection, {key: shared for key, shared in adopted.items() if shared != states[key]})
     missing = [
         limit
@@ -157,11 +157,11 @@ def _count(
         count = sum(
             number
             for queue, site, ce, number in held
-            if limit.applies_at(site, ce) and limit.concerns(pool.queue_identity(tx, queue))
+            if limit.applies_at(site, ce) and limit.applies_to(pool.queue_identity(tx, queue))
         )
-        before = states.get(limit.key) or rules.established(limit, 0, now)
+        before = states.get(limit.key) or rules.establish(limit, 0, now)
         having = everybody.get(rows.key_to_text(limit.key), [])
-        after = rules.counted(limit, before, count, [Allocation(free=free) for free in having])
+        after = rules.recount(limit, before, count, [Allocation(free=free) for free in having])
         if after != states.get(limit.key):
             saved[limit.key] = after
             wrong.append(limit)
@@ -175,5 +175,5 @@ def take_back_allocations(tx: Transaction, server: str) -> None:
     gone = rows.revoke(tx.connection, server)
     rows.save_states(
         tx.connection,
-        {key: rules.evicted(states[key], block) for key, block in gone.items() if key in states},
+        {key: rules.evict(states[key], block) for key, block in gone.items() if key in states},
     )

@@ -153,7 +153,7 @@ class Pool:
     def enter_queue(self, tx: Transaction, queue: QueueId) -> None:
         """Have the index know a queue."""
         if queue not in self.index.entries:
-            self.index.add(self.entry(queue, self.queue_identity(tx, queue)))
+            self.index.add_queue(self.entry(queue, self.queue_identity(tx, queue)))
 
     def entry(self, queue: QueueId, identity: QueueIdentity) -> IndexedQueue:
         owner, group = identity.owner, identity.group
@@ -173,7 +173,7 @@ class Pool:
 
     def _forget_queue(self, queue: QueueId) -> None:
         self.identities.pop(queue, None)
-        self.index.remove(queue)
+        self.index.remove_queue(queue)
         self.peers.forget_queue(queue)
 
     def counts(self, job: int) -> bool:
@@ -191,7 +191,7 @@ class Pool:
             # Promised before the start, made after it: the rest will be found.
             count = min(count, max(0, filling.done_to + 1 - first))
         if count:
-            self.index.jobs_added(queue, user_priority, first, count)
+            self.index.add_jobs(queue, user_priority, first, count)
 
     def touched(self, tx: Transaction) -> tuple[dict[QueueId, Transaction], dict[str | None, PilotRow]]:
         """The queues and pilots that are read again if this transaction fails, for a caller who changes many.
@@ -221,13 +221,13 @@ class Pool:
             return
         if queue not in self.index.entries:
             return
-        self.index.reset(queue, self.peers.waiting_counts(tx, queue))
+        self.index.reset_queue(queue, self.peers.waiting_counts(tx, queue))
 
     def lost(self, tx: Transaction, queue: QueueId, user_priority: int, job: JobId, pilot: PilotRow) -> None:
         """A job that was to be offered to `pilot` is not there any more."""
         self.limits.left(tx, self.queue_identity(tx, queue), pilot)
         if self.peers.count_lost_race():
-            self.index.lost(queue, user_priority, job)
+            self.index.restore_lost_job(queue, user_priority, job)
         else:
             self.reload_queue(tx, queue)
 

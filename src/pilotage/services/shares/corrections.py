@@ -41,7 +41,7 @@ WATCHED = {"Hour": 3600.0, "Week": 604800.0}
 def apply_priorities(pool: Pool) -> bool:
     """Have the index take up some of the priorities that have changed; whether that was all. Writer's thread."""
     if pool.settling is None:
-        pool.settling = pool.index.settle()
+        pool.settling = pool.index.apply_priorities()
     done = sum(1 for _ in islice(pool.settling, SETTLED_AT_ONCE))
     if done < SETTLED_AT_ONCE:
         pool.settling = None

@@ -44,9 +44,9 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
     cores, won = max(1, pilot.processors), lots()
     if not current.paid:
         used = Turn(pilot.ce, pilot.only_owner, min(max(0.0, now - current.begun), current.length))
-        tx.on_rollback(turns.draw_up(used, cores, won, pool.index.waiting_of, fixed=True))
+        tx.on_rollback(turns.draw_up(used, cores, won, pool.index.waiting_jobs_of, fixed=True))
     turn = Turn(pilot.ce, pilot.only_owner, ce.quantum)
-    tx.on_rollback(turns.draw_up(turn, cores, won, pool.index.waiting_of))
+    tx.on_rollback(turns.draw_up(turn, cores, won, pool.index.waiting_jobs_of))
     if turn.owner == pilot.only_owner:
         tx.on_rollback(turns.begin(pilot.id, turn, now))
         return True

@@ -19,7 +19,7 @@ from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.limits import Limit, LimitStatus
 from pilotage.core.queues.offer_history import KnownOffer, refusals
 from pilotage.core.queues.rank import rank
-from pilotage.core.queues.wait_reason import COMPARED, Reason, WaitAnalysis, WaitVerdict, in_words
+from pilotage.core.queues.wait_reason import COMPARED, Reason, WaitAnalysis, WaitVerdict, limit_text
 from pilotage.core.queues.what_if import Buckets, unblocks
 from pilotage.services.jobs.payload import stored_description
 from pilotage.services.matching import known_offers
@@ -56,7 +56,7 @@ def take_snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Tu
     """Call in the writer's thread. The thread that uses the snapshot queries the index through `turn`."""
     analysis = known_offers.survey(pool, tx, now, turn)
     closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
-    statuses = {key: pool.limits.limiter.hold_up(limit, now) for key, limit in closed.items()}
+    statuses = {key: pool.limits.limiter.status(limit, now) for key, limit in closed.items()}
     return WaitSnapshot(analysis, pool.policy, statuses, dict(pool.directors), dict(pool.waited or {}))
 
 
@@ -213,7 +213,7 @@ def _add_standings(
         answer.standings.append(_standing(analysis, entry, place))
     for key, limit in sorted(closed.items()):
         status = snapshot.limits[key]
-        answer.limits.append(wire.ClosedLimit(in_words(limit), status.running, limit.running, status.wait))
+        answer.limits.append(wire.ClosedLimit(limit_text(limit), status.running, limit.running, status.wait))
     sites = {analysis.known[place].offer.ce: analysis.known[place].offer.site for place in fitting}
     for ce, site in sorted(sites.items()):
         answer.pilots.append(_pilots(connection, ce, site, snapshot.directors.get(ce), entry.id))
@@ -221,7 +221,7 @@ def _add_standings(
 
 def _standing(analysis: WaitAnalysis, entry: IndexedQueue, place: int) -> wire.Standing:
     known: KnownOffer = analysis.known[place]
-    standing = rank(entry, analysis.part(place).entries, analysis.rule)
+    standing = rank(entry, analysis.draw_candidates(place).entries, analysis.rule)
     return wire.Standing(
         site=known.offer.site,
         ce=known.offer.ce,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pilotage.core.duties import Lock, claimed
+from pilotage.core.duties import Lock, claim_lock
 from pilotage.core.errors import Superseded
 from pilotage.store.engine.bulk_statements import insert, update
 from pilotage.store.engine.connection import Connection, database_time, lock_clause
@@ -43,7 +43,7 @@ def claim(
     )
     mine = {}
     for name, *values in found:
-        lock = claimed(Lock(*values), who, now, seconds)
+        lock = claim_lock(Lock(*values), who, now, seconds)
         if lock is not None:
             mine[name] = lock
     connection.execute_bulk(

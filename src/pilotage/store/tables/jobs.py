@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
-from pilotage.core.queues.indexed_queue import HeadsWanted
+from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.store.engine.bulk_statements import update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
 from pilotage.store.tables import history
@@ -143,7 +143,7 @@ _HEADS_OF_SEVERAL_QUEUES = (
 )
 
 
-def queue_heads(connection: Connection, wanted: Sequence[HeadsWanted]) -> list[list[tuple[Any, ...]]]:
+def queue_heads(connection: Connection, wanted: Sequence[HeadsRequest]) -> list[list[tuple[Any, ...]]]:
     """For each that is wanted the first jobs, by rising id: values of `WaitingJob`; PostgreSQL is asked once."""
     if connection.dialect == "sqlite" or len(wanted) < 2:
         return [connection.execute(_HEADS_OF_ONE_QUEUE, one).fetchall() for one in wanted]

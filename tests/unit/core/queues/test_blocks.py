@@ -27,26 +27,26 @@ class World:
     begun: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shared = limit_leases.established(self.limit, 0, self.now)
+        self.shared = limit_leases.establish(self.limit, 0, self.now)
         self.having = {name: Allocation() for name in SERVERS}
 
     def borrow(self, who: str) -> None:
         mine = self.having.setdefault(who, Allocation())
         others = [block for name, block in self.having.items() if name != who]
         assert self.shared is not None
-        self.shared, self.having[who] = limit_leases.lent(self.limit, self.shared, mine, others, self.now)
+        self.shared, self.having[who] = limit_leases.lend(self.limit, self.shared, mine, others, self.now)
 
     def give_back(self, who: str) -> None:
         assert self.shared is not None
         if who in self.having:
-            self.shared, self.having[who] = limit_leases.given_back(
+            self.shared, self.having[who] = limit_leases.give_back(
                 self.limit, self.shared, self.having[who], Allocation()
             )
 
     def start(self, who: str) -> None:
         mine = self.having.get(who, Allocation())
         if limit_leases.may_start(self.limit, self.shared, mine):
-            self.having[who] = limit_leases.started(self.limit, mine, self.now)
+            self.having[who] = limit_leases.record_start(self.limit, mine, self.now)
             self.held += 1
             self.begun.append(self.now)
             assert self.limit.running is None or self.held <= self.limit.running
@@ -55,17 +55,17 @@ class World:
         """Whichever server learns of it; a job may have been started by another one."""
         if self.held and who in self.having:
             self.held -= 1
-            self.having[who] = limit_leases.ended(self.limit, self.having[who])
+            self.having[who] = limit_leases.record_end(self.limit, self.having[who])
 
     def die(self, who: str) -> None:
         """What it held in memory beyond its rows was never committed."""
         assert self.shared is not None
         if who in self.having:
-            self.shared = limit_leases.evicted(self.shared, self.having.pop(who))
+            self.shared = limit_leases.evict(self.shared, self.having.pop(who))
 
     def recount(self, who: str) -> None:
         assert self.shared is not None
-        counted = limit_leases.counted(self.limit, self.shared, self.held, self.having.values())
+        counted = limit_leases.recount(self.limit, self.shared, self.held, self.having.values())
         # The books were right already.
         assert counted == self.shared
         self.shared = counted
@@ -118,7 +118,7 @@ def test_a_lowered_limit_is_paid_back_before_anything_starts(
         getattr(world, verb)(who)
     assert world.shared is not None
     world.limit = Limit("owner", "alice", site="here", running=after)
-    world.shared = limit_leases.replaced(world.limit, world.shared)
+    world.shared = limit_leases.replace_limit(world.limit, world.shared)
     for who in SERVERS:
         world.give_back(who)
     # `start` asserts that no job begins above the new number.
@@ -144,9 +144,9 @@ def test_a_limit_that_nobody_has_counted_is_closed() -> None:
     limit = Limit("owner", "alice", site="here", running=3)
     assert not limit_leases.may_start(limit, None, Allocation(free=1))
     uncounted = UnleasedRoom(None, 0, 1.0, 0.0)
-    assert limit_leases.replaced(limit, uncounted) == uncounted
+    assert limit_leases.replace_limit(limit, uncounted) == uncounted
     assert not limit_leases.may_start(limit, uncounted, Allocation(free=1))
-    counted = limit_leases.counted(limit, uncounted, 2, [Allocation(free=1)])
+    counted = limit_leases.recount(limit, uncounted, 2, [Allocation(free=1)])
     assert counted == UnleasedRoom(3, 0, 1.0, 0.0)
     assert limit_leases.may_start(limit, counted, Allocation(free=1))
 

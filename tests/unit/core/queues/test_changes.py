@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.queues.fit import Offer, beside, fits
+from pilotage.core.queues.fit import Offer, concurrent_jobs, fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.offer_history import KnownOffer, slots
+from pilotage.core.queues.offer_history import KnownOffer, count_slots
 from pilotage.core.queues.what_if import MOST_VALUES, Buckets, Unblock, unblocks
 from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
@@ -167,7 +167,7 @@ def test_what_is_named_is_what_the_predicate_says_of_the_changed_queue(
     queue, known = case
     for one in unblocks(queue, known, BUCKETS):
         assert one.offers == opened(queue, one.change.identity, known)
-        assert one.sites == slots(one.change.identity, [known[place] for place in one.offers])
+        assert one.sites == count_slots(one.change.identity, [known[place] for place in one.offers])
         assert one.slots == sum(one.sites.values()) > 0
         differing = [
             name
@@ -183,7 +183,7 @@ def test_no_single_change_that_opens_slots_is_left_out(case: tuple[QueueIdentity
     found = named(unblocks(queue, known, BUCKETS))
     for attribute, value, changed in all_changes(queue):
         places = opened(queue, changed, known)
-        if slots(changed, [known[place] for place in places]):
+        if count_slots(changed, [known[place] for place in places]):
             assert (attribute, value) in found, (attribute, value)
 
 
@@ -204,7 +204,7 @@ def test_of_a_number_the_largest_value_is_named_and_smaller_ones_only_if_they_op
         for value in values:
             if value < getattr(queue, attribute):
                 changed = replace(queue, **{attribute: value})
-                if slots(changed, [known[place] for place in opened(queue, changed, known)]):
+                if count_slots(changed, [known[place] for place in opened(queue, changed, known)]):
                     possible.append(value)
         assert bool(ours) == bool(possible)
         if ours and attribute != "memory":
@@ -244,12 +244,12 @@ def test_a_pilot_counts_once_with_its_largest_offer_and_not_where_a_possible_one
     queue = QueueIdentity("alice", "physics")
     large = Offer("here", "ce1", 1000.0, processors=8)
     small = replace(large, processors=2)
-    assert beside(queue, small) == 2
-    assert slots(queue, [KnownOffer(small, yes, pilots=(1, 2)), KnownOffer(large, yes, pilots=(1,))]) == {
-        "here": 10
-    }
+    assert concurrent_jobs(queue, small) == 2
+    assert count_slots(
+        queue, [KnownOffer(small, yes, pilots=(1, 2)), KnownOffer(large, yes, pilots=(1,))]
+    ) == {"here": 10}
     possible = KnownOffer(large, yes, possible=True)
-    assert slots(queue, [KnownOffer(small, yes, counted=False, pilots=(1, 2)), possible]) == {"here": 8}
+    assert count_slots(queue, [KnownOffer(small, yes, counted=False, pilots=(1, 2)), possible]) == {"here": 8}
 
 
 def test_what_is_not_the_jobs_to_change_is_not_proposed() -> None:

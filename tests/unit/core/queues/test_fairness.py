@@ -19,7 +19,7 @@ from pilotage.core.queues.draws import RULES, Rule
 from pilotage.core.queues.fit import Offer, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import Head, IndexedQueue, taking_part
+from pilotage.core.queues.indexed_queue import Head, IndexedQueue, eligible_queues
 from pilotage.core.queues.limits import Limit
 from pilotage.core.shares.priorities import Priorities
 from tests.unit.core.queues.chance import assert_alike
@@ -81,7 +81,7 @@ class Motion:
         for number in range(QUEUES):
             identity = identity_of(number)
             entity = self.index.priorities.entity(identity.owner, identity.group)
-            self.index.add(IndexedQueue(QueueId(number), identity, entity))
+            self.index.add_queue(IndexedQueue(QueueId(number), identity, entity))
             self.fill(number)
         self.settle()
         self.fitting = {
@@ -105,10 +105,10 @@ class Motion:
             self.jobs.setdefault((number, weight), []).append(self.last_job)
             if not self.index.entries[QueueId(number)].waiting:
                 self.began[number] = self.draws
-            self.index.jobs_added(QueueId(number), weight, JobId(self.last_job), 1)
+            self.index.add_jobs(QueueId(number), weight, JobId(self.last_job), 1)
 
     def settle(self) -> None:
-        for _ in self.index.settle():
+        for _ in self.index.apply_priorities():
             pass
 
     def holds(self, _: str) -> bool:
@@ -142,7 +142,7 @@ class Motion:
     def draw(self, offer: Offer, closed: tuple[Limit, ...]) -> tuple[list[Hashable], list[Hashable]] | None:
         """One draw of each side among the same; the job of the index is given, or comes back."""
         waiting = [entry for entry in self.fitting[offer, self.x_holds] if entry.waiting]
-        candidates = taking_part(waiting, self.holds, closed)
+        candidates = eligible_queues(waiting, self.holds, closed)
         wanted = self.told(offer, closed, self.plain(candidates)) if candidates else None
         # What is told of the winner of the index is how it stood before.
         before = {entry.id: self.told(offer, closed, entry) for entry in candidates}
@@ -158,7 +158,7 @@ class Motion:
             if not entry.waiting:
                 self.began[number] = self.draws
             insort(self.jobs[number, weight], found.job)
-            self.index.job_returned(found.queue, weight, found.head)
+            self.index.return_job(found.queue, weight, found.head)
         return before[found.queue], wanted
 
     def goes_on(self) -> None:
@@ -171,7 +171,7 @@ class Motion:
             for (queue, weight), jobs in self.jobs.items():
                 if queue == number:
                     while jobs:
-                        self.index.job_gone(QueueId(number), weight, JobId(jobs.pop()))
+                        self.index.remove_job(QueueId(number), weight, JobId(jobs.pop()))
         if rng.random() < 0.02:
             self.settle()
         if rng.random() < 0.01:

@@ -12,7 +12,7 @@ from pilotage.core.queues.fit import (
     Condition,
     Identity,
     Offer,
-    beside,
+    concurrent_jobs,
     failures,
     first_failure,
     fits,
@@ -225,7 +225,7 @@ def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
     count, left = 0, offer
     while left.processors > 0 and fits(queue, left, yes):
         count, left = count + 1, shrink(left, queue)
-    assert beside(queue, offer) == count
+    assert concurrent_jobs(queue, offer) == count
 
 
 @given(offers(), st.booleans())

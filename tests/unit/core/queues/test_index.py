@@ -67,8 +67,8 @@ def index_of(shelf: Shelf, rule: Rule = "document", *entries: IndexedQueue) -> Q
         rng=Random(7),
     )
     for one in entries:
-        index.add(one)
-        index.reset(one.id, dict(shelf.counts(one.id)))
+        index.add_queue(one)
+        index.reset_queue(one.id, dict(shelf.counts(one.id)))
     for queue, priority in wanted.items():
         index.set_priority(queue, priority)
     return index
@@ -115,7 +115,7 @@ class AgainstADictionary(RuleBasedStateMachine):
 
     def arrive(self, queue: int, weight: int, first: int, count: int) -> None:
         self.shelf.waiting.update({first + step: (queue, weight) for step in range(count)})
-        self.index.jobs_added(QueueId(queue), weight, JobId(first), count)
+        self.index.add_jobs(QueueId(queue), weight, JobId(first), count)
 
     @rule(count=st.integers(1, 5))
     def promise_ids(self, count: int) -> None:
@@ -133,18 +133,18 @@ class AgainstADictionary(RuleBasedStateMachine):
         if self.out:
             job = sorted(self.out)[which % len(self.out)]
             queue, weight = self.shelf.waiting[job] = self.out.pop(job)
-            self.index.job_returned(QueueId(queue), weight, (job, "returned"))
+            self.index.return_job(QueueId(queue), weight, (job, "returned"))
 
     @rule(which=st.integers(0, 10**6))
     def kill(self, which: int) -> None:
         if self.shelf.waiting:
             job = sorted(self.shelf.waiting)[which % len(self.shelf.waiting)]
             queue, weight = self.shelf.waiting.pop(job)
-            self.index.job_gone(QueueId(queue), weight, JobId(job))
+            self.index.remove_job(QueueId(queue), weight, JobId(job))
 
     @rule(queue=st.integers(0, QUEUES - 1))
     def reset(self, queue: int) -> None:
-        self.index.reset(QueueId(queue), dict(self.shelf.counts(queue)))
+        self.index.reset_queue(QueueId(queue), dict(self.shelf.counts(queue)))
 
     @rule(queue=st.integers(0, QUEUES - 1), priority=st.sampled_from([0.0, 0.5, 1.0, 1000.0]))
     def change_priority(self, queue: int, priority: float) -> None:
@@ -153,8 +153,8 @@ class AgainstADictionary(RuleBasedStateMachine):
     @rule(queue=st.integers(0, QUEUES - 1))
     def forget_if_empty_and_meet_again(self, queue: int) -> None:
         if not self.shelf.counts(queue):
-            self.index.remove(QueueId(queue))
-            self.index.add(entry(queue, self.entries[QueueId(queue)].identity))
+            self.index.remove_queue(QueueId(queue))
+            self.index.add_queue(entry(queue, self.entries[QueueId(queue)].identity))
 
     @rule(offer=offers(), hold=st.booleans(), limited=st.booleans())
     def propose(self, offer: Offer, hold: bool, limited: bool) -> None:
@@ -189,7 +189,7 @@ class AgainstADictionary(RuleBasedStateMachine):
             for number, one in self.entries.items()
             if self.shelf.counts(number)
             and fits(one.identity, offer, lambda _: hold)
-            and not any(limit.concerns(one.identity) for limit in closed)
+            and not any(limit.applies_to(one.identity) for limit in closed)
         }
         ahead = {self.entries[number].entity for number, weights in fitting.items() if weights != {0}}
         return {
@@ -212,18 +212,18 @@ class AgainstADictionary(RuleBasedStateMachine):
         if hasattr(self, "index"):
             for number in self.entries:
                 found = self.index.entries[number]
-                assert {
-                    w: part.count for w, part in found.classes.items() if part.count
-                } == self.shelf.counts(number)
+                assert {w: part.count for w, part in found.levels.items() if part.count} == self.shelf.counts(
+                    number
+                )
                 assert found.waiting == sum(self.shelf.counts(number).values())
 
     def drain(self) -> None:
         """Whatever happened, every waiting job is found in the end."""
         everything = Offer("here", "ce1", 10**9, processors=10**3)
         for number, one in self.entries.items():
-            self.index.remove(number)
-            self.index.add(entry(number, QueueIdentity(one.identity.owner, "g")))
-            self.index.reset(number, dict(self.shelf.counts(number)))
+            self.index.remove_queue(number)
+            self.index.add_queue(entry(number, QueueIdentity(one.identity.owner, "g")))
+            self.index.reset_queue(number, dict(self.shelf.counts(number)))
         while self.shelf.waiting:
             found = self.index.propose(everything, holds, [], self.rng)
             assert found is not None
@@ -256,14 +256,14 @@ def test_jobs_with_ids_below_those_that_were_read_are_found() -> None:
     index = index_of(shelf, "document", entry(1))
     for job in range(501, 511):
         shelf.waiting[job] = (1, 1)
-    index.jobs_added(QueueId(1), 1, JobId(501), 10)
+    index.add_jobs(QueueId(1), 1, JobId(501), 10)
     rng = Random(1)
     first = index.propose(OFFER, holds, [], rng)
     assert first is not None
     del shelf.waiting[first.job]
     for job in range(1, 31):
         shelf.waiting[job] = (1, 1)
-    index.jobs_added(QueueId(1), 1, JobId(1), 30)
+    index.add_jobs(QueueId(1), 1, JobId(1), 30)
     found = []
     while proposal := index.propose(OFFER, holds, [], rng):
         assert proposal.job in sorted(shelf.waiting)[:FIRST]
@@ -294,7 +294,7 @@ def test_each_of_the_ten_lowest_ids_is_equally_likely_and_no_other() -> None:
         found = index.propose(OFFER, holds, [], rng)
         assert found is not None
         counts[found.job] += 1
-        index.job_returned(QueueId(1), 1, found.head)
+        index.return_job(QueueId(1), 1, found.head)
     assert_shares(counts, dict.fromkeys(range(1, 11), 0.1))
 
 
@@ -334,7 +334,7 @@ def test_fast_path_slow_path_and_document_draw_alike(rule: Rule) -> None:
             found = index.propose(OFFER, holds, closed, rng)
             assert found is not None
             counts[found.queue, found.user_priority, found.job] += 1
-            index.job_returned(found.queue, found.user_priority, found.head)
+            index.return_job(found.queue, found.user_priority, found.head)
         sides[side] = counts
     rng = Random("naive")
     sides["naive"] = Counter(naive(entries, shelf, rule, rng) for _ in range(draws))
@@ -353,12 +353,12 @@ def test_a_queue_of_background_jobs_waits_for_the_others_of_its_entity() -> None
     assert {one.id for one in index.candidates(OFFER, holds, [])} == {2, 3}
     assert [index.propose(OFFER, holds, [], Random(1)).queue for _ in range(3)] == [3, 2, 1]
     # The other one fits no longer, or not this offer: drawn again.
-    index.job_returned(QueueId(2), 1, (3,))
+    index.return_job(QueueId(2), 1, (3,))
     closed = [Limit("job_type", "User", running=0)]
     assert index.candidates(OFFER, holds, closed) == []
     index.set_priority(QueueId(2), 5.0)
     assert {one.id for one in index.candidates(OFFER, holds, [])} == {2}
-    index.job_gone(QueueId(2), 1, JobId(3))
+    index.remove_job(QueueId(2), 1, JobId(3))
     assert {one.id for one in index.candidates(OFFER, holds, [])} == {1}
 
 
@@ -402,7 +402,7 @@ def test_a_queue_that_the_store_finds_empty_is_set_right_and_another_drawn() -> 
     filled(shelf, {1: [1], 2: [1]})
     entries = [entry(1, QueueIdentity("a", "g", cpu_time=50000)), entry(2)]
     index = index_of(shelf, "document", *entries)
-    index.reset(QueueId(1), {1: 5})
+    index.reset_queue(QueueId(1), {1: 5})
     shelf.waiting.pop(1)
     assert index.propose(OFFER, holds, [], Random(1)).queue == 2
     assert index.entries[QueueId(1)].waiting == 0
@@ -428,12 +428,12 @@ def test_offers_of_one_kind_are_fitted_by_the_same_queues(
         replace(offer, processors=max(0, offer.processors - 1)),
         replace(offer, processors=offer.processors + 100),
     ):
-        if index.kind_of(offer) == index.kind_of(other):
+        if index.class_key(offer) == index.class_key(other):
             for queue in queues:
                 failures = [first_failure(queue, one, lambda _: hold) for one in (offer, other)]
                 assert failures[0] == failures[1], (queue, offer, other)
     for queue in queues:
-        assert fits(queue, offer, holds) == fits(queue, index.kind_of(offer), holds)
+        assert fits(queue, offer, holds) == fits(queue, index.class_key(offer), holds)
 
 
 def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
@@ -444,10 +444,10 @@ def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
     for offer in (small, large):
         assert index.candidates(offer, holds, []) == []
     filled(shelf, {2: [1], 3: [1]})
-    index.add(entry(2, QueueIdentity("a", "g", cpu_time=700)))
-    index.add(entry(3, QueueIdentity("a", "g", memory=13000)))
+    index.add_queue(entry(2, QueueIdentity("a", "g", cpu_time=700)))
+    index.add_queue(entry(3, QueueIdentity("a", "g", memory=13000)))
     for queue in (2, 3):
-        index.reset(QueueId(queue), {1: 1})
+        index.reset_queue(QueueId(queue), {1: 1})
     assert index.candidates(small, holds, []) == []
     assert {one.id for one in index.candidates(large, holds, [])} == {2, 3}
 
@@ -463,8 +463,8 @@ def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     offers_ = [replace(OFFER, ce=f"ce{n}", only_owner=owner) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None
-    assert len(index._kinds) == 2
+    assert len(index._offer_classes) == 2
     # The others have room of their own.
     other = replace(OFFER, only_owner="alice" if owner is None else None)
     assert index.propose(other, holds, [], Random(1)) is not None
-    assert len(index._kinds) == 3
+    assert len(index._offer_classes) == 3

@@ -17,7 +17,7 @@ def key_of(offer: Offer) -> Offer:
 
 
 def note(book: OfferStats[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
-    book.renewed(key_of(offer), offer, origin, now).note(pilot, given, now)
+    book.refresh(key_of(offer), offer, origin, now).record_take(pilot, given, now)
 
 
 def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
@@ -73,30 +73,30 @@ def test_a_take_that_did_not_happen_is_taken_back() -> None:
     book = OfferStats[str]()
     note(book, OFFER, 1, True, 1.0)
     note(book, OFFER, 1, True, 2.0)
-    kind = book.renewed(key_of(OFFER), OFFER, "", 2.0)
-    kind.take_back(True)
+    kind = book.refresh(key_of(OFFER), OFFER, "", 2.0)
+    kind.revert_take(True)
     assert [(kind.takes, kind.given) for kind in book.recent(2.0)] == [(1, 1)]
-    kind.take_back(True)
+    kind.revert_take(True)
     assert book.recent(2.0) == []
 
 
 def test_a_kind_is_asked_for_anew_after_a_second_and_once_it_is_forgotten() -> None:
     book = OfferStats[str]()
-    kind = book.renewed(key_of(OFFER), OFFER, "", 10.0)
-    assert [kind.fresh(now) for now in (10.0, 10.9, 11.0, 9.0)] == [True, True, False, False]
+    kind = book.refresh(key_of(OFFER), OFFER, "", 10.0)
+    assert [kind.is_fresh(now) for now in (10.0, 10.9, 11.0, 9.0)] == [True, True, False, False]
     for number in range(KINDS):
         note(book, replace(OFFER, ce=f"other{number}"), 1, False, 10.0)
-    assert not kind.fresh(10.0)
-    last = book.renewed(key_of(replace(OFFER, ce="other9")), OFFER, "", 10.0)
+    assert not kind.is_fresh(10.0)
+    last = book.refresh(key_of(replace(OFFER, ce="other9")), OFFER, "", 10.0)
     book.recent(10.0 + 2 * RECENT)
-    assert not last.fresh(10.0)
+    assert not last.is_fresh(10.0)
 
 
 def test_under_a_new_policy_kinds_are_what_the_same_pilots_would_offer_now() -> None:
     book = OfferStats[str]()
     note(book, OFFER, 1, True, 1.0)
     note(book, replace(OFFER, setup="test"), 2, False, 5.0)
-    book.renew(lambda offer, _: replace(offer, setup="", closed=True), key_of)
+    book.rekey(lambda offer, _: replace(offer, setup="", closed=True), key_of)
     [kind] = book.recent(5.0)
     assert (kind.offer.setup, kind.offer.closed) == ("", True)
     assert (kind.takes, kind.given, kind.first, kind.last) == (2, 1, 1.0, 5.0)

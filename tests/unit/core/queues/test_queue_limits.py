@@ -46,7 +46,7 @@ dirac = pytest.mark.skipif(
 
 def limiter(*limits: Limit) -> Limiter:
     made = Limiter()
-    made.adopt(limits)
+    made.replace_limits(limits)
     return made
 
 
@@ -61,12 +61,12 @@ def limits_of(case: dict[str, Any]) -> list[Limit]:
 
 
 def is_open(of: Limiter, queue: QueueIdentity, now: float) -> bool:
-    return not any(limit.concerns(queue) for limit in of.closed(SITE, CE, now))
+    return not any(limit.applies_to(queue) for limit in of.closed_limits(SITE, CE, now))
 
 
 def start(of: Limiter, queue: QueueIdentity, now: float) -> None:
     assert is_open(of, queue, now)
-    of.started(queue, SITE, CE, now)
+    of.record_start(queue, SITE, CE, now)
 
 
 def replay(of: Limiter, events: list[list[Any]]) -> None:
@@ -94,9 +94,9 @@ def test_diracs_delays(name: str) -> None:
 def test_dirac_gives_a_token_back_that_was_not_used_here_none_is_taken() -> None:
     case = CASES["no match gives the token back; a match of another type too"]
     of = limiter(*limits_of(case))
-    assert of.closed(SITE, CE, 0) == []  # reserved and released: asked, and nothing started
+    assert of.closed_limits(SITE, CE, 0) == []  # reserved and released: asked, and nothing started
     start(of, SIMULATION, 0)
-    assert [limit.value for limit in of.closed(SITE, CE, 0)] == ["MCSimulation"]
+    assert [limit.value for limit in of.closed_limits(SITE, CE, 0)] == ["MCSimulation"]
 
 
 @dirac
@@ -117,7 +117,7 @@ def test_dirac_keeps_the_time_since_the_last_start_when_the_delay_changes() -> N
     of = limiter(Limit("job_type", "MCReconstruction", site=SITE, delay=10))
     for now, event in case["events"]:
         if event == "delay:=1":
-            of.adopt([Limit("job_type", "MCReconstruction", site=SITE, delay=1)])
+            of.replace_limits([Limit("job_type", "MCReconstruction", site=SITE, delay=1)])
         else:
             replay(of, [[now, event]])
 
@@ -163,7 +163,7 @@ def test_a_clock_that_steps_back_saves_up_no_starts() -> None:
     start(of, RECONSTRUCTION, 100)
     start(of, RECONSTRUCTION, 100)
     for now in (50, 100, 60, 55):
-        of.closed(SITE, CE, now)
+        of.closed_limits(SITE, CE, now)
     start(of, RECONSTRUCTION, 110)
     start(of, RECONSTRUCTION, 110)
     assert not is_open(of, RECONSTRUCTION, 110)
@@ -171,10 +171,10 @@ def test_a_clock_that_steps_back_saves_up_no_starts() -> None:
 
 def test_a_running_limit_opens_when_one_ends_and_never_counts_below_nothing() -> None:
     of = limiter(Limit("job_type", "MCReconstruction", site=SITE, running=1))
-    of.ended(RECONSTRUCTION, SITE, CE)
+    of.record_end(RECONSTRUCTION, SITE, CE)
     start(of, RECONSTRUCTION, 0)
     assert not is_open(of, RECONSTRUCTION, 0)
-    of.ended(RECONSTRUCTION, SITE, CE)
+    of.record_end(RECONSTRUCTION, SITE, CE)
     start(of, RECONSTRUCTION, 0)
     assert not is_open(of, RECONSTRUCTION, 0)
 
@@ -191,10 +191,10 @@ def test_a_limit_holds_at_its_place_only() -> None:
     at_ce = Limit("job_type", "MCReconstruction", ce="ce2", running=0)
     at_both = Limit("job_type", "MCReconstruction", site="here", ce="ce2", running=0)
     of = limiter(everywhere, at_site, at_ce, at_both)
-    assert of.closed("here", "ce2", 0) == [everywhere, at_site, at_ce, at_both]
-    assert of.closed("here", "ce1", 0) == [everywhere, at_site]
-    assert of.closed("there", "ce2", 0) == [everywhere, at_ce]
-    assert of.closed("there", "ce1", 0) == [everywhere]
+    assert of.closed_limits("here", "ce2", 0) == [everywhere, at_site, at_ce, at_both]
+    assert of.closed_limits("here", "ce1", 0) == [everywhere, at_site]
+    assert of.closed_limits("there", "ce2", 0) == [everywhere, at_ce]
+    assert of.closed_limits("there", "ce1", 0) == [everywhere]
 
 
 def test_what_a_new_policy_keeps_it_keeps_with_its_count_and_what_it_drops_is_forgotten() -> None:
@@ -203,8 +203,8 @@ def test_what_a_new_policy_keeps_it_keeps_with_its_count_and_what_it_drops_is_fo
     of = limiter(one, other)
     start(of, RECONSTRUCTION, 0)
     start(of, SIMULATION, 0)
-    of.adopt([one])
-    of.adopt([one, other])
+    of.replace_limits([one])
+    of.replace_limits([one, other])
     assert not is_open(of, RECONSTRUCTION, 0)
     assert is_open(of, SIMULATION, 0)
 
@@ -219,6 +219,6 @@ def test_what_a_new_policy_keeps_it_keeps_with_its_count_and_what_it_drops_is_fo
 def test_every_attribute_is_told_apart(attribute: str, value: str) -> None:
     sets = {"platforms": frozenset({"el8", "el9"}), "tags": frozenset({"gpu", "ssd"})}
     queue = QueueIdentity("o", "g", setup="s", cpu_time=5000, processors=8, **sets)
-    assert Limit(attribute, value, running=0).concerns(queue)
-    assert not Limit(attribute, value + "0", running=0).concerns(queue)
+    assert Limit(attribute, value, running=0).applies_to(queue)
+    assert not Limit(attribute, value + "0", running=0).applies_to(queue)
     assert attribute in ATTRIBUTES

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pilotage.core.queues import weighted_draw as module
 from pilotage.core.queues.draws import RULES, Rule
-from pilotage.core.queues.rank import chance
-from pilotage.core.queues.weighted_draw import Sampler, after
+from pilotage.core.queues.rank import win_probability
+from pilotage.core.queues.weighted_draw import Sampler, draw_after
 from tests.unit.core.queues.chance import assert_shares
 
 DRAWS = 40_000
@@ -38,12 +38,15 @@ def generator(name: str) -> np.random.Generator:
 def runs(weights: Sequence[float], rule: Rule, name: str, count: int) -> tuple[list[int], list[float]]:
     """The winners and times of so many draws."""
     race, chance, numbers = Sampler(np.array(weights), rule), Random(name), generator(name)
-    places, times = zip(*(race.run(chance, numbers) for _ in range(count)), strict=True)
+    places, times = zip(*(race.draw(chance, numbers) for _ in range(count)), strict=True)
     return list(places), list(times)
 
 
 def expected_of(weights: list[float], rule: Rule) -> dict[object, float]:
-    return {place: chance(w, weights[:place] + weights[place + 1 :], rule) for place, w in enumerate(weights)}
+    return {
+        place: win_probability(w, weights[:place] + weights[place + 1 :], rule)
+        for place, w in enumerate(weights)
+    }
 
 
 def assert_by_rule(found: Counter[int], expected: dict[object, float], draws: int) -> None:
@@ -109,7 +112,7 @@ def test_a_winner_who_may_not_be_taken_leaves_the_race_to_the_others(rule: Rule,
     found: Counter[int] = Counter()
     for place, time in zip(*runs(weights, rule, f"{rule} {gone}", draws), strict=True):
         if place == gone:
-            place = left[after(array[left], rule, rng, time)[0]]
+            place = left[draw_after(array[left], rule, rng, time)[0]]
         found[int(place)] += 1
     others = [weights[place] for place in left]
     chances = expected_of(others, rule)
@@ -122,7 +125,7 @@ def test_who_comes_later_runs_against_the_winner(rule: Rule) -> None:
     rng, draws = generator(rule), 10_000
     found: Counter[int] = Counter()
     for place, time in zip(*runs(weights, rule, rule, draws), strict=True):
-        other, its = after(np.array(late), rule, rng, 0.0)
+        other, its = draw_after(np.array(late), rule, rng, 0.0)
         found[int(place) if time < its else len(weights) + other] += 1
     assert_by_rule(found, expected_of(weights + late, rule), draws)
 

@@ -44,8 +44,8 @@ def test_it_knows_whom_a_limit_concerns(queues: list[QueueIdentity], attribute: 
         value = getattr(identity, attribute)
         values |= value if isinstance(value, frozenset) else {str(value)}
     limit = Limit(attribute, data.draw(st.sampled_from(sorted(values))), running=1)
-    said = screen.concerned([limit], np.arange(len(screen)))
-    assert said.tolist() == [limit.concerns(identity) for identity in queues]
+    said = screen.limited_by([limit], np.arange(len(screen)))
+    assert said.tolist() == [limit.applies_to(identity) for identity in queues]
 
 
 class Only:

@@ -12,7 +12,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import RULES, Rule, draw_class
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.core.queues.rank import RIVALS, chance, rank
+from pilotage.core.queues.rank import RIVALS, rank, win_probability
 from tests.unit.core.queues.chance import assert_shares
 
 SETS = [
@@ -28,7 +28,7 @@ SETS = [
 
 def chances(priorities: tuple[float, ...], rule: Rule) -> list[float]:
     return [
-        chance(one, [*priorities[:place], *priorities[place + 1 :]], rule)
+        win_probability(one, [*priorities[:place], *priorities[place + 1 :]], rule)
         for place, one in enumerate(priorities)
     ]
 
@@ -45,10 +45,12 @@ def test_chances_are_those_of_the_draw(priorities: tuple[float, ...], rule: Rule
 
 
 def test_the_worked_examples_of_the_document() -> None:
-    assert chance(1.0, [3.0], "document") == pytest.approx(1 / 6)
-    assert chance(3.0, [1.0], "document") == pytest.approx(5 / 6)
-    assert chance(1.0, [3.0], "proportional") == 0.25
-    assert 20 * chance(1.0, [20.0, *[1.0] * 19], "document") == pytest.approx(1 - 20 / 21 * (1 - 0.95**21))
+    assert win_probability(1.0, [3.0], "document") == pytest.approx(1 / 6)
+    assert win_probability(3.0, [1.0], "document") == pytest.approx(5 / 6)
+    assert win_probability(1.0, [3.0], "proportional") == 0.25
+    assert 20 * win_probability(1.0, [20.0, *[1.0] * 19], "document") == pytest.approx(
+        1 - 20 / 21 * (1 - 0.95**21)
+    )
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -57,7 +59,7 @@ def test_thousands_of_queues_add_up_to_one(rule: Rule) -> None:
     priorities = tuple(rng.choice([0.01, 1.0, 7.0, 1000.0, rng.random()]) for _ in range(300))
     assert math.isclose(sum(chances(priorities, rule)), 1, abs_tol=1e-6)
     many = [1.0 + place / 10_000 for place in range(5000)]
-    assert chance(1.25, many, rule) == pytest.approx(1.25 / (sum(many) + 1.25), rel=0.01)
+    assert win_probability(1.25, many, rule) == pytest.approx(1.25 / (sum(many) + 1.25), rel=0.01)
 
 
 def entry(number: int, owner: str, priority: float, *, cpu_time: int = 500, waiting: int = 1) -> IndexedQueue:

@@ -62,7 +62,7 @@ class Pool:
         """What the clock shows is so much ahead of `time`."""
         priorities: Priorities[QueueId] = Priorities(self.shares, frozenset())
         self.index = QueueIndex(
-            lambda wanted: [[(one.after + 1 + step,) for step in range(one.most)] for one in wanted],
+            lambda wanted: [[(one.after + 1 + step,) for step in range(one.limit)] for one in wanted],
             rule=self.rule,
             cpu_buckets=(500,),
             memory_buckets=(500,),
@@ -73,7 +73,7 @@ class Pool:
         self.waits = [False] * len(self.groups)
         for number, group in enumerate(self.groups):
             identity = QueueIdentity("owner", group, cpu_time=500, job_type=str(number), tags=frozenset())
-            self.index.add(IndexedQueue(QueueId(number), identity, ("owner", group)))
+            self.index.add_queue(IndexedQueue(QueueId(number), identity, ("owner", group)))
         self.ledger = Ledger(BEGIN, HISTORY)
         self.corrected_at = BEGIN
         self.memory: Memory = {}
@@ -99,7 +99,7 @@ class Pool:
             flow = self.flows[group]
             if flow.present(self.time / DAY) != self.waits[number]:
                 self.waits[number] = not self.waits[number]
-                self.index.reset(QueueId(number), {1: flow.jobs} if self.waits[number] else {})
+                self.index.reset_queue(QueueId(number), {1: flow.jobs} if self.waits[number] else {})
         self._settle()
         while self.ends[0][0] < until:
             self._slot_is_free(*heapq.heappop(self.ends), until)
@@ -154,7 +154,7 @@ class Pool:
         self.factors.append({group: self.corrections.groups.get(group, 1.0) for group in self.flows})
 
     def _settle(self) -> None:
-        for _ in self.index.settle():
+        for _ in self.index.apply_priorities():
             pass
 
     def _step(self, seconds: float) -> None:

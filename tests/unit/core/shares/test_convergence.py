@@ -202,7 +202,7 @@ def test_short_jobs_starve_under_the_documents_rule_only(rule: Rule, starves: bo
 def index_of(rule: Rule, queues: Mapping[int, tuple[int, float]]) -> QueueIndex:
     """Queues with jobs without end, by (CPU bucket, priority)."""
     index = QueueIndex(
-        lambda wanted: [[(one.after + 1 + step,) for step in range(one.most)] for one in wanted],
+        lambda wanted: [[(one.after + 1 + step,) for step in range(one.limit)] for one in wanted],
         rule=rule,
         cpu_buckets=(500, 5000),
         memory_buckets=(500,),
@@ -213,8 +213,8 @@ def index_of(rule: Rule, queues: Mapping[int, tuple[int, float]]) -> QueueIndex:
     )
     for number, (cpu_time, _) in queues.items():
         identity = QueueIdentity("owner", f"g{number}", cpu_time=cpu_time, tags=frozenset())
-        index.add(IndexedQueue(QueueId(number), identity, ("owner", f"g{number}")))
-        index.reset(QueueId(number), {1: ENDLESS})
+        index.add_queue(IndexedQueue(QueueId(number), identity, ("owner", f"g{number}")))
+        index.reset_queue(QueueId(number), {1: ENDLESS})
     return index
 
 

@@ -253,12 +253,12 @@ def test_a_burst_of_new_queues_recomputes_nothing(count: int, monkeypatch: pytes
     monkeypatch.setattr(Counted, "uses", 0)
     for number in range(count):
         identity = QueueIdentity(f"o{number}", "physics", tags=frozenset())
-        index.add(IndexedQueue(QueueId(number), identity, (identity.owner, identity.group)))
-        index.jobs_added(QueueId(number), 1, JobId(number + 1), 1)
+        index.add_queue(IndexedQueue(QueueId(number), identity, (identity.owner, identity.group)))
+        index.add_jobs(QueueId(number), 1, JobId(number + 1), 1)
     assert count <= Counted.uses <= 3 * count
     assert math.isclose(index.entries[QueueId(count - 1)].priority, 1000 / count)
     monkeypatch.undo()
-    assert len(list(index.settle())) == count
+    assert len(list(index.apply_priorities())) == count
     assert {round(entry.priority, 9) for entry in index.entries.values()} == {round(1000 / count, 9)}
 
 
