@@ -123,7 +123,7 @@ class Site:
             connection.begin()
             jobs.save_offered(
                 connection,
-                [jobs.OfferedJob(1, 1, 1.0, event, job, last) for job, last in batch],  # type: ignore[arg-type]
+                [jobs.OfferedJobRow(1, 1, 1.0, event, job, last) for job, last in batch],  # type: ignore[arg-type]
             )
             connection.execute(
                 "INSERT INTO events (id, at, kind, actor, old, new, detail, jobs)"

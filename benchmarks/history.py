@@ -106,7 +106,7 @@ def _all(connection: WriterConnection, name: str) -> tuple[list[float], list[flo
 
 def _page(connection: WriterConnection, selection: JobSelection, viewer: Viewer) -> None:
     first = listing.jobs(connection, selection, viewer, 0, 50)
-    listing.jobs(connection, selection, viewer, first[-1]["id"], 50)
+    listing.jobs(connection, selection, viewer, first[-1].id, 50)
 
 
 def _median(ask: Callable[[], object], times: int = 15) -> float:

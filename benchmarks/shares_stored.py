@@ -54,14 +54,14 @@ class Stored:
             connection, usage.LedgerChanges(None, self.now, True, 0, ledger.entities, rows, [])
         )
         begun = [
-            attempts.Begun(
+            attempts.StartedAttempt(
                 JobId(job), 1, 1, PilotId(1), start, int(cores), *ledger.entities[place], "here", 1.0
             )
             for job, (place, start, cores) in enumerate(
                 zip(facts.running.entities, facts.running.starts, facts.running.cores, strict=True), 1
             )
         ]
-        attempts.save_begun(connection, begun)
+        attempts.save_started(connection, begun)
 
     def _pool(self, tx: Transaction, facts: Facts, queues: int) -> Pool:
         policy = policies.parse(policy_text(facts))

@@ -15,6 +15,7 @@ import pytest
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.http import output_archive
 from pilotage.server.http.output_archive import CHUNK, OutputArchive
+from pilotage.store.tables.listing import JobFacts
 from pilotage.wire.jobs import OutputFile, Selection
 from tests.instance import Instance, running, until
 
@@ -112,7 +113,8 @@ def test_memory_is_bounded_and_lost_files_are_told(tmp_path: Path, monkeypatch: 
         with (tmp_path / name).open("wb") as file:
             os.truncate(file.fileno(), 10 if name == "small" else large)
     outputs = [OutputFile(name, 1) for name in ("gone", "large", "shrinks", "small")]
-    one = output_archive._Job(7, {"finished_epoch": 1, "state": "Done"}, {}, outputs, [])
+    facts = JobFacts(7, 1, None, 1, 1, 0, "Done", None, "{}", "[]", "[]", 7, 1, "alice", "physics")
+    one = output_archive._Job(7, facts, {}, outputs, [])
     monkeypatch.setattr(OutputArchive, "_ids", lambda self, after: [7] if after < 7 else [])
     monkeypatch.setattr(OutputArchive, "_load", lambda self, ids: [one])
     archive = OutputArchive(None, sandbox, None, Selection())  # type: ignore[arg-type]

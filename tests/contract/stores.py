@@ -105,12 +105,12 @@ def fill(connection: Any) -> QueueId:
 
 
 def offer(connection: Any, pilot: int, take: int, at: float, *numbers: int) -> None:
-    moves = [jobs.OfferedJob(PilotId(pilot), take, at, 7, JobId(n), 0) for n in numbers]
+    moves = [jobs.OfferedJobRow(PilotId(pilot), take, at, 7, JobId(n), 0) for n in numbers]
     assert jobs.save_offered(connection, moves) == set()
     row = pilots.by_id(connection, PilotId(pilot))
     assert row is not None
     has = json.dumps([*row.jobs, *numbers])
-    pilots.save_taken(connection, [pilots.Taken(take, row.only_owner, at, has, row.id)])
+    pilots.save_answered_takes(connection, [pilots.AnsweredTake(take, row.only_owner, at, has, row.id)])
 
 
 def note(number: int) -> Callable[[Transaction], int]:

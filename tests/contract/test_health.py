@@ -34,10 +34,13 @@ def filled(connection: Any) -> Any:
     connection.execute(with_pilot)
     jobs.save_held(connection, [jobs.HeldJob(3.0, made, JobId(n)) for n in (2, 3)])
     begun = [
-        attempts.Begun(JobId(n), 1, 1, PilotId(1), 3.0, 1, "alice", "physics", "here", 1.0) for n in (2, 3, 4)
+        attempts.StartedAttempt(JobId(n), 1, 1, PilotId(1), 3.0, 1, "alice", "physics", "here", 1.0)
+        for n in (2, 3, 4)
     ]
-    attempts.save_begun(connection, begun)
-    attempts.save_closed(connection, [attempts.Closed(9.0, "applied", 0, "", "", 1.0, 1.0, 1, JobId(4), 1)])
+    attempts.save_started(connection, begun)
+    attempts.save_finished(
+        connection, [attempts.FinishedAttempt(9.0, "applied", 0, "", "", 1.0, 1.0, 1, JobId(4), 1)]
+    )
     jobs.save_ended(connection, [jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 9.0, made, JobId(4))])
     jobs.save_freed(connection, [jobs.FreedJob(JobState.RESCHEDULED, 9.0, 1, 0, "", made, JobId(5))])
     return connection

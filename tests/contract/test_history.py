@@ -95,7 +95,7 @@ def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: A
 
     def incomplete() -> dict[int, bool]:
         rows = listing.jobs(connection, JobSelection(submission=1), EVERYBODY, 0, 100)
-        return {row["id"]: row["outputs_incomplete"] for row in rows}
+        return {row.id: row.outputs_incomplete for row in rows}
 
     told = {job: job in (1, 2) for job in range(1, 7)}
     asked = JobSelection(submission=1, outputs_incomplete=True)
@@ -185,17 +185,19 @@ def asked(connection: Any) -> dict[str, Any]:
     return answers
 
 
-def pages(connection: Any, selection: JobSelection, viewer: Viewer, limit: int) -> list[dict[str, Any]]:
+def pages(
+    connection: Any, selection: JobSelection, viewer: Viewer, limit: int
+) -> list[listing.JobSummaryRow]:
     """All pages; the ids alone must be the same."""
-    found: list[dict[str, Any]] = []
-    while page := listing.jobs(connection, selection, viewer, found[-1]["id"] if found else 0, limit):
-        assert listing.job_ids(connection, selection, viewer, found[-1]["id"] if found else 0, limit) == [
-            job["id"] for job in page
+    found: list[listing.JobSummaryRow] = []
+    while page := listing.jobs(connection, selection, viewer, found[-1].id if found else 0, limit):
+        assert listing.job_ids(connection, selection, viewer, found[-1].id if found else 0, limit) == [
+            job.id for job in page
         ]
         found += page
-    backwards: list[dict[str, Any]] = []
+    backwards: list[listing.JobSummaryRow] = []
     while page := listing.jobs(
-        connection, selection, viewer, backwards[-1]["id"] if backwards else 0, limit, newest=True
+        connection, selection, viewer, backwards[-1].id if backwards else 0, limit, newest=True
     ):
         backwards += page
     assert backwards == found[::-1]
@@ -629,7 +631,7 @@ def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> N
     before = [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)]
     assert moved(opened, 100.0) == 1
     assert [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)] == before
-    assert [job["state"] for job in before[0]] == ["Done", "Running"]
+    assert [job.state for job in before[0]] == ["Done", "Running"]
     opened.close()
 
 
@@ -657,7 +659,7 @@ def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: An
 
     def named(*name: str) -> list[tuple[int, str]]:
         selection = JobSelection(name=name[0]) if name else JobSelection()
-        return [(row["id"], row["name"]) for row in listing.jobs(connection, selection, EVERYBODY, 0, 10)]
+        return [(row.id, row.name) for row in listing.jobs(connection, selection, EVERYBODY, 0, 10)]
 
     def kept() -> list[tuple[Any, ...]]:
         sql = "SELECT id, parameters, name FROM jobs ORDER BY id"

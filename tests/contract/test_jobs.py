@@ -49,7 +49,7 @@ def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
     fill(connection)
     offer(connection, 1, 1, 2.0, 1)
     late = [
-        jobs.OfferedJob(PilotId(2), 1, 3.0, 8, JobId(n), before)
+        jobs.OfferedJobRow(PilotId(2), 1, 3.0, 8, JobId(n), before)
         for n, before in ((1, 0), (2, 0), (3, 99), (77, 0))
     ]
     assert jobs.save_offered(connection, late) == {1, 3, 77}
@@ -162,14 +162,15 @@ def test_alike_moves_with_different_details_are_events_of_their_own(connection: 
 
 
 def test_tries_and_results(connection: Any) -> None:
-    attempts.save_begun(
-        connection, [attempts.Begun(JobId(1), 2, 1, PilotId(7), 3.0, 4, "alice", "physics", "here", 1.5)]
+    attempts.save_started(
+        connection,
+        [attempts.StartedAttempt(JobId(1), 2, 1, PilotId(7), 3.0, 4, "alice", "physics", "here", 1.5)],
     )
-    assert attempts.pilot_of(connection, JobId(1), 2) == 7
-    assert attempts.pilot_of(connection, JobId(1), 1) is None
-    closed = attempts.Closed(9.0, "applied", 0, "", "m", 5.0, 4.0, 30, JobId(1), 2)
-    attempts.save_closed(connection, [closed])
-    attempts.save_cut(connection, [attempts.Cut(9.0, "killed", JobId(1), 99)])
+    assert attempts.pilot_of_attempt(connection, JobId(1), 2) == 7
+    assert attempts.pilot_of_attempt(connection, JobId(1), 1) is None
+    closed = attempts.FinishedAttempt(9.0, "applied", 0, "", "m", 5.0, 4.0, 30, JobId(1), 2)
+    attempts.save_finished(connection, [closed])
+    attempts.save_interrupted(connection, [attempts.InterruptedAttempt(9.0, "killed", JobId(1), 99)])
     assert connection.execute("SELECT outcome, ended, max_rss FROM attempts").fetchall() == [
         ("applied", 9.0, 30)
     ]

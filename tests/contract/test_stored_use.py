@@ -46,10 +46,16 @@ def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
 
 def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
     for job, started in ((1, 10.0), (2, 20.0), (3, 30.0)):
-        begun = attempts.Begun(JobId(job), 1, 1, PilotId(1), started, job, "alice", "physics", "here", 1.0)
-        attempts.save_begun(connection, [begun])
-    attempts.save_cut(
-        connection, [attempts.Cut(15.0, "killed", JobId(1), 1), attempts.Cut(40.0, "killed", JobId(2), 1)]
+        begun = attempts.StartedAttempt(
+            JobId(job), 1, 1, PilotId(1), started, job, "alice", "physics", "here", 1.0
+        )
+        attempts.save_started(connection, [begun])
+    attempts.save_interrupted(
+        connection,
+        [
+            attempts.InterruptedAttempt(15.0, "killed", JobId(1), 1),
+            attempts.InterruptedAttempt(40.0, "killed", JobId(2), 1),
+        ],
     )
     rows = [tuple(row) for portion in usage.attempts_since(connection, 15.0) for row in portion]
     assert sorted(rows, key=str) == [("alice", "physics", 20.0, 40.0, 2), ("alice", "physics", 30.0, None, 3)]

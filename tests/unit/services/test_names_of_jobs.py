@@ -16,7 +16,7 @@ EVERYBODY = Viewer("", everything=True)
 def named(bench: Bench, name: str = "") -> dict[int, str]:
     selection = JobSelection(name=name) if name else JobSelection()
     rows = listing.jobs(bench.connection, selection, EVERYBODY, 0, 100)
-    return {row["id"]: row["name"] for row in rows}
+    return {row.id: row.name for row in rows}
 
 
 def test_names_of_a_submission_are_filled(bench: Bench) -> None:

@@ -60,7 +60,7 @@ def test_a_value_that_looks_like_a_file_opens_none(bench: Bench) -> None:
     [other] = bench.submit(inputs=[named])
     facts = listing.job_facts(bench.connection, other)
     assert facts is not None
-    assert f'"{FILES[0].digest}"' in facts["inputs"]
+    assert f'"{FILES[0].digest}"' in facts.inputs
     assert not has_input(facts, FILES[0].digest)
 
 

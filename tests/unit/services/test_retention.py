@@ -59,7 +59,7 @@ def everything(bench: Bench, now: float | None = None, policy: Policy | None = N
     return {name: rows for name, rows in seen.items() if rows}
 
 
-def summary(bench: Bench, job: int) -> dict[str, Any]:
+def summary(bench: Bench, job: int) -> listing.JobSummaryRow:
     [row] = listing.jobs(bench.connection, JobSelection(ids=[job]), EVERYBODY, 0, 1)
     return row
 
@@ -211,11 +211,11 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
         assert everything(bench, begin + after, KEPT) == {}, after
         if after == DAY + 1:
             assert attempts.result_of(bench.connection, offer.job, offer.epoch) is None
-            assert summary(bench, offer.job)["site"] == "here"
+            assert summary(bench, offer.job).site == "here"
         if after == 2 * DAY + 1:
             # Where it ran is still known.
-            assert summary(bench, offer.job)["site"] == "here"
-            assert listing.attempts(bench.connection, offer.job)[0]["site"] == "here"
+            assert summary(bench, offer.job).site == "here"
+            assert listing.attempts(bench.connection, offer.job)[0].site == "here"
     left = [(one.kind, sorted(one.names)) for one in retention_rows.pending_removals(bench.connection, 99)]
     assert ("tries", [[1, 1], [2, 1], [3, 0]]) in left
     assert ("jobs", [1, 2, 3]) in left
@@ -246,7 +246,7 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
     assert cut().rows == 1
     assert attempts.result_of(bench.connection, offer.job, offer.epoch) is None
     assert cut().rows == 0
-    assert retention_rows.until(bench.connection, "outputs") > summary(bench, offer.job)["ended"]
+    assert retention_rows.until(bench.connection, "outputs") > summary(bench, offer.job).ended
 
 
 def test_jobs_of_a_submission_in_the_making_may_be_old_already(

@@ -249,9 +249,7 @@ def two_owners(farm: Farm) -> Pilot:
 
 def listed(bench: Bench) -> list[tuple[str, str, str]]:
     readers = bench.readers()
-    rows = [
-        (row["owner"], row["state"], row["reason"]) for row in listing.pilots(readers.connection(), 0, 10)
-    ]
+    rows = [(row.owner, row.state, row.reason) for row in listing.pilots(readers.connection(), 0, 10)]
     readers.close()
     return rows
 

@@ -63,7 +63,7 @@ def summary(bench: Bench, job: int) -> JobSummary:
     everybody = Viewer("", everything=True)
     [row] = listing.jobs(readers.connection(), JobSelection(ids=[job]), everybody, 0, 1)
     readers.close()
-    return JobSummary(**row)
+    return JobSummary(*row)
 
 
 def turn(ask: Callable[[], Any]) -> Any:

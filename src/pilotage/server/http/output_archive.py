@@ -13,7 +13,6 @@ import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import JobId
@@ -21,6 +20,7 @@ from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.http.stored_outputs import has_applied_result, inline_streams, listed_outputs
 from pilotage.store.engine.connection import Readers
 from pilotage.store.tables import attempts, listing
+from pilotage.store.tables.listing import JobFacts
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.jobs import OutputFile
 from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
@@ -34,7 +34,7 @@ BLOCK = tarfile.BLOCKSIZE
 @dataclass
 class _Job:
     id: int
-    facts: dict[str, Any]
+    facts: JobFacts
     inline: dict[str, bytes]
     outputs: list[OutputFile]
     lost: list[str]
@@ -81,7 +81,7 @@ class OutputArchive:
         """Load these jobs. Each call asks for a connection, since each piece may be made by another thread."""
         connection = self.readers.connection()
         facts = listing.facts_of_jobs(connection, ids)
-        epochs = {id_: facts[id_]["finished_epoch"] for id_ in ids if id_ in facts}
+        epochs = {id_: facts[id_].finished_epoch for id_ in ids if id_ in facts}
         results = attempts.results_of(connection, {JobId(id_): epoch for id_, epoch in epochs.items()})
         jobs = []
         for id_ in epochs:
@@ -101,7 +101,7 @@ class OutputArchive:
             yield _file_header(job.id, output.name, len(inline)) + inline + _padding(len(inline))
             return
         try:
-            path = self.sandbox.open_output(job.id, job.facts["finished_epoch"], output.name)
+            path = self.sandbox.open_output(job.id, job.facts.finished_epoch, output.name)
             with path.open("rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
                 yield _file_header(job.id, output.name, size)
@@ -137,7 +137,7 @@ def _file_header(job: int, name: str, size: int) -> bytes:
 def _folder_entry(job: _Job, lost: list[str]) -> bytes:
     entry = tarfile.TarInfo(f"{job.id}/")
     entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-    summary = ArchivedJob(job.id, str(job.facts["state"]), job.outputs, lost)
+    summary = ArchivedJob(job.id, str(job.facts.state), job.outputs, lost)
     # ASCII only, so that names that are not UTF-8 can be represented.
     entry.pax_headers = {ARCHIVE_OUTPUTS: json.dumps(asdict(summary))}
     return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")

@@ -113,7 +113,7 @@ def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
     facts = pool.submission(tx, job.submission)
     identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
     queue = submissions.get_or_insert_queue(tx.connection, identity, moves.now)
-    jobs.save_queue(tx.connection, job.id, queue)
+    jobs.change_queue(tx.connection, job.id, queue)
     return queue
 
 

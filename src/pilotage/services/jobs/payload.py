@@ -12,6 +12,7 @@ from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.per_job_inputs import PerJobFile, is_file_column, per_job_files
 from pilotage.services.pool.records import SubmissionFacts
+from pilotage.store.tables.listing import JobFacts
 from pilotage.wire.pilot import Input, Payload
 
 
@@ -52,28 +53,28 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
     )
 
 
-def parameter_values(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of one job by the names of its submission's parameters; `facts` as `browse.job_facts` reads them."""
-    values = json.loads(facts["parameters"]) if facts["parameters"] else []
-    named = zip(json.loads(facts["names"]), values, strict=False)
+def parameter_values(facts: JobFacts) -> dict[str, Any]:
+    """The values of one job by the names of its submission's parameters."""
+    values = json.loads(facts.parameters) if facts.parameters else []
+    named = zip(json.loads(facts.names), values, strict=False)
     return {name: value for name, value in named if not is_file_column(name)}
 
 
-def has_input(facts: Mapping[str, Any], digest: str) -> bool:
-    """Whether a job has an uploaded file with this digest among its inputs; `facts` as for `stored_description`."""
-    if any(item["source"] == digest and item["mode"] == COPY for item in json.loads(facts["inputs"])):
+def has_input(facts: JobFacts, digest: str) -> bool:
+    """Whether a job has an uploaded file with this digest among its inputs."""
+    if any(item["source"] == digest and item["mode"] == COPY for item in json.loads(facts.inputs)):
         return True
-    values = json.loads(facts["parameters"]) if facts["parameters"] else []
-    description = description_from_json(json.loads(facts["description"]))
-    own = per_job_files(description, json.loads(facts["names"]), values) if values else {}
+    values = json.loads(facts.parameters) if facts.parameters else []
+    description = description_from_json(json.loads(facts.description))
+    own = per_job_files(description, json.loads(facts.names), values) if values else {}
     return any(file.digest == digest for file in own.values())
 
 
-def stored_description(facts: Mapping[str, Any], job: int) -> JobDescription:
-    """The description of one job, its parameters filled in; `facts` as `browse.job_facts` reads them."""
-    values = json.loads(facts["parameters"]) if facts["parameters"] else []
-    description = description_from_json(json.loads(facts["description"]))
-    return _bound(description, json.loads(facts["names"]), values, job, facts["first_job"], facts["count"])
+def stored_description(facts: JobFacts, job: int) -> JobDescription:
+    """The description of one job, its parameters filled in."""
+    values = json.loads(facts.parameters) if facts.parameters else []
+    description = description_from_json(json.loads(facts.description))
+    return _bound(description, json.loads(facts.names), values, job, facts.first_job, facts.job_count)
 
 
 def _bound(

@@ -83,7 +83,7 @@ def incomplete_outputs(finish: Finish) -> str:
 
 def _close(finish: Finish, outcome: str, failure: str, moves: JobTransitions) -> None:
     moves.close_attempt(
-        attempts.Closed(
+        attempts.FinishedAttempt(
             moves.now,
             outcome,
             finish.exit_code,

@@ -68,15 +68,15 @@ class JobTransitions:
     _held: list[jobs.HeldJob] = field(default_factory=list)
     _freed: list[jobs.FreedJob] = field(default_factory=list)
     _ended: list[jobs.EndedJob] = field(default_factory=list)
-    _moved: list[jobs.MovedJob] = field(default_factory=list)
-    _counted: list[jobs.CountedFailure] = field(default_factory=list)
-    _finishes: list[jobs.FinishTaken] = field(default_factory=list)
-    _begun: list[attempts.Begun] = field(default_factory=list)
-    _closed: list[attempts.Closed] = field(default_factory=list)
-    _cut: list[attempts.Cut] = field(default_factory=list)
+    _moved: list[jobs.StateChange] = field(default_factory=list)
+    _counted: list[jobs.FailureCounts] = field(default_factory=list)
+    _finishes: list[jobs.AcceptedFinish] = field(default_factory=list)
+    _begun: list[attempts.StartedAttempt] = field(default_factory=list)
+    _closed: list[attempts.FinishedAttempt] = field(default_factory=list)
+    _cut: list[attempts.InterruptedAttempt] = field(default_factory=list)
     _results: list[attempts.Result] = field(default_factory=list)
     _taken: list[tuple[Any, ...]] = field(default_factory=list)
-    """Values of `pilots.Taken`."""
+    """Values of `pilots.AnsweredTake`."""
 
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
@@ -131,20 +131,20 @@ class JobTransitions:
             lost = jobs.save_offered(connection, self._offered)
             if lost:
                 self.lost |= {(offer[0], offer[4]) for offer in self._offered if offer[4] in lost}
-                self.events.without("offered", lost)
+                self.events.discard("offered", lost)
             self._offered.clear()
         savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
-            (jobs.save_finish_taken, self._finishes),
+            (jobs.save_accepted_finishes, self._finishes),
             (jobs.save_ended, self._ended),
             (jobs.save_freed, self._freed),
-            (jobs.save_moved, self._moved),
-            (jobs.save_counted, self._counted),
+            (jobs.save_state_changes, self._moved),
+            (jobs.save_failure_counts, self._counted),
             (jobs.save_held, self._held),
-            (attempts.save_begun, self._begun),
-            (attempts.save_closed, self._closed),
-            (attempts.save_cut, self._cut),
+            (attempts.save_started, self._begun),
+            (attempts.save_finished, self._closed),
+            (attempts.save_interrupted, self._cut),
             (attempts.save_results, self._results),
-            (pilots.save_taken, self._taken),
+            (pilots.save_answered_takes, self._taken),
         )
         for save, rows in savers:
             if rows:
@@ -188,7 +188,7 @@ class JobTransitions:
         queue = self.pool.queue_identity(self.tx, job.queue)
         ce = self.pool.policy.ces.get(pilot.ce)
         self._begun.append(
-            attempts.Begun(
+            attempts.StartedAttempt(
                 job.id,
                 job.epoch,
                 job.attempt + 1,
@@ -209,7 +209,7 @@ class JobTransitions:
         previous = job
         if job.state is not JobState.MATCHED:
             event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
-            self._cut.append(attempts.Cut(self.now, kind, job.id, job.epoch))
+            self._cut.append(attempts.InterruptedAttempt(self.now, kind, job.id, job.epoch))
             previous = job._replace(state=JobState.RESCHEDULED, last_event=event)
             kind, reason = "requeued", ""
         event = self._event(kind, previous, JobState.WAITING, job.epoch, reason, again=True)
@@ -258,26 +258,26 @@ class JobTransitions:
     def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> JobRow:
         """A move that changes nothing but the state."""
         event = self._event(kind, job, new, job.epoch, reason)
-        self._moved.append(jobs.MovedJob(new, reason, event, job.id))
+        self._moved.append(jobs.StateChange(new, reason, event, job.id))
         return self._now(job, state=new, last_event=event)
 
     def count(self, job: JobRow) -> None:
         """Remember how many tries have failed, of a job that stays where it is."""
         self._moved_since.add(job.id)
-        self._counted.append(jobs.CountedFailure(job.failures, job.own_failures, job.id))
+        self._counted.append(jobs.FailureCounts(job.failures, job.own_failures, job.id))
         self._now(job)
 
     def finish_taken(self, job: JobRow, epoch: int, digest: str) -> JobRow:
         """A finish of this epoch has been answered: the same one again gets the same answer."""
-        self._finishes.append(jobs.FinishTaken(epoch, digest, job.id))
+        self._finishes.append(jobs.AcceptedFinish(epoch, digest, job.id))
         return self._now(job, finished_epoch=epoch, finished_digest=digest)
 
-    def close_attempt(self, closed: attempts.Closed) -> None:
+    def close_attempt(self, closed: attempts.FinishedAttempt) -> None:
         self._closed.append(closed)
 
     def cut_attempt(self, job: JobRow, outcome: str) -> None:
         if job.state in _WITH_PILOT and job.state is not JobState.MATCHED:
-            self._cut.append(attempts.Cut(self.now, outcome, job.id, job.epoch))
+            self._cut.append(attempts.InterruptedAttempt(self.now, outcome, job.id, job.epoch))
 
     def result(self, result: attempts.Result) -> None:
         self._results.append(result)

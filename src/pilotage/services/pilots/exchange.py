@@ -320,7 +320,7 @@ class PilotRequest:
         if job.pilot == self.pilot.id and job.epoch == epoch:
             return True
         self.moves.write()
-        return attempts.pilot_of(self.tx.connection, job.id, epoch) == self.pilot.id
+        return attempts.pilot_of_attempt(self.tx.connection, job.id, epoch) == self.pilot.id
 
     def _to_stop(self, holding: list[Reference]) -> list[Verdict]:
         """Of what the pilot believes to hold: what it must stop."""

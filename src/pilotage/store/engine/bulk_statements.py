@@ -7,16 +7,20 @@ table's column of this name, unless it is given.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
 from pilotage.store.schema import metadata
 
+if TYPE_CHECKING:
+    from pilotage.store.engine.connection import Connection
+
 Row = Sequence[Any]
+TypedRow = TypeVar("TypedRow", bound=Row)
 
 _TYPES: tuple[tuple[type[sa.types.TypeEngine[Any]], str], ...] = (
     (sa.BigInteger, "bigint"),
@@ -67,6 +71,18 @@ class BulkStatement:
             seen.add(name)
             part.append(row)
         yield part
+
+
+class RowWriter(Generic[TypedRow]):
+    """A function that writes rows of one type with one bulk statement, see `Connection.execute_bulk_later`."""
+
+    __slots__ = ("_statement",)
+
+    def __init__(self, statement: BulkStatement) -> None:
+        self._statement = statement
+
+    def __call__(self, connection: Connection, rows: Iterable[TypedRow]) -> None:
+        connection.execute_bulk_later(self._statement, rows)
 
 
 def insert(

@@ -1,4 +1,4 @@
-"""The tries at jobs, and their results."""
+"""Attempts at jobs, and their results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
-from pilotage.store.engine.bulk_statements import delete, insert, update
+from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, in_list
 
 
-class Begun(NamedTuple):
+class StartedAttempt(NamedTuple):
+    """A confirmed attempt."""
+
     job: JobId
     epoch: int
     attempt: int
@@ -25,18 +27,27 @@ class Begun(NamedTuple):
     cpu_power: float
 
 
-_BEGUN = insert(
-    "attempts",
-    ("job_id", "epoch", "attempt", "pilot_id", "started", "processors", "owner", "grp", "site", "cpu_power"),
+save_started = RowWriter[StartedAttempt](
+    insert(
+        "attempts",
+        (
+            "job_id",
+            "epoch",
+            "attempt",
+            "pilot_id",
+            "started",
+            "processors",
+            "owner",
+            "grp",
+            "site",
+            "cpu_power",
+        ),
+    )
 )
 
 
-def save_begun(connection: Connection, begun: Iterable[Begun]) -> None:
-    connection.execute_bulk_later(_BEGUN, begun)
-
-
-class Closed(NamedTuple):
-    """The end of a try, with what its pilot measured."""
+class FinishedAttempt(NamedTuple):
+    """The end of an attempt, with the measurements of its pilot."""
 
     at: float
     outcome: str
@@ -50,22 +61,20 @@ class Closed(NamedTuple):
     epoch: int
 
 
-_CLOSED = update(
-    "attempts",
-    ("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss", "job_id", "epoch"),
-    "ended = coalesce(ended, {ended}), outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
-    " message = {message}, wall = {wall}, cpu = {cpu}, max_rss = {max_rss}",
-    "job_id = {job_id} AND epoch = {epoch}",
+save_finished = RowWriter[FinishedAttempt](
+    update(
+        "attempts",
+        ("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss", "job_id", "epoch"),
+        "ended = coalesce(ended, {ended}), outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
+        " message = {message}, wall = {wall}, cpu = {cpu}, max_rss = {max_rss}",
+        "job_id = {job_id} AND epoch = {epoch}",
+    )
 )
+"""An attempt that was interrupted before keeps its end, because its use was charged up to that time."""
 
 
-def save_closed(connection: Connection, closed: Iterable[Closed]) -> None:
-    """A try that was cut before keeps its end: its use was charged up to there."""
-    connection.execute_bulk_later(_CLOSED, closed)
-
-
-class Cut(NamedTuple):
-    """The end of a try of which nothing was measured."""
+class InterruptedAttempt(NamedTuple):
+    """The end of an attempt without measurements."""
 
     at: float
     outcome: str
@@ -73,20 +82,18 @@ class Cut(NamedTuple):
     epoch: int
 
 
-_CUT = update(
-    "attempts",
-    ("ended", "outcome", "job_id", "epoch"),
-    "ended = {ended}, outcome = {outcome}",
-    "job_id = {job_id} AND epoch = {epoch}",
+save_interrupted = RowWriter[InterruptedAttempt](
+    update(
+        "attempts",
+        ("ended", "outcome", "job_id", "epoch"),
+        "ended = {ended}, outcome = {outcome}",
+        "job_id = {job_id} AND epoch = {epoch}",
+    )
 )
 
 
-def save_cut(connection: Connection, cut: Iterable[Cut]) -> None:
-    connection.execute_bulk_later(_CUT, cut)
-
-
-def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
-    """Who has had this try; None if it was never confirmed."""
+def pilot_of_attempt(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
+    """The pilot that confirmed this attempt; None: it was never confirmed."""
     sql = "SELECT pilot_id FROM attempts WHERE job_id = ? AND epoch = ?"
     row = connection.execute(sql, (job, epoch)).fetchone()
     return PilotId(row[0]) if row else None
@@ -94,10 +101,10 @@ def pilot_of(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Outputs of one try.
+    """The outputs of one attempt.
 
-    `outputs` are (name, bytes) of uploaded files, `missing` patterns that matched nothing, `refused` are (name,
-    reason) of files that matched and were not stored.
+    `outputs`: (name, bytes) of uploaded files. `missing`: patterns without a matching file. `refused`: (name, reason)
+    of matching files that were not stored.
     """
 
     job: JobId
@@ -134,7 +141,7 @@ def result_of(connection: Connection, job: JobId, epoch: int) -> Result | None:
 
 
 def results_of(connection: Connection, epochs: Mapping[JobId, int]) -> dict[JobId, Result]:
-    """The results of several jobs, by job: of the try that `epochs` names for it."""
+    """The results of several jobs, by job. `epochs` says which attempt of each job is read."""
     condition, values = in_list(connection, "job_id", list(epochs))
     rows = connection.execute(f"SELECT {_RESULT} FROM results WHERE {condition}", (values,))
     return {row[0]: _result(row) for row in rows if row[1] == epochs[row[0]]}

@@ -1,4 +1,4 @@
-"""Chunks: the parameter rows of a submission as they were accepted, and how far jobs have been made of them."""
+"""Chunks: accepted parameter rows of a submission, and how many of their jobs are created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilotage.store.engine.connection import Connection, in_list
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """Its jobs are first_job, first_job + 1 ...; the first `made` of them are there."""
+    """The jobs of a chunk are first_job, first_job + 1 ...; the first `made` jobs are created."""
 
     submission: SubmissionId
     number: int
@@ -28,9 +28,9 @@ _COLUMNS = "submission_id, number, digest, first_job, count, made, accepted"
 
 
 def insert(connection: Connection, chunk: ChunkRow, rows: str) -> None:
-    """Accept a chunk. `rows` is the JSON list of its parameter rows; "[]": its jobs have no parameters.
+    """Store an accepted chunk. `rows` is the JSON list of its parameter rows; "[]": its jobs have no parameters.
 
-    They are not kept of a chunk all of whose jobs are made.
+    The rows are stored only while jobs of the chunk remain to be created.
     """
     sql = f"INSERT INTO submission_chunks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     connection.execute(sql, astuple(chunk))
@@ -50,13 +50,13 @@ def by_number(connection: Connection, submission: SubmissionId, number: int) -> 
 
 
 def last(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
-    """The one of the highest number."""
+    """The chunk with the highest number."""
     sql = f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? ORDER BY number DESC LIMIT 1"
     return _to_chunk(connection.execute(sql, (submission,)).fetchone())
 
 
 def page(connection: Connection, submission: SubmissionId, begin: int, limit: int) -> list[ChunkRow]:
-    """Those from number `begin` on, ascending."""
+    """Chunks from number `begin` on, in ascending order."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND number >= ?"
         " ORDER BY number LIMIT ?"
@@ -65,7 +65,7 @@ def page(connection: Connection, submission: SubmissionId, begin: int, limit: in
 
 
 def first_incomplete(connection: Connection, submission: SubmissionId) -> ChunkRow | None:
-    """The first one of which jobs are still to be made."""
+    """The first chunk with jobs that are not created yet."""
     sql = (
         f"SELECT {_COLUMNS} FROM submission_chunks WHERE submission_id = ? AND made < count"
         " ORDER BY number LIMIT 1"
@@ -74,14 +74,14 @@ def first_incomplete(connection: Connection, submission: SubmissionId) -> ChunkR
 
 
 def pending_rows(connection: Connection, submission: SubmissionId, number: int) -> str:
-    """The JSON list of the parameter rows of a chunk that is not all made."""
+    """The JSON list of the parameter rows of an incomplete chunk."""
     sql = "SELECT rows FROM pending_rows WHERE submission_id = ? AND number = ?"
     row = connection.execute(sql, (submission, number)).fetchone()
     return "[]" if row is None else str(row[0])
 
 
 def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
-    """So many jobs of the chunk are there now; its rows go when that is all."""
+    """Store the number of created jobs. The parameter rows are deleted when the chunk is complete."""
     sql = "UPDATE submission_chunks SET made = ? WHERE submission_id = ? AND number = ?"
     connection.execute(sql, (made, chunk.submission, chunk.number))
     if made == chunk.count:
@@ -90,7 +90,7 @@ def save_made(connection: Connection, chunk: ChunkRow, made: int) -> None:
 
 
 def count_unmade(connection: Connection, owner: str) -> int:
-    """How many accepted jobs of an owner are still to be made."""
+    """The number of accepted jobs of an owner that are not created yet."""
     sql = (
         "SELECT coalesce(sum(c.count - c.made), 0) FROM submission_chunks c"
         " JOIN submissions s ON s.id = c.submission_id WHERE c.made < c.count AND s.owner = ?"
@@ -104,12 +104,12 @@ _FILES = bulk_statements.insert("chunk_files", ("submission_id", "number", "dige
 def insert_files(
     connection: Connection, submission: SubmissionId, number: int, digests: Sequence[str]
 ) -> None:
-    """The rows of a chunk name these uploads, each told once."""
+    """Record the uploads that the rows of a chunk name. `digests` has no duplicates."""
     connection.execute_bulk(_FILES, [(submission, number, digest) for digest in digests])
 
 
 def delete_last(connection: Connection, submission: SubmissionId) -> bool:
-    """Take back the last chunk of a submission that was never accepted; whether there was one."""
+    """Delete the last chunk of a submission that was never accepted; False: it has no chunk."""
     chunk = last(connection, submission)
     if chunk is None:
         return False
@@ -120,12 +120,12 @@ def delete_last(connection: Connection, submission: SubmissionId) -> bool:
 
 
 def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:
-    """Delete the chunks of submissions that have gone; the ids of their jobs are not given again."""
+    """Delete the chunks of deleted submissions. The ids of their jobs are never given again."""
     them, value = in_list(connection, "submission_id", submissions)
     sql = f"DELETE FROM submission_chunks WHERE {them} RETURNING first_job + count - 1"
     last = max((row[0] for row in connection.execute(sql, (value,))), default=0)
     connection.execute(f"DELETE FROM chunk_files WHERE {them}", (value,))
-    # As a rule later jobs are there, or are promised to the newest submission.
+    # Usually later jobs exist, or later ids are reserved for the newest submission.
     sql = (
         "SELECT coalesce((SELECT max(id) FROM jobs), 0),"
         " coalesce((SELECT first_job + coalesce(expected, count) - 1 FROM submissions ORDER BY id DESC LIMIT 1), 0)"

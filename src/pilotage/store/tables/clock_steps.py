@@ -1,18 +1,18 @@
-"""A clock that was set back: what is due at a stored instant would come late by the whole step."""
+"""After the clock was set back: without a correction, everything due at a stored time would be late by the step."""
 
 from __future__ import annotations
 
 from pilotage.store.engine.connection import Connection
 
 SETTLING_TIME = 30.0
-"""Seconds. What is due sooner than this may have been written after the step, and is left as it is."""
+"""Seconds. An earlier deadline may have been stored after the step, and is not changed."""
 
 
 def shift_deadlines(connection: Connection, seconds: float, now: float) -> None:
-    """Move what is due later by `seconds`, which is negative: it then comes when it would have come.
+    """Add `seconds`, which is negative, to all later deadlines, so that they are met in time.
 
-    These are the ends of retry delays and of duties' locks, the last signs of life of other servers, and the start of
-    the allowance of a limit. Leases, offers and takes are moved by every outage, and not here.
+    These are the ends of retry delays and of duties' locks, the heartbeats of other servers, and the start of the
+    allowance of a limit. Leases, offers and takes are extended by every outage, not here.
     """
     soon = now + SETTLING_TIME
     for sql, after in (

@@ -1,4 +1,4 @@
-"""How many jobs wait in each queue, and how many of it are at each place: what indexes and limits begin with."""
+"""Counts of waiting jobs by queue and of held jobs by site and CE, from which indexes and limits are built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilotage.store.tables.jobs import of_live_pilots
 
 
 def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
-    """Of every queue with waiting jobs: how many with each UserPriority."""
+    """The number of waiting jobs by queue and UserPriority."""
     sql = "SELECT queue_id, user_priority, count(*) FROM jobs WHERE state = 'Waiting' GROUP BY queue_id, user_priority"
     counts: dict[QueueId, dict[int, int]] = {}
     for queue, weight, count in connection.execute(sql):
@@ -21,8 +21,8 @@ def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:
 
 
 def waiting_between(connection: Connection, after: int, until: int) -> list[tuple[QueueId, int, int, int]]:
-    """Of the waiting jobs with ids in (after, until]: (queue, UserPriority, how many, the first)."""
-    # The sign keeps the planner from walking the whole index of queues for the sake of its order.
+    """Waiting jobs with ids in (after, until]: (queue, UserPriority, count, first id)."""
+    # The unary plus stops the planner from scanning the whole index of queues for its order.
     sql = (
         "SELECT +queue_id, +user_priority, count(*), min(id) FROM jobs"
         " WHERE id > ? AND id <= ? AND state = 'Waiting' GROUP BY 1, 2"
@@ -38,7 +38,7 @@ def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
 def waiting_counts_with_snapshot(
     connection: Connection, queues: Sequence[QueueId] | None = None
 ) -> tuple[TransactionSnapshot, dict[QueueId, dict[int, int]]]:
-    """As `waiting_counts`, of all queues or of some, and which transactions that has seen. PostgreSQL only."""
+    """As `waiting_counts`, with the snapshot of the counting statement. `queues`: only these. PostgreSQL only."""
     among_these, values = "", []
     if queues is not None:
         condition, value = in_list(connection, "queue_id", queues)
@@ -57,7 +57,7 @@ def waiting_counts_with_snapshot(
 
 
 def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
-    """(queue, site, CE, jobs offered or held there), for the running limits."""
+    """(queue, site, CE, number of jobs offered or held there), for the running limits."""
     places = {
         pilot: (site, ce)
         for pilot, site, ce in connection.execute("SELECT id, site, ce FROM pilots WHERE ended IS NULL")
@@ -72,7 +72,7 @@ def held_counts(connection: Connection) -> list[tuple[QueueId, str, str, int]]:
 def held_counts_and_allocations(
     connection: Connection,
 ) -> tuple[list[tuple[QueueId, str, str, int]], dict[str, list[int]]]:
-    """`held_counts`, and the free places that servers have by key of the limit, as of one instant."""
+    """`held_counts`, and the free places allocated to servers by limit key, in one snapshot."""
     sql = (
         "SELECT j.queue_id, p.site, p.ce, count(DISTINCT j.id), NULL FROM pilots p CROSS JOIN LATERAL"
         f" ({json_numbers(connection, 'p.jobs')}) AS has (job) JOIN jobs j ON j.id = has.job AND j.pilot_id = p.id"

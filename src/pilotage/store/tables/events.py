@@ -1,7 +1,7 @@
-"""The event log: what moved, when, by whom. Written in the transaction that moves the state.
+"""The event log: each transition of a job, with its time and actor, written in the same transaction.
 
-Alike moves of one transaction are one row. A job points to its last event, and each event to the job's previous
-one, so that a history is read without an index.
+Equal transitions of one transaction share a row. A job points to its last event, and each event to the job's previous
+event. So the history of a job is read without an index.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _EVENTS = insert("events", ("id", "at", "kind", "actor", "old", "new", "detail",
 
 
 def last_event(connection: Connection) -> int:
-    """The highest id of an event; 0: there is none."""
+    """The highest id of an event; 0: there is no event."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
 
 
 SEVERAL_PILOTS = "pilots"
-"""The actor of an event that several pilots have made: each job of it stands there with its pilot."""
+"""The actor of an event that several pilots caused. Its entries name the pilot of each job."""
 
 
 @dataclass(slots=True)
 class EventBatch:
-    """The events of one transaction. Ids that a rolled-back one has used are not used again."""
+    """The events of one transaction. Ids used by a rolled-back transaction are not used again."""
 
     ids: IdAllocator
     at: float
@@ -60,8 +60,8 @@ class EventBatch:
         row[1].append((job, epoch, previous) if pilot is None else (job, epoch, previous, pilot))
         return row[0]
 
-    def without(self, kind: str, jobs: Container[int]) -> None:
-        """Of what is not written yet: moves of this kind of these jobs were not made after all."""
+    def discard(self, kind: str, jobs: Container[int]) -> None:
+        """Remove unwritten events of this kind for these jobs: the transitions did not happen."""
         for key, (id_, moved) in list(self._rows.items()):
             if key[0] == kind:
                 left = [entry for entry in moved if entry[0] not in jobs]
@@ -95,7 +95,7 @@ def record(
     old: str = "",
     new: str = "",
 ) -> int:
-    """Write one event that is not about a list of jobs: a submission, a pilot, the policy."""
+    """Write one event about a submission, a pilot or the policy; returns its id."""
     id_ = ids.next()
     connection.execute_bulk_later(_EVENTS, [(id_, at, kind, actor, old, new, detail, jobs)])
     return id_
@@ -114,24 +114,24 @@ class Event:
 
 def history(connection: Connection, job: JobId, last_event: int) -> list[Event]:
     """The events of a job, oldest first."""
-    found: list[Event] = []
-    following = last_event
-    while following:
+    events: list[Event] = []
+    event_id = last_event
+    while event_id:
         row = connection.execute(
-            "SELECT at, kind, actor, old, new, detail, jobs FROM events WHERE id = ?", (following,)
+            "SELECT at, kind, actor, old, new, detail, jobs FROM events WHERE id = ?", (event_id,)
         ).fetchone()
         if row is None:
             break
         at, kind, actor, old, new, detail, jobs = row
-        epoch, following, pilot = _job_entry(json.loads(jobs), job)
+        epoch, event_id, pilot = _job_entry(json.loads(jobs), job)
         if actor == SEVERAL_PILOTS:
             actor = f"pilot:{pilot}"
-        found.append(Event(at, kind, actor, old, new, epoch, detail))
-    return found[::-1]
+        events.append(Event(at, kind, actor, old, new, epoch, detail))
+    return events[::-1]
 
 
 def _job_entry(jobs: list[list[int] | int], job: JobId) -> tuple[int, int, int]:
-    """(epoch, previous event, pilot) of `job` in the list of one event; a submission's list is [first, count]."""
+    """(epoch, previous event, pilot) of `job` in the list of one event; zeros for a submission's [first, count]."""
     for entry in jobs:
         if isinstance(entry, list) and entry[0] == job:
             return entry[1], entry[2], entry[3] if len(entry) > 3 else 0

@@ -1,7 +1,7 @@
-"""History: final jobs out of the way of the hot table. They come a slice at a time, and go back when they change.
+"""The archive of final jobs, which keeps the hot table `jobs` small.
 
-A job is in one of the two tables, never in both: it changes over in one transaction, and what another server has
-under its hands meanwhile is left for the next slice.
+Jobs are archived in slices, and are restored to `jobs` before they change. A job is always in exactly one of the two
+tables: it moves in one transaction. Rows locked by another server are left for the next slice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FROM_JOBS = (
 
 
 def archive(connection: Connection, before: float, most: int) -> int:
-    """Move jobs that ended before that instant out of the hot table, the first to end first; how many."""
+    """Move jobs that ended before `before` from `jobs` to `history`, earliest end first; returns their number."""
     sql = "SELECT id FROM jobs WHERE ended IS NOT NULL AND ended < ? ORDER BY ended LIMIT ?"
     sql += lock_clause(connection, "UPDATE SKIP LOCKED")
     ids = [row[0] for row in connection.execute(sql, (before, most))]
@@ -48,7 +48,7 @@ def archive(connection: Connection, before: float, most: int) -> int:
 
 
 def restore(connection: Connection, ids: Sequence[int]) -> int:
-    """Before jobs change: put those of them that are in history back into the hot table, as they were; how many."""
+    """Move jobs from `history` back to `jobs`, unchanged, before they change; returns their number."""
     if not ids:
         return 0
     them, value = in_list(connection, "id", ids)
@@ -56,7 +56,7 @@ def restore(connection: Connection, ids: Sequence[int]) -> int:
     there = _EndedJobs.of(connection.execute(sql, (value,)).fetchall())
     if there.ids:
         them, values = there.condition(connection)
-        # A name that is not that of the submission is the job's own.
+        # A name that differs from the submission's name is the job's own.
         own = "nullif(job_name, (SELECT s.job_name FROM submissions s WHERE s.id = submission_id))"
         sql = f"INSERT INTO jobs ({_SHARED}, name) SELECT {_SHARED}, {own} FROM history WHERE {them}"
         connection.execute(sql, values)
@@ -65,7 +65,7 @@ def restore(connection: Connection, ids: Sequence[int]) -> int:
 
 
 class _EndedJobs(NamedTuple):
-    """Jobs of history, and between which instants they ended: months besides are not looked through for them."""
+    """Archived jobs with their first and last end, so that only partitions of these months are searched."""
 
     ids: list[int]
     first: float
@@ -73,7 +73,7 @@ class _EndedJobs(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]]) -> _EndedJobs:
-        """Of rows that begin with the id and end with the instant."""
+        """From rows with the id in the first and the end in the last column."""
         ends = [row[-1] for row in rows]
         return cls([row[0] for row in rows], min(ends, default=0.0), max(ends, default=0.0))
 
@@ -85,11 +85,11 @@ class _EndedJobs(NamedTuple):
 
 
 def select(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
-    """Those jobs of `ids` that are in history."""
+    """`columns` of the archived jobs of `ids`."""
     if connection.dialect == "sqlite":
         them, value = in_list(connection, "id", ids)
         return connection.execute(f"SELECT {columns} FROM history WHERE {them}", (value,))
-    # One at a time, up to the month that has it: half of what it takes to ask every month for all of them.
+    # One lookup per job stops at the partition that has it: half the cost of asking every partition for all jobs.
     sql = (
         "SELECT old.* FROM unnest(?::bigint[]) AS wanted(job) CROSS JOIN LATERAL"
         f" (SELECT {columns} FROM history WHERE id = wanted.job LIMIT 1) AS old"
@@ -98,18 +98,17 @@ def select(connection: Connection, columns: str, ids: Sequence[int]) -> Cursor:
 
 
 class JobEpoch(NamedTuple):
-    """Those at a job of history."""
+    """An archived job and its last epoch."""
 
     job: JobId
     epoch: int
-    """The highest ever given."""
+    """The highest epoch that the job was given."""
 
 
 def delete_expired(connection: Connection, before: float, most: int) -> list[JobId]:
-    """Delete jobs of history that ended before that instant, with their results, and submissions left without jobs.
+    """Delete archived jobs that ended before `before`, their results, and submissions left without jobs.
 
-    Of a submission that is open or still being made nothing goes. The newest submission stays, for no id is given
-    twice.
+    Jobs of open or incomplete submissions stay. The newest submission stays, so that no id is given twice.
     """
     sql = (
         "SELECT h.id, h.submission_id, h.ended FROM history h JOIN submissions s ON s.id = h.submission_id"
@@ -127,11 +126,11 @@ def delete_expired(connection: Connection, before: float, most: int) -> list[Job
     return [JobId(id_) for id_ in them.ids]
 
 
-# --- a month as a whole: out of history first, where nobody finds it any more, then what hangs on its jobs, then itself
+# --- a whole month: its partition is detached, then dependent rows of its jobs are deleted, then it is dropped
 
 
 def expired_month(connection: Connection, before: float) -> int | None:
-    """The first month of which all jobs ended before that instant, and no submission is open or still being made."""
+    """The first month before `before` without jobs of open or incomplete submissions."""
     for month in partitions.expired_months(connection, "history", before):
         needed = connection.execute(
             f"SELECT 1 FROM history_{month} h WHERE h.submission_id = ANY (ARRAY("
@@ -144,15 +143,15 @@ def expired_month(connection: Connection, before: float) -> int | None:
 
 
 def detach_month(connection: Connection, month: int) -> None:
-    """In a transaction of its own: nobody finds the jobs of that month any more. Raises as `partitions.detach`."""
+    """Detach a month, so that no query finds its jobs. Needs its own transaction. Raises as `partitions.detach`."""
     partitions.detach(connection, "history", month)
     connection.execute("DELETE FROM history_counts WHERE month = ?", (month,))
-    # Up to which id nothing hangs on its jobs any more.
+    # Dependent rows of jobs up to this id are deleted.
     connection.execute("INSERT INTO counters (name, last) VALUES (?, 0)", (f"history_{month}",))
 
 
 def delete_dependents(connection: Connection, most: int) -> list[JobId]:
-    """Delete what hangs on at most so many jobs of months that were taken out, in the order of their ids; which."""
+    """Delete dependent rows of at most `most` jobs of detached months, by id; returns these jobs."""
     gone: list[JobId] = []
     for month in partitions.detached_months(connection, "history"):
         rows = _undeleted_jobs(connection, month, most - len(gone))
@@ -166,7 +165,7 @@ def delete_dependents(connection: Connection, most: int) -> list[JobId]:
 
 
 def drop_detached_month(connection: Connection) -> bool:
-    """In a transaction: drop a month on whose jobs nothing hangs any more; whether there was one."""
+    """Drop one detached month without dependent rows; False: there is none. Needs a transaction."""
     for month in partitions.detached_months(connection, "history"):
         if not _undeleted_jobs(connection, month, 1):
             partitions.drop(connection, "history", month)
@@ -176,18 +175,18 @@ def drop_detached_month(connection: Connection) -> bool:
 
 
 def _undeleted_jobs(connection: Connection, month: int, most: int) -> list[tuple[int, int]]:
-    """(job, submission) of jobs on which something may still hang, in the order of their ids."""
+    """(job, submission) of jobs of a detached month that may have dependent rows, by id."""
     return connection.execute(f"{undeleted_jobs(month)} ORDER BY id LIMIT ?", (most,)).fetchall()
 
 
 def undeleted_jobs(month: int) -> str:
-    """The query for (id, submission_id) of those jobs of a month that was taken out on which something may hang."""
-    seen_to = f"SELECT last FROM counters WHERE name = 'history_{month}'"
-    return f"SELECT id, submission_id FROM history_{month} WHERE id > coalesce(({seen_to}), 0)"
+    """The query for (id, submission_id) of jobs of a detached month that may have dependent rows."""
+    progress = f"SELECT last FROM counters WHERE name = 'history_{month}'"
+    return f"SELECT id, submission_id FROM history_{month} WHERE id > coalesce(({progress}), 0)"
 
 
 def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
-    """So many jobs of each have gone: delete those that have none left."""
+    """Add deleted jobs to the counters of their submissions, and delete submissions without remaining jobs."""
     connection.executemany(
         "UPDATE submissions SET forgotten = forgotten + ? WHERE id = ?",
         [(count, submission) for submission, count in forgotten.items()],
@@ -206,9 +205,9 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
 def ended_between(
     connection: Connection, begin: float, before: float, most: int
 ) -> list[tuple[JobEpoch, float]]:
-    """Jobs of history that ended in [begin, before), in the order of their end, with it.
+    """Archived jobs that ended in [begin, before), with their ends, in that order.
 
-    At least `most` where there are so many, and more where several ended at the last instant: all of that instant.
+    At most `most` jobs, and all further jobs with the same end as the last one.
     """
     sql = "SELECT ended FROM history WHERE ended >= ? AND ended < ? ORDER BY ended LIMIT 1 OFFSET ?"
     row = connection.execute(sql, (begin, before, most - 1)).fetchone()
@@ -218,19 +217,19 @@ def ended_between(
 
 
 def delete_results(connection: Connection, jobs: Sequence[int]) -> None:
-    """Of all tries at these jobs."""
+    """Delete the results of all attempts at these jobs."""
     them, value = in_list(connection, "job_id", jobs)
     connection.execute(f"DELETE FROM results WHERE {them}", (value,))
 
 
 def oldest_unarchived_end(connection: Connection) -> float | None:
-    """When the first of the final jobs ended that are still in the hot table; None: there are none."""
+    """The earliest end of a final job in the hot table; None: there is no such job."""
     row = connection.execute("SELECT min(ended) FROM jobs WHERE ended IS NOT NULL").fetchone()
     return None if row[0] is None else float(row[0])
 
 
 def totals(connection: Connection) -> dict[str, int]:
-    """How many jobs in each state history has."""
+    """The number of archived jobs by state."""
     sql = "SELECT state, sum(jobs) FROM history_counts GROUP BY state"
     return {state: int(count) for state, count in connection.execute(sql) if count}
 
@@ -242,7 +241,7 @@ def _delete_jobs(connection: Connection, jobs: _EndedJobs) -> None:
 
 
 def _adjust_counts(connection: Connection, rows: Iterable[Sequence[Any]], sign: int) -> None:
-    """Have the counts know of rows of history that have come (1) or gone (-1), each as `_COUNTED`."""
+    """Update `history_counts` for inserted (sign 1) or deleted (sign -1) rows with the columns `_COUNTED`."""
     counted = Counter((partitions.month_of(row[0]), row[1], row[2], row[3]) for row in rows)
     connection.executemany(
         "INSERT INTO history_counts (month, owner, grp, state, jobs) VALUES (?, ?, ?, ?, ?)"

@@ -1,4 +1,4 @@
-"""The instance itself: its name, incarnation, last sign of life, and the versions of its policy."""
+"""The instance: its id, incarnation and heartbeat, and the versions of its policy."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def create(connection: Connection, uuid: str, now: float) -> Instance:
 
 
 def lock_row(connection: Connection) -> None:
-    """Let no other server go on from here before this transaction ends."""
+    """Lock the row of the instance until this transaction ends: other servers wait here."""
     connection.execute("SELECT 1 FROM instance WHERE id = 1" + lock_clause(connection, "UPDATE"))
 
 
 def shared_fingerprints(connection: Connection) -> tuple[str, str]:
-    """Fingerprints of the key that signs tokens and of the folder of sandboxes, which servers have in common."""
+    """Fingerprints of the signing key and of the sandbox folder, which all servers share."""
     row = connection.execute("SELECT signing_key, sandboxes FROM instance WHERE id = 1").fetchone()
     return row[0], row[1]
 
@@ -51,12 +51,12 @@ def heartbeat(connection: Connection, now: float) -> None:
 
 
 def write_unchanged(connection: Connection) -> None:
-    """Write, and change nothing: to find out whether the database can be written."""
+    """Write without a change, to test whether the database can be written."""
     connection.execute("UPDATE instance SET incarnation = incarnation WHERE id = 1")
 
 
 def highest_id(connection: Connection) -> int:
-    """Above every id of this database, and above those that it must not give again; of any schema since the first."""
+    """The highest id that is used or must not be given again. Works with every schema since the first."""
     tables = ["submissions", "jobs", "pilots", "events"]
     if has_table(connection, "history"):
         tables.append("history")
@@ -72,7 +72,7 @@ def highest_id(connection: Connection) -> int:
 
 
 def begin_incarnation(connection: Connection, incarnation: int, id_floor: int) -> None:
-    """After a restore: messages of before are superseded, and no id is given twice."""
+    """Start a new incarnation after a restore: earlier messages are superseded, and no id is given twice."""
     sql = "UPDATE instance SET incarnation = ?, id_floor = ? WHERE id = 1"
     connection.execute(sql, (incarnation, id_floor))
 
@@ -100,7 +100,7 @@ def policy_version(connection: Connection, version: int) -> PolicyRow | None:
 
 
 def policy_versions(connection: Connection, after: int, limit: int) -> list[PolicyRow]:
-    """Newest first, without their texts: `after` is the version below which the page begins; 0 for the newest."""
+    """Versions below `after`, newest first, without their texts; 0 begins at the newest."""
     sql = (
         "SELECT version, '', applied_at, applied_by, reason FROM policies WHERE ? = 0 OR version < ?"
         " ORDER BY version DESC LIMIT ?"
@@ -109,7 +109,7 @@ def policy_versions(connection: Connection, after: int, limit: int) -> list[Poli
 
 
 def save_policy(connection: Connection, *, text: str, now: float, by: str, reason: str) -> int:
-    # Not the table's own numbering: on PostgreSQL a transaction that is rolled back would leave a gap.
+    # No sequence: on PostgreSQL a rolled-back transaction would leave a gap.
     sql = (
         "INSERT INTO policies (version, text, applied_at, applied_by, reason)"
         " VALUES ((SELECT coalesce(max(version), 0) + 1 FROM policies), ?, ?, ?, ?) RETURNING version"

@@ -1,4 +1,4 @@
-"""The hot statements on jobs: load facts by id, save many moves with one statement each."""
+"""The hot statements on jobs: load rows by id, and save many transitions with one statement per kind."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.indexed_queue import HeadsRequest
-from pilotage.store.engine.bulk_statements import update
+from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
 from pilotage.store.tables import history
 from pilotage.store.tables.pilots import PilotRow
 
 
 class JobRow(NamedTuple):
-    """What the hand-over decides upon."""
+    """The columns that the hand-over needs."""
 
     id: JobId
     submission: SubmissionId
@@ -40,9 +40,9 @@ _COLUMNS = (
     " pilot_id, finished_epoch, finished_digest, last_event, parameters"
 )
 _OLD_COLUMNS = _COLUMNS.replace("pilot_id", "NULL")
-"""Of history: whoever had the last try, the job is with nobody."""
+"""The columns of an archived job, which no pilot holds."""
 BATCH_SIZE = 1000
-"""So many jobs are read with one statement."""
+"""Jobs read per statement."""
 
 _STATES = {str(state): state for state in JobState}
 
@@ -52,9 +52,9 @@ def _to_job(values: tuple[Any, ...]) -> JobRow:
 
 
 def by_ids(connection: Connection, ids: Sequence[int], *, for_update: bool = True) -> dict[int, JobRow]:
-    """The jobs of these ids that exist; `for_update`: no other transaction moves them before this one ends.
+    """The existing jobs of these ids. `for_update`: lock them until this transaction ends.
 
-    One that is in history is as it was when it ended.
+    Archived jobs are returned as they ended.
     """
     rows = _select_hot(connection, ids, for_update)
     missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
@@ -63,7 +63,7 @@ def by_ids(connection: Connection, ids: Sequence[int], *, for_update: bool = Tru
         rows |= {values[0]: _to_job(values) for values in found}
         missing = [id_ for id_ in missing if id_ not in rows]
     if missing and connection.dialect != "sqlite":
-        # Between the two questions another server may have put some of them back.
+        # Another server may have restored jobs from the archive between the two statements.
         rows |= _select_hot(connection, missing, for_update)
     return rows
 
@@ -81,7 +81,7 @@ def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) ->
 
 
 def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True) -> list[JobRow]:
-    """What a pilot has: offered to it or held by it; by id. `for_update` as in `by_ids`."""
+    """The jobs offered to or held by a pilot, by id. `for_update`: see `by_ids`."""
     row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
     offered = json.loads(row[0]) if row else []
     found = by_ids(connection, offered, for_update=for_update) if offered else {}
@@ -89,9 +89,9 @@ def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True)
 
 
 def having_jobs(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
-    """Which of these pilots have any job."""
+    """The pilots among `live` that have a job."""
     with_list = [pilot for pilot in live if pilot.jobs]
-    # As a rule it has the one that it was offered last.
+    # Usually a pilot holds the job that it was offered last.
     found = _pilots_of_jobs(connection, [pilot.jobs[-1] for pilot in with_list])
     others = [job for pilot in with_list if pilot.id not in found for job in pilot.jobs[:-1]]
     return found | _pilots_of_jobs(connection, others)
@@ -107,7 +107,7 @@ def _pilots_of_jobs(connection: Connection, offered: Sequence[int]) -> set[Pilot
 
 
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
-    """The jobs of one take that are still offered; by id."""
+    """The jobs of one take that are offered and not confirmed, by id."""
     offered = [job for job in of_pilot(connection, pilot) if job.state is JobState.MATCHED]
     numbers = _column_by_id(connection, "take_number", [job.id for job in offered])
     return [job for job in offered if numbers[job.id] == number]
@@ -121,7 +121,7 @@ def _column_by_id(connection: Connection, column: str, ids: Sequence[int]) -> di
 
 
 class WaitingJob(NamedTuple):
-    """What an offer is made of: a waiting job, and its last event, which tells whether it still is what it was."""
+    """A waiting job to be offered. Its last event shows later whether the job has changed."""
 
     id: JobId
     submission: SubmissionId
@@ -144,7 +144,10 @@ _HEADS_OF_SEVERAL_QUEUES = (
 
 
 def queue_heads(connection: Connection, wanted: Sequence[HeadsRequest]) -> list[list[tuple[Any, ...]]]:
-    """For each that is wanted the first jobs, by rising id: values of `WaitingJob`; PostgreSQL is asked once."""
+    """The first jobs for each element of `wanted`, by id, as values of `WaitingJob`.
+
+    PostgreSQL executes one statement for all elements.
+    """
     if connection.dialect == "sqlite" or len(wanted) < 2:
         return [connection.execute(_HEADS_OF_ONE_QUEUE, one).fetchall() for one in wanted]
     found: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
@@ -155,14 +158,14 @@ def queue_heads(connection: Connection, wanted: Sequence[HeadsRequest]) -> list[
 
 
 def last_id(connection: Connection) -> int:
-    """The highest id of a job that is not of long ago."""
+    """The highest id of a job that is not archived; 0: there is none."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0])
 
 
 def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
-    """All jobs that live pilots have."""
+    """All jobs that live pilots have been offered or hold."""
     lists = connection.execute("SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'").fetchall()
-    # A job that one pilot gave back is on the list of the next one too.
+    # A released job is in the lists of both its former and its next pilot.
     ids = list(dict.fromkeys(job for row in lists for job in json.loads(row[0])))
     for begin in range(0, len(ids), BATCH_SIZE):
         for job in by_ids(connection, ids[begin : begin + BATCH_SIZE], for_update=False).values():
@@ -170,14 +173,14 @@ def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
                 yield job
 
 
-class OfferedJob(NamedTuple):
+class OfferedJobRow(NamedTuple):
     pilot: PilotId
     take_number: int
     at: float
     event: int
     job: JobId
     before: int
-    """The job's last event until now."""
+    """The job's last event before the offer."""
 
 
 _OFFERED = update(
@@ -194,11 +197,11 @@ _of_job = itemgetter(4)
 
 
 def save_offered(connection: Connection, moves: Sequence[tuple[Any, ...]]) -> set[JobId]:
-    """Give waiting jobs to pilots (values of `OfferedJob`).
+    """Offer waiting jobs to pilots. `moves`: values of `OfferedJobRow`.
 
-    Returns the jobs that stay, since their rows are no more as memory has them.
+    Returns the jobs that were not offered because their rows differ from the state in memory.
     """
-    # In one order, whoever else offers the same ones: or two servers would wait for each other.
+    # All servers lock jobs in the same order, so that two servers cannot deadlock.
     rows = moves if connection.dialect == "sqlite" else sorted(moves, key=_of_job)
     if connection.execute_bulk(_OFFERED, rows) == len(moves):
         return set()
@@ -213,20 +216,18 @@ class HeldJob(NamedTuple):
     job: JobId
 
 
-_HELD = update(
-    "jobs",
-    ("started", "last_event", "id"),
-    "state = 'Running', attempt = attempt + 1, started = {started}, last_event = {last_event}",
-    "id = {id}",
+save_held = RowWriter[HeldJob](
+    update(
+        "jobs",
+        ("started", "last_event", "id"),
+        "state = 'Running', attempt = attempt + 1, started = {started}, last_event = {last_event}",
+        "id = {id}",
+    )
 )
 
 
-def save_held(connection: Connection, moves: Iterable[HeldJob]) -> None:
-    connection.execute_bulk_later(_HELD, moves)
-
-
 class FreedJob(NamedTuple):
-    """Back to the queue, at once (`not_before` None, state Waiting) or later (Rescheduled)."""
+    """A job that returns to its queue, at once (`not_before` None, state Waiting) or later (Rescheduled)."""
 
     state: JobState
     not_before: float | None
@@ -237,18 +238,16 @@ class FreedJob(NamedTuple):
     job: JobId
 
 
-_FREED = update(
-    "jobs",
-    ("state", "not_before", "failures", "own_failures", "reason", "last_event", "id"),
-    "state = {state}, not_before = {not_before}, failures = {failures}, own_failures = {own_failures},"
-    " reason = {reason}, last_event = {last_event}, pilot_id = NULL, take_number = NULL, started = NULL,"
-    " ended = NULL, exit_code = NULL",
-    "id = {id}",
+save_freed = RowWriter[FreedJob](
+    update(
+        "jobs",
+        ("state", "not_before", "failures", "own_failures", "reason", "last_event", "id"),
+        "state = {state}, not_before = {not_before}, failures = {failures}, own_failures = {own_failures},"
+        " reason = {reason}, last_event = {last_event}, pilot_id = NULL, take_number = NULL, started = NULL,"
+        " ended = NULL, exit_code = NULL",
+        "id = {id}",
+    )
 )
-
-
-def save_freed(connection: Connection, moves: Iterable[FreedJob]) -> None:
-    connection.execute_bulk_later(_FREED, moves)
 
 
 class EndedJob(NamedTuple):
@@ -262,59 +261,53 @@ class EndedJob(NamedTuple):
     job: JobId
 
 
-_ENDED = update(
-    "jobs",
-    ("state", "failures", "own_failures", "reason", "exit_code", "ended", "last_event", "id"),
-    "state = {state}, failures = {failures}, own_failures = {own_failures}, reason = {reason},"
-    " exit_code = {exit_code}, ended = {ended}, last_event = {last_event}, pilot_id = NULL, take_number = NULL,"
-    " not_before = NULL",
-    "id = {id}",
+save_ended = RowWriter[EndedJob](
+    update(
+        "jobs",
+        ("state", "failures", "own_failures", "reason", "exit_code", "ended", "last_event", "id"),
+        "state = {state}, failures = {failures}, own_failures = {own_failures}, reason = {reason},"
+        " exit_code = {exit_code}, ended = {ended}, last_event = {last_event}, pilot_id = NULL, take_number = NULL,"
+        " not_before = NULL",
+        "id = {id}",
+    )
 )
 
 
-def save_ended(connection: Connection, moves: Iterable[EndedJob]) -> None:
-    connection.execute_bulk_later(_ENDED, moves)
-
-
-class FinishTaken(NamedTuple):
+class AcceptedFinish(NamedTuple):
     epoch: int
     digest: str
     job: JobId
 
 
-_FINISH_TAKEN = update(
-    "jobs",
-    ("finished_epoch", "finished_digest", "id"),
-    "finished_epoch = {finished_epoch}, finished_digest = {finished_digest}",
-    "id = {id}",
+save_accepted_finishes = RowWriter[AcceptedFinish](
+    update(
+        "jobs",
+        ("finished_epoch", "finished_digest", "id"),
+        "finished_epoch = {finished_epoch}, finished_digest = {finished_digest}",
+        "id = {id}",
+    )
 )
+"""Store the digest of an accepted finish, so that a repeated finish gets the same answer."""
 
 
-def save_finish_taken(connection: Connection, moves: Iterable[FinishTaken]) -> None:
-    """Remember what the finish of an epoch said, so that the same one again gets the same answer."""
-    connection.execute_bulk_later(_FINISH_TAKEN, moves)
-
-
-class CountedFailure(NamedTuple):
+class FailureCounts(NamedTuple):
     failures: int
     own_failures: int
     job: JobId
 
 
-_COUNTED = update(
-    "jobs",
-    ("failures", "own_failures", "id"),
-    "failures = {failures}, own_failures = {own_failures}",
-    "id = {id}",
+save_failure_counts = RowWriter[FailureCounts](
+    update(
+        "jobs",
+        ("failures", "own_failures", "id"),
+        "failures = {failures}, own_failures = {own_failures}",
+        "id = {id}",
+    )
 )
 
 
-def save_counted(connection: Connection, counts: Iterable[CountedFailure]) -> None:
-    connection.execute_bulk_later(_COUNTED, counts)
-
-
-class MovedJob(NamedTuple):
-    """A move that changes nothing but the state."""
+class StateChange(NamedTuple):
+    """A transition that changes only the state."""
 
     state: JobState
     reason: str
@@ -322,32 +315,30 @@ class MovedJob(NamedTuple):
     job: JobId
 
 
-_MOVED = update(
-    "jobs",
-    ("state", "reason", "last_event", "id"),
-    "state = {state}, reason = {reason}, last_event = {last_event}",
-    "id = {id}",
+save_state_changes = RowWriter[StateChange](
+    update(
+        "jobs",
+        ("state", "reason", "last_event", "id"),
+        "state = {state}, reason = {reason}, last_event = {last_event}",
+        "id = {id}",
+    )
 )
 
 
-def save_moved(connection: Connection, moves: Iterable[MovedJob]) -> None:
-    connection.execute_bulk_later(_MOVED, moves)
-
-
-def save_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
-    """The job's own queue was forgotten: it will wait in this one."""
+def change_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
+    """Assign another queue to a job whose queue was deleted."""
     connection.execute("UPDATE jobs SET queue_id = ? WHERE id = ?", (queue, job))
 
 
 def due_for_retry(connection: Connection, now: float, most: int) -> list[JobRow]:
-    """Rescheduled jobs whose delay is over."""
+    """Rescheduled jobs whose retry delay is over, locked."""
     sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
     sql += lock_clause(connection, "UPDATE SKIP LOCKED")
     return [_to_job(values) for values in connection.execute(sql, (now, most))]
 
 
 def extend_offers(connection: Connection, seconds: float) -> None:
-    """After an outage or a step of the clock: offers stand for as much longer."""
+    """Extend the offers after an outage or a clock step."""
     offered = [job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED]
     for begin in range(0, len(offered), BATCH_SIZE):
         condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
@@ -355,11 +346,11 @@ def extend_offers(connection: Connection, seconds: float) -> None:
 
 
 def offer_times(connection: Connection, ids: Sequence[int]) -> dict[int, float]:
-    """Since when these jobs are offered."""
+    """The times of the offers of these jobs."""
     return _column_by_id(connection, "started", ids)
 
 
 def stalled_pilots(connection: Connection) -> list[PilotId]:
-    """Pilots whose jobs are shown as Stalled."""
+    """Pilots with jobs in the state Stalled."""
     found = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}
     return [pilot for pilot in found if pilot is not None]

@@ -1,14 +1,14 @@
-"""Reading for people: selections, pages by key, counts. On read-only connections."""
+"""Queries behind lists and details: pages by key, counts, facts of jobs. For read-only connections."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilotage.core.jobs.states import FINAL
-from pilotage.store.engine.connection import Connection, Cursor, in_list, json_numbers
+from pilotage.store.engine.connection import Connection, in_list, json_numbers
 from pilotage.store.tables.selections import (
     OUTPUTS_INCOMPLETE,
     JobSelection,
@@ -36,23 +36,109 @@ _JOB_COLUMNS = (
 )
 
 
-_OLD_COLUMNS = (
+_HISTORY_COLUMNS = (
     'j.id, j.submission_id AS submission, j.state, j.reason, j.owner, j.grp AS "group", j.job_name AS name,'
     " j.job_group, j.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
     " j.failures + j.own_failures AS failures, j.site, j.ce, j.pilot_id AS pilot, j.hostname, j.exit_code, j.submitted,"
     f" j.started, j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete"
 )
-"""The same of history j."""
+"""The same columns, read from `history` as j."""
 
 
-def _each_dictionary(cursor: Cursor) -> Iterator[dict[str, Any]]:
-    names = [column[0] for column in cursor.description or ()]
-    for row in cursor:
-        yield dict(zip(names, row, strict=True))
+class JobSummaryRow(NamedTuple):
+    """One job of a list. It has the fields of `wire.jobs.JobSummary`, in the same order."""
+
+    id: int
+    submission: int
+    state: str
+    reason: str
+    owner: str
+    group: str
+    name: str
+    job_group: str
+    job_type: str
+    user_priority: int
+    queue: int
+    epoch: int
+    attempt: int
+    failures: int
+    site: str
+    ce: str
+    pilot: int | None
+    hostname: str
+    exit_code: int | None
+    submitted: float
+    started: float | None
+    ended: float | None
+    outputs_incomplete: bool
 
 
-def _dictionaries(cursor: Cursor) -> list[dict[str, Any]]:
-    return list(_each_dictionary(cursor))
+class JobFacts(NamedTuple):
+    """One job with its submission, as details and sandboxes need it. Fields that hold JSON are texts."""
+
+    id: int
+    submission_id: int
+    parameters: str | None
+    """JSON list of the job's parameter values."""
+    epoch: int
+    finished_epoch: int
+    last_event: int
+    state: str
+    pilot_id: int | None
+    """The pilot that holds the job now."""
+    description: str
+    """JSON of the submission's job description, before parameters are filled in."""
+    inputs: str
+    """JSON list of the submission's inputs."""
+    names: str
+    """JSON list of the parameters' names."""
+    first_job: int
+    job_count: int
+    owner: str
+    group: str
+
+
+class AttemptRow(NamedTuple):
+    """One attempt of a job. It has the fields of `wire.jobs.Attempt`, in the same order."""
+
+    epoch: int
+    attempt: int
+    pilot: int
+    site: str
+    ce: str
+    hostname: str
+    started: float
+    ended: float | None
+    outcome: str
+    exit_code: int | None
+    failure: str
+    message: str
+    wall: float
+    cpu: float
+    max_rss: int
+    processors: int
+
+
+class PilotSummaryRow(NamedTuple):
+    """One pilot of a list."""
+
+    id: int
+    state: str
+    site: str
+    ce: str
+    batch_id: str
+    hostname: str
+    owner: str
+    """The owner that the pilot is bound to; empty: none."""
+    version: str
+    processors: int
+    finished: int
+    submitted: float
+    started: float | None
+    ended: float | None
+    reason: str
+    jobs: int
+    """Jobs that the pilot holds now."""
 
 
 def jobs(
@@ -63,10 +149,10 @@ def jobs(
     limit: int,
     *,
     newest: bool = False,
-) -> list[dict[str, Any]]:
-    """A page of job summaries with ids above `after`, ascending: of the hot table and of history as of one table.
+) -> list[JobSummaryRow]:
+    """A page of jobs of `jobs` and `history` together, with ids above `after`, in ascending order.
 
-    `newest`: with ids below `after`, descending; 0 begins at the newest.
+    `newest`: ids below `after`, in descending order; 0 begins at the newest job.
     """
     return list(job_rows(connection, selection, viewer, after, limit, newest=newest))
 
@@ -79,12 +165,11 @@ def job_rows(
     limit: int,
     *,
     newest: bool = False,
-) -> Iterator[dict[str, Any]]:
-    """The same, row by row: who needs no more of them does not read on."""
-    sql, values = _page(connection, (_JOB_COLUMNS, _OLD_COLUMNS), selection, viewer, after, limit, newest)
-    for row in _each_dictionary(connection.execute(sql, values)):
-        row["outputs_incomplete"] = bool(row["outputs_incomplete"])  # SQLite answers 0 or 1
-        yield row
+) -> Iterator[JobSummaryRow]:
+    """As `jobs`, one row at a time: a caller may stop early."""
+    sql, values = _page(connection, (_JOB_COLUMNS, _HISTORY_COLUMNS), selection, viewer, after, limit, newest)
+    for *columns, incomplete in connection.execute(sql, values):
+        yield JobSummaryRow._make((*columns, bool(incomplete)))  # SQLite answers 0 or 1
 
 
 def job_ids(
@@ -103,7 +188,10 @@ def _page(
     limit: int,
     newest: bool = False,
 ) -> tuple[str, list[Any]]:
-    """One statement: a job that changes over meanwhile is in one of the tables, and shown once."""
+    """The statement for one page, and its values.
+
+    One statement reads both tables, so a job that moves between them meanwhile is listed exactly once.
+    """
     beyond, order = (">", "") if not newest else ("<", " DESC")
     if newest and not after:
         after = MAX_INT64
@@ -121,7 +209,7 @@ def _page(
 
 
 def counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> dict[str, int]:
-    """How many jobs in each state, those of an accepted submission that are still being made as Submitting."""
+    """The number of jobs by state, without jobs of a submission that have no row yet."""
     hot = jobs_where(connection, selection, viewer)
     source = (
         _FROM if selection.site is not None else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
@@ -141,16 +229,17 @@ def counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> d
 
 
 def final(states: dict[str, int]) -> int:
+    """The jobs of `counts` that are in a final state."""
     return sum(count for state, count in states.items() if state in FINAL)
 
 
-def job_facts(connection: Connection, job: int) -> dict[str, Any] | None:
-    """What a detail needs besides the summary."""
+def job_facts(connection: Connection, job: int) -> JobFacts | None:
+    """The facts of one job; None: there is no such job."""
     return facts_of_jobs(connection, [job]).get(job)
 
 
-def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """The same of several jobs, by id and in the order of `jobs`; without those that there are not."""
+def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, JobFacts]:
+    """The facts of several jobs by id, in the order of `jobs`. Jobs that do not exist are left out."""
     of_both, of_jobs = (
         "j.id, j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state",
         "j.pilot_id",
@@ -165,19 +254,19 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, dict
         f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE {condition}"
         for table, pilot in (("jobs", of_jobs), ("history", "NULL"))
     )
-    rows = {row["id"]: row for row in _dictionaries(connection.execute(sql, (values, values)))}
+    rows = {row[0]: JobFacts(*row) for row in connection.execute(sql, (values, values))}
     return {job: rows[job] for job in jobs if job in rows}
 
 
 def restrict_to_submission(selection: JobSelection, submission: int) -> JobSelection:
-    """The jobs of a selection that are of one submission; none if it names another one."""
+    """Narrow a selection to one submission. A selection of another submission becomes empty."""
     if selection.submission not in (None, submission):
         return replace(selection, ids=[])
     return replace(selection, submission=submission)
 
 
 def parameters_of(connection: Connection, jobs: Sequence[int]) -> dict[int, list[Any]]:
-    """The values of the parameters of each of these jobs, in the order of its submission's names."""
+    """The parameter values of each job, in the order of the names of its submission."""
     condition, values = in_list(connection, "j.id", jobs)
     sql = " UNION ALL ".join(
         f"SELECT j.id, j.parameters FROM {table} j WHERE {condition}" for table in ("jobs", "history")
@@ -185,18 +274,19 @@ def parameters_of(connection: Connection, jobs: Sequence[int]) -> dict[int, list
     return {row[0]: json.loads(row[1]) if row[1] else [] for row in connection.execute(sql, (values, values))}
 
 
-def attempts(connection: Connection, job: int) -> list[dict[str, Any]]:
+def attempts(connection: Connection, job: int) -> list[AttemptRow]:
+    """The confirmed attempts of a job, by epoch."""
     sql = (
         "SELECT a.epoch, a.attempt, a.pilot_id AS pilot, coalesce(p.site, a.site) AS site, coalesce(p.ce, '') AS ce,"
         " coalesce(p.hostname, '') AS hostname, a.started, a.ended, coalesce(a.outcome, '') AS outcome, a.exit_code,"
         " a.failure, a.message, a.wall, a.cpu, a.max_rss, a.processors"
         " FROM attempts a LEFT JOIN pilots p ON p.id = a.pilot_id WHERE a.job_id = ? ORDER BY a.epoch"
     )
-    return _dictionaries(connection.execute(sql, (job,)))
+    return [AttemptRow(*row) for row in connection.execute(sql, (job,))]
 
 
-def pilots(connection: Connection, after: int, limit: int) -> Iterator[dict[str, Any]]:
-    """Row by row, newest first: `after` is the id below which the page begins; 0 for the newest."""
+def pilots(connection: Connection, after: int, limit: int) -> Iterator[PilotSummaryRow]:
+    """Pilots with ids below `after`, newest first, one row at a time; 0 begins at the newest."""
     sql = (
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
         " p.processors, p.finished, p.submitted, p.started, p.ended,"
@@ -204,19 +294,21 @@ def pilots(connection: Connection, after: int, limit: int) -> Iterator[dict[str,
         f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({json_numbers(connection, 'p.jobs')})) AS jobs"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )
-    return _each_dictionary(connection.execute(sql, (after, after, limit)))
+    return (PilotSummaryRow(*row) for row in connection.execute(sql, (after, after, limit)))
 
 
 def pilots_by_site(connection: Connection) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    """The number of live pilots by site and state."""
+    counts_by_site: dict[str, dict[str, int]] = {}
     for site, state, count in connection.execute(
         "SELECT site, state, count(*) FROM pilots WHERE ended IS NULL GROUP BY site, state"
     ):
-        found.setdefault(site, {})[state] = count
-    return found
+        counts_by_site.setdefault(site, {})[state] = count
+    return counts_by_site
 
 
 def running_by_site(connection: Connection) -> dict[str, int]:
+    """The number of jobs that live pilots hold, by site."""
     sql = (
         f"SELECT p.site, sum((SELECT count(*) FROM jobs j WHERE j.pilot_id = p.id AND j.id IN"
         f" ({json_numbers(connection, 'p.jobs')}))) FROM pilots p"

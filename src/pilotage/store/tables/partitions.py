@@ -24,19 +24,19 @@ from pilotage.store.engine.connection import Connection, has_table
 PartitionedTable = Literal["history", "events"]
 
 PARTITION_COLUMN: dict[PartitionedTable, str] = {"history": "ended", "events": "at"}
-"""The column that says which month a row belongs to."""
+"""The column that decides the month of a row."""
 
 MONTHS_AHEAD = 3
-"""So many months after this one are there before they begin."""
+"""Months created ahead, after the current one."""
 
 LOCK_TIMEOUT = "50ms"
-"""While a lock is waited for, others wait behind."""
+"""The maximum wait for a lock: other sessions queue behind a waiting one."""
 
 MAX_MOVED_ROWS = 2000
-"""So many rows are taken out of the default partition for a month; where it has more of them, they stay there."""
+"""Rows moved at most from the default partition to a new month; with more rows, the month is not created."""
 
 PARTITION_NAMES = r"^(history|events)_([0-9]{6}|default)$"
-"""Of partitions, and of months that were taken out of their table."""
+"""Names of partitions and of detached months."""
 
 
 def month_of(at: float) -> int:
@@ -50,7 +50,7 @@ def month_of(at: float) -> int:
 
 
 def next_month(month: int) -> int:
-    """The month after.
+    """The following month.
 
     >>> next_month(202611), next_month(202612)
     (202612, 202701)
@@ -59,7 +59,7 @@ def next_month(month: int) -> int:
 
 
 def month_start(month: int) -> float:
-    """Its first instant.
+    """The first second of a month.
 
     >>> month_start(197002)
     2678400.0
@@ -68,7 +68,7 @@ def month_start(month: int) -> float:
 
 
 def month_end(at: float) -> float:
-    """Of the month of an instant; of one that no calendar has there is none.
+    """The end of the month of a time; infinity for times beyond the calendar.
 
     >>> month_end(0.0), month_end(1e15)
     (2678400.0, inf)
@@ -80,7 +80,7 @@ def month_end(at: float) -> float:
 
 
 def is_partition(name: str) -> bool:
-    """Whether a table of this name is a part of one of the schema.
+    """Whether a table of this name is a partition or a detached month.
 
     >>> is_partition("events_202611"), is_partition("history_default"), is_partition("history_counts")
     (True, True, False)
@@ -89,17 +89,17 @@ def is_partition(name: str) -> bool:
 
 
 def is_schema_object(_: object, name: str | None, kind: str, reflected: bool, meant: object) -> bool:
-    """For Alembic's comparisons of a database with the schema: partitions are none of its tables."""
+    """Alembic's `include_object`: ignore partitions when a database is compared with the schema."""
     return not (kind == "table" and reflected and meant is None and name is not None and is_partition(name))
 
 
 def months(connection: Connection, table: PartitionedTable) -> list[int]:
-    """That are partitions of it, the oldest first."""
+    """The months that are partitions of `table`, oldest first."""
     return _month_tables(connection, table, "c.relispartition")
 
 
 def detached_months(connection: Connection, table: PartitionedTable) -> list[int]:
-    """Months that are no partitions any more, and not dropped yet."""
+    """Months that are detached and not dropped yet, oldest first."""
     return _month_tables(connection, table, "NOT c.relispartition")
 
 
@@ -114,7 +114,7 @@ def _month_tables(connection: Connection, table: PartitionedTable, what: str) ->
 
 
 def missing_months(connection: Connection, table: PartitionedTable, now: float) -> list[int]:
-    """Months to be made, from the one of `now` on."""
+    """Months without a table, from the month of `now` on."""
     if connection.dialect == "sqlite":
         return []
     there = {*months(connection, table), *detached_months(connection, table)}
@@ -128,10 +128,10 @@ def _months_from(month: int, count: int) -> Iterator[int]:
 
 
 def create(connection: Connection, table: PartitionedTable, month: int) -> bool:
-    """In a transaction of its own: make a month, and take its rows out of the default partition.
+    """Create the partition of a month, and move its rows from the default partition. Needs its own transaction.
 
-    The table may be read and written meanwhile, but for the default partition. False: that has too many of its rows,
-    or the month is there. Raises `Overloaded` where locks cannot be had now.
+    Meanwhile the table can be read and written, except for the default partition. False: the default partition has too
+    many rows of the month, or the month exists. Raises `Overloaded` if a lock is not available.
     """
     default, name = f"{table}_default", f"{table}_{month}"
     _lock_tables(connection, f"{table} IN SHARE UPDATE EXCLUSIVE", f"{default} IN ACCESS EXCLUSIVE")
@@ -154,15 +154,14 @@ def create(connection: Connection, table: PartitionedTable, month: int) -> bool:
 
 
 def expired_months(connection: Connection, table: PartitionedTable, before: float) -> list[int]:
-    """Months of which everything was before that instant, the oldest first."""
+    """Months that ended before `before`, oldest first."""
     return [month for month in months(connection, table) if month_start(next_month(month)) <= before]
 
 
 def detach(connection: Connection, table: PartitionedTable, month: int) -> None:
-    """In a transaction of its own: make a table by itself of a month. Nobody else writes into `table` until its end.
+    """Detach the partition of a month, which becomes a separate table. Needs its own transaction.
 
-    From the commit on nobody finds the rows any more who does not name that table. Raises `Overloaded` where locks
-    cannot be had now.
+    Other writers of `table` wait until the transaction ends. Raises `Overloaded` if a lock is not available.
     """
     name = f"{table}_{month}"
     _lock_tables(connection, *(f"{part} IN ACCESS EXCLUSIVE" for part in (table, name, f"{table}_default")))
@@ -170,18 +169,18 @@ def detach(connection: Connection, table: PartitionedTable, month: int) -> None:
 
 
 def estimated_rows(connection: Connection, table: PartitionedTable, month: int) -> int:
-    """About how many rows a month has, as of when the database last looked."""
+    """The approximate number of rows of a month, from the statistics of the database."""
     sql = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = ?::regclass"
     return int(connection.execute(sql, (f"{table}_{month}",)).fetchone()[0])
 
 
 def drop(connection: Connection, table: PartitionedTable, month: int) -> None:
-    """One that was taken out."""
+    """Drop a detached month."""
     connection.execute(f"DROP TABLE {table}_{month}")
 
 
 def _lock_tables(connection: Connection, *locks: str) -> None:
-    """Until the transaction ends; each is waited for no longer than `LOCK_TIMEOUT`."""
+    """Lock tables until the transaction ends, waiting at most `LOCK_TIMEOUT` for each."""
     connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     for lock in locks:
         connection.execute(f"LOCK TABLE ONLY {lock} MODE")

@@ -1,4 +1,4 @@
-"""Pilots: their rows, their tokens, their leases."""
+"""Rows of pilots: tokens, leases and takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilotage.store.engine.connection import Connection, in_list, lock_clause
 
 @dataclass(slots=True)
 class PilotRow:
-    """A pilot as the server's memory keeps it while it lives; the row in the store is the truth."""
+    """A pilot. The server keeps live pilots in memory; the row in the database is authoritative."""
 
     id: PilotId
     stamp: str
@@ -38,7 +38,7 @@ class PilotRow:
     lease_until: float | None
     take_number: int
     jobs: list[int]
-    """What it was offered: all that it has are there, and some that it has no longer."""
+    """Offered jobs: a superset of the jobs that the pilot has."""
     submitted: float
     started: float | None
     ended: float | None
@@ -100,9 +100,10 @@ def insert(
     batch_id: str = "",
     lease_until: float | None = None,
 ) -> PilotId:
-    """The intent: stored before anything is started. `id_`: one that nobody else has; None: the next one.
+    """Store the intent to start a pilot, before anything is started; returns its id.
 
-    `batch_id`: what is known of it before the start. `lease_until`: when the intent runs out.
+    `id_`: an unused id; None: the next id. `batch_id`: the part known before the start. `lease_until`: the end of the
+    intent.
     """
     sql = (
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
@@ -130,7 +131,7 @@ def insert(
 
 
 def last_id(connection: Connection) -> int:
-    """The highest id of a pilot; 0: there is none."""
+    """The highest id of a pilot; 0: there is no pilot."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM pilots").fetchone()[0])
 
 
@@ -143,14 +144,14 @@ def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
 
 
 def by_tokens(connection: Connection, token_hashes: Sequence[str]) -> list[PilotRow]:
-    """The pilots that have these tokens; no other server answers them before this transaction ends."""
+    """The pilots with these tokens, locked: no other server answers them before this transaction ends."""
     condition, value = in_list(connection, "token_hash", token_hashes)
     sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE")
     return [_to_pilot(row) for row in connection.execute(sql, (value,))]
 
 
 def by_secret(connection: Connection, secret_hash: str, idx: int) -> PilotRow | None:
-    """Locked as by `by_tokens`."""
+    """The pilot with this secret and index, locked as by `by_tokens`."""
     where = "secret_hash = ? AND idx = ?" + lock_clause(connection, "UPDATE")
     return _select_one(connection, where, (secret_hash, idx))
 
@@ -169,7 +170,7 @@ def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
 
 
 class LivePilot(NamedTuple):
-    """What is asked of every live pilot each second, or so."""
+    """The columns of a live pilot that are read about once a second."""
 
     id: PilotId
     ce: str
@@ -186,14 +187,14 @@ def live_pilots(connection: Connection) -> list[LivePilot]:
 
 
 class SubmittedPilot(NamedTuple):
-    """What its batch system is asked about."""
+    """The columns of a pilot that its batch system is queried with."""
 
     id: PilotId
     stamp: str
     batch_id: str
     submitted: float
     started: float | None
-    """When it called home first."""
+    """The time of the first call."""
 
 
 def with_batch_jobs(connection: Connection, ce: str) -> list[SubmittedPilot]:
@@ -203,13 +204,13 @@ def with_batch_jobs(connection: Connection, ce: str) -> list[SubmittedPilot]:
 
 
 def live_counts(connection: Connection) -> list[tuple[str, str, int]]:
-    """(site, CE, how many live pilots)."""
+    """(site, CE, number of live pilots)."""
     sql = "SELECT site, ce, count(*) FROM pilots WHERE ended IS NULL GROUP BY site, ce"
     return sorted((site, ce, count) for site, ce, count in connection.execute(sql))
 
 
 def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
-    """Write some columns of one pilot."""
+    """Update columns of one pilot. Raises `ValueError` for a column that must not change."""
     unknown = changes.keys() - _CHANGEABLE
     if unknown:
         raise ValueError(f"not changeable: {unknown}")
@@ -218,28 +219,26 @@ def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
     connection.execute_later(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
 
 
-class Taken(NamedTuple):
-    """The last take of a pilot that was answered with an offer, and whom it is bound to from then on."""
+class AnsweredTake(NamedTuple):
+    """The last take of a pilot that was answered with an offer, and the owner that it then serves."""
 
     number: int
     only_owner: str | None
     at: float
     jobs: str
-    """JSON list of what it has."""
+    """JSON list of the pilot's jobs."""
     pilot: PilotId
 
 
-_TAKEN = bulk_statements.update(
-    "pilots",
-    ("take_number", "only_owner", "taken_at", "jobs", "id"),
-    "take_number = {take_number}, only_owner = {only_owner}, taken_at = {taken_at}, jobs = {jobs}",
-    "id = {id}",
+save_answered_takes = bulk_statements.RowWriter[tuple[Any, ...]](
+    bulk_statements.update(
+        "pilots",
+        ("take_number", "only_owner", "taken_at", "jobs", "id"),
+        "take_number = {take_number}, only_owner = {only_owner}, taken_at = {taken_at}, jobs = {jobs}",
+        "id = {id}",
+    )
 )
-
-
-def save_taken(connection: Connection, takes: Sequence[tuple[Any, ...]]) -> None:
-    """`takes`: values of `Taken`."""
-    connection.execute_bulk_later(_TAKEN, takes)
+"""The rows are values of `AnsweredTake`."""
 
 
 def add_finished(connection: Connection, pilot: PilotId, jobs: int) -> None:
@@ -253,35 +252,35 @@ _LEASE_EXPIRED = (
 
 
 def with_expired_lease(connection: Connection, now: float, server: str, most: int) -> list[PilotId]:
-    """Live pilots whose lease is over, at most so many; `server` is the one that asks.
+    """At most `most` live pilots whose lease is over, as seen by the server `server`.
 
-    The lease of a pilot that speaks to another server is over only when that one has been alive after its end: until
-    then nobody could have renewed it.
+    The lease of another server's pilot is over only after a heartbeat of that server later than the lease's end.
+    Before, no server could have renewed it.
     """
     sql = f"SELECT id FROM pilots WHERE {_LEASE_EXPIRED} ORDER BY lease_until LIMIT ?"
     return [PilotId(row[0]) for row in connection.execute(sql, (now, server, most))]
 
 
 def lock_expired(connection: Connection, pilot: PilotId, now: float, server: str) -> PilotRow | None:
-    """One of `with_expired_lease`, locked; None if that is no longer so, or a server is just hearing it."""
+    """Lock a pilot of `with_expired_lease`; None: its lease was renewed, or another server has its row locked."""
     where = f"id = ? AND {_LEASE_EXPIRED}" + lock_clause(connection, "UPDATE SKIP LOCKED")
     return _select_one(connection, where, (pilot, now, server))
 
 
 def last_take_times(connection: Connection) -> list[tuple[PilotId, float]]:
-    """Of the live pilots that may have jobs: when their last take was answered."""
+    """The times of the last answered takes of live pilots that may have jobs."""
     sql = "SELECT id, taken_at FROM pilots WHERE ended IS NULL AND jobs <> '[]' ORDER BY taken_at"
     return [(PilotId(pilot), at or 0.0) for pilot, at in connection.execute(sql)]
 
 
 def extend_leases_of_server(connection: Connection, server: str, seconds: float) -> None:
-    """Of the pilots that speak to one server."""
+    """Extend the leases of the pilots of one server."""
     sql = "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL"
     connection.execute(f"{sql} AND server = ?", (seconds, server))
 
 
 def extend_leases(connection: Connection, seconds: float) -> None:
-    """After an outage or a step of the clock."""
+    """Extend all leases, and the times of takes, after an outage or a clock step."""
     connection.execute(
         "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL",
         (seconds,),

@@ -1,6 +1,6 @@
-"""What goes when its time is over, beside the jobs themselves (`history`): a slice of each table at a time.
+"""Retention: deletes expired rows of each table in slices. `history` does the same for jobs.
 
-Nothing that gives the next id of a table is deleted: the newest row stays, for no id is given twice.
+The newest row of a table stays, because the next id is derived from it and no id is given twice.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pilotage.store.engine.connection import Connection, in_list
 from pilotage.store.tables import partitions
 
 PAGE_SIZE = 500
-"""Submissions that are read at once."""
+"""Submissions read per statement."""
 
 
 class Progress(NamedTuple):
-    """How far the retention of one table has come."""
+    """The progress of the retention of one table."""
 
     until: float | None
     ran: float
@@ -27,18 +27,19 @@ class Progress(NamedTuple):
 
 
 def progress(connection: Connection) -> dict[str, Progress]:
-    """By name, as given to `add_progress`."""
+    """The progress by name, as given to `add_progress`."""
     rows = connection.execute("SELECT name, until, ran, total FROM retention")
     return {row[0]: Progress(row[1], row[2], row[3]) for row in rows}
 
 
 def until(connection: Connection, name: str) -> float:
+    """The time stored by `save_until`; 0: none."""
     row = connection.execute("SELECT until FROM retention WHERE name = ?", (name,)).fetchone()
     return 0.0 if row is None or row[0] is None else float(row[0])
 
 
 def save_until(connection: Connection, name: str, instant: float) -> None:
-    """All that ended before that instant has been seen to."""
+    """Store that all rows with an end before `instant` have been handled."""
     connection.execute(
         "INSERT INTO retention (name, until, ran, total) VALUES (?, ?, 0, 0)"
         " ON CONFLICT (name) DO UPDATE SET until = excluded.until",
@@ -47,7 +48,7 @@ def save_until(connection: Connection, name: str, instant: float) -> None:
 
 
 def add_progress(connection: Connection, name: str, now: float, rows: int) -> None:
-    """So many rows have been seen to at `now`."""
+    """Add the number of rows handled at `now`."""
     connection.execute(
         "INSERT INTO retention (name, ran, total) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
         " ran = excluded.ran, total = retention.total + excluded.total",
@@ -59,18 +60,18 @@ def add_progress(connection: Connection, name: str, now: float, rows: int) -> No
 
 
 MAX_SKIPS = 32
-"""Above the number of servers that an instance has or lately had."""
+"""Exceeds the number of servers that an instance has or recently had."""
 
 
 def delete_events(connection: Connection, before: float, most: int) -> int:
-    """Delete events, the oldest first.
+    """Delete events before `before`, oldest first; returns their number.
 
-    Ids rise with time in each block of them, and a server may use one for long: an event that stays is the end of its
-    block only, and the next ones are looked at too. A part of a block that lies behind such an event stays for longer.
+    Ids rise with time only within a block of ids, which a server may use for long. So a younger event ends the search
+    in its block, and the search continues with the next block. The rest of the block is deleted later.
     """
     deleted, after = 0, 0
     shared = connection.dialect != "sqlite"
-    # Months that have not begun then are not looked through.
+    # Skip partitions of later months.
     in_months = f" AND at < '{partitions.month_end(before)!r}'::float8" if shared else ""
     for _ in range(MAX_SKIPS if shared else 1):
         sql = (
@@ -80,7 +81,7 @@ def delete_events(connection: Connection, before: float, most: int) -> int:
         found = connection.execute(sql, (after, most - deleted)).fetchall()
         gone = list(takewhile(lambda row: row[1] < before, found))
         if gone:
-            # Another server may write events with ids of between just now.
+            # Another server may be writing events with ids in this range.
             sql = "DELETE FROM events WHERE id >= ? AND id <= ? AND at < ?"
             deleted += connection.execute(sql, (gone[0][0], gone[-1][0], before)).rowcount
         if len(gone) == len(found) or deleted >= most:
@@ -90,10 +91,10 @@ def delete_events(connection: Connection, before: float, most: int) -> int:
 
 
 def drop_month_of_events(connection: Connection, before: float) -> int | None:
-    """In a transaction of its own: drop the first month of which all events were before that instant.
+    """Drop the first month that ended before `before`; returns its approximate number of rows.
 
-    About how many these were; None: there is no such month, but for that of the newest event. Raises as
-    `partitions.detach`.
+    None: there is no such month, except the month of the newest event. Needs its own transaction.
+    Raises as `partitions.detach`.
     """
     for month in partitions.expired_months(connection, "events", before):
         begin, end = partitions.month_start(month), partitions.month_start(partitions.next_month(month))
@@ -107,7 +108,7 @@ def drop_month_of_events(connection: Connection, before: float) -> int | None:
 
 
 def delete_attempts(connection: Connection, before: float, most: int) -> int:
-    """Delete tries that ended before."""
+    """Delete attempts that ended before `before`, at most `most`; returns their number."""
     sql = "SELECT job_id, epoch FROM attempts WHERE ended < ? ORDER BY ended LIMIT ?"
     gone = connection.execute(sql, (before, most)).fetchall()
     connection.executemany(
@@ -116,11 +117,11 @@ def delete_attempts(connection: Connection, before: float, most: int) -> int:
     return len(gone)
 
 
-# --- rows that no index finds: looked for on a reader's connection, deleted by id
+# --- rows without an index: searched on a reader's connection, deleted by id
 
 
 def expired_reasons(connection: Connection, before: float) -> list[int]:
-    """What queues waited for before, but for the last reason of each."""
+    """Ids of wait reasons before `before`, except for the last reason of each queue."""
     sql = (
         "SELECT id FROM queue_reasons r WHERE since < ? AND EXISTS"
         " (SELECT 1 FROM queue_reasons n WHERE n.queue_id = r.queue_id AND n.id > r.id) ORDER BY id"
@@ -134,13 +135,13 @@ def delete_reasons(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def expired_pilots(connection: Connection, before: float) -> list[int]:
-    """Pilots that ended before, but for the newest."""
+    """Ids of pilots that ended before `before`, except for the newest pilot."""
     sql = "SELECT id FROM pilots WHERE ended < ? AND id < (SELECT max(id) FROM pilots) ORDER BY id"
     return [row[0] for row in connection.execute(sql, (before,))]
 
 
 def delete_pilots(connection: Connection, ids: Sequence[int], before: float) -> list[str]:
-    """Those of `ids` that have not come back meanwhile; their stamps."""
+    """Delete these pilots, except pilots that called again meanwhile; returns the stamps of deleted pilots."""
     stamps = []
     for id_ in ids:
         sql = "DELETE FROM pilots WHERE id = ? AND ended < ? RETURNING stamp"
@@ -152,20 +153,20 @@ def delete_pilots(connection: Connection, ids: Sequence[int], before: float) -> 
 
 
 class ReferencedInputs(NamedTuple):
-    """The digests that submissions name, up to the id `last`."""
+    """The digests that submissions with ids up to `last` name."""
 
     digests: frozenset[str]
     last: int
 
 
 def expired_uploads(connection: Connection, before: float) -> set[str]:
-    """Digests of which each upload is older."""
+    """Digests whose uploads are all older than `before`."""
     sql = "SELECT digest FROM uploads GROUP BY digest HAVING max(uploaded) < ?"
     return {row[0] for row in connection.execute(sql, (before,))}
 
 
 def referenced_inputs(connection: Connection, old: Iterable[str]) -> ReferencedInputs:
-    """Which of `old` some submission names. A reader's connection: it reads all submissions that have inputs."""
+    """The digests of `old` that a submission names. Reads all submissions, so use a reader's connection."""
     wanted, named, last = set(old), set[str](), 0
     while rows := connection.execute(
         "SELECT id, inputs FROM submissions WHERE id > ? ORDER BY id LIMIT ?", (last, PAGE_SIZE)
@@ -176,16 +177,16 @@ def referenced_inputs(connection: Connection, old: Iterable[str]) -> ReferencedI
 
 
 def _referenced_by_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
-    """Those of `digests` that the rows of some chunk name."""
+    """The digests that the rows of a chunk name."""
     them, value = in_list(connection, "digest", sorted(digests))
     sql = f"SELECT DISTINCT digest FROM chunk_files WHERE {them}"
     return {row[0] for row in connection.execute(sql, (value,))}
 
 
 def delete_uploads(connection: Connection, digests: Sequence[str], before: float, since: int) -> list[str]:
-    """Delete uploads that nobody needs; which went.
+    """Delete unreferenced uploads; returns the deleted digests.
 
-    No submission up to the id `since` names one of them; what has come since is looked at here.
+    The caller has checked submissions with ids up to `since`; this function checks later ones.
     """
     later = _digests(
         row[0] for row in connection.execute("SELECT inputs FROM submissions WHERE id > ?", (since,))
@@ -200,14 +201,14 @@ def delete_uploads(connection: Connection, digests: Sequence[str], before: float
         ).fetchone()
         is None
     ]
-    # One that another server's submission has named meanwhile is young again; its file stays with its row.
+    # A submission of another server may have renewed an upload meanwhile: its row and file stay.
     sql = "DELETE FROM uploads WHERE digest = ? AND uploaded < ?"
     connection.executemany(sql, [(digest, before) for digest in gone])
     return gone
 
 
 def is_uploaded(connection: Connection, digest: str) -> bool:
-    """By anybody."""
+    """Whether any owner has uploaded a file with this digest."""
     return connection.execute("SELECT 1 FROM uploads WHERE digest = ?", (digest,)).fetchone() is not None
 
 
@@ -225,7 +226,7 @@ class Removal(NamedTuple):
 
 
 def schedule_removal(connection: Connection, kind: str, names: Sequence[Any]) -> None:
-    """Have files removed once this transaction is committed, by this server or the next."""
+    """Schedule the removal of files after the commit, by this server or a later one."""
     if names:
         text = json.dumps(names, separators=(",", ":"))
         connection.execute("INSERT INTO removals (kind, names) VALUES (?, ?)", (kind, text))
@@ -237,5 +238,5 @@ def pending_removals(connection: Connection, most: int) -> list[Removal]:
 
 
 def delete_removals(connection: Connection, ids: Sequence[int]) -> None:
-    """Their files are gone."""
+    """Delete removals whose files are gone."""
     connection.executemany("DELETE FROM removals WHERE id = ?", [(id_,) for id_ in ids])

@@ -1,8 +1,8 @@
-"""Selections of jobs as SQL: one condition on the hot table, and for history branches that an index serves each.
+"""Selections of jobs as SQL conditions: one condition on `jobs`, and one or more branches on `history`.
 
-A page of history is in the order of ids. An index on (owner, state, id) gives it so for one owner and one state:
-a selection becomes one branch for each state, and the pages of the branches are merged. What a branch is not driven
-by is hidden from the planner by `coalesce`, so that no other index tempts it.
+Pages of history are ordered by id. The index on (owner, state, id) gives this order for one owner and one state. So
+a selection becomes one branch for each state, and the pages of the branches are merged. Other conditions of a branch
+than its index condition are wrapped in `coalesce`, so that the planner uses no other index.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ OUTPUTS_INCOMPLETE = (
     "(coalesce(j.state, '') IN ('Done', 'Failed') AND EXISTS (SELECT 1 FROM results r WHERE r.job_id = j.id"
     " AND r.epoch = j.finished_epoch AND (r.missing <> '[]' OR r.refused <> '[]')))"
 )
-"""Of a row j of `jobs` or `history`: an output of its applied try is missing or was refused."""
+"""For a row j of `jobs` or `history`: an output of its applied attempt is missing or was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Whose jobs may be seen: all, or those of `owner`, or also those of `shared_group`."""
+    """A caller that may see all jobs, or jobs of `owner` and of `shared_group`."""
 
     owner: str
     shared_group: str = ""
     everything: bool = False
 
     def may_see(self, owner: str, group: str) -> bool:
-        """Whether a job or queue of that owner and group is shown."""
+        """Whether a job or queue of this owner and group is visible."""
         return self.everything or owner == self.owner or (bool(group) and group == self.shared_group)
 
 
 @dataclass(frozen=True, slots=True)
 class JobSelection:
-    """All conditions together. None: no such condition. An empty list is one, and fits no job."""
+    """Conditions that a job must all meet. None: no condition. An empty list fits no job."""
 
     ids: Sequence[int] | None = None
     submission: int | None = None
@@ -54,14 +54,14 @@ class JobSelection:
 
     @property
     def uses_counted_columns(self) -> bool:
-        """Whether owner, group and state are all that it asks for."""
+        """Whether `history_counts` can answer it: it has conditions on owner, group and state only."""
         others = (self.ids, self.submission, self.job_group, self.site, self.name, self.outputs_incomplete)
         return all(given is None for given in (*others, self.ended_since, self.ended_before))
 
 
 @dataclass(slots=True)
 class WhereClause:
-    """What stands after WHERE, with its values."""
+    """The conditions of a WHERE clause, and their values."""
 
     parts: list[str] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -78,12 +78,12 @@ class WhereClause:
 def _in_list(
     connection: Connection, expression: str, given: Sequence[int] | Sequence[str]
 ) -> tuple[str, ...]:
-    """A condition and its values; of an empty list one that nothing fits, whatever the type of the column."""
+    """A condition and its values. The condition of an empty list is FALSE, for any type of the column."""
     return in_list(connection, expression, given) if given else ("FALSE",)
 
 
 def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
-    """On jobs j, submissions s, pilots p."""
+    """The condition on jobs j, submissions s and pilots p."""
     found = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:
@@ -114,7 +114,7 @@ def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) 
 
 
 def history_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[WhereClause]:
-    """On history j: branches that have no job in common; none where no final job can fit."""
+    """Disjoint conditions on history j, one for each branch; empty if no final job can fit."""
     states = [state for state in _FINAL if selection.states is None or state in selection.states]
     if not states:
         return []
@@ -130,18 +130,18 @@ def history_where(connection: Connection, selection: JobSelection, viewer: Viewe
 
 @dataclass(slots=True)
 class _IndexCondition:
-    """What an index is looked into by."""
+    """The condition of a branch that its index serves."""
 
     part: str
     values: list[Any]
     implies: str
-    """The column that needs no condition besides; "viewer": whose jobs may be seen."""
+    """The column that the condition covers; "viewer": the visibility."""
     by_state: bool = False
-    """The index goes on with the state."""
+    """Whether the state is the next column of the index."""
     most: int = len(_FINAL) + 1
-    """So many states are no longer taken one by one."""
+    """From this number of states on, one branch reads all states."""
     besides: tuple[str, ...] = ()
-    """Not jobs of this owner: another branch has them."""
+    """The owner whose jobs another branch reads."""
 
 
 def _index_conditions(
@@ -157,14 +157,14 @@ def _index_conditions(
     if selection.job_group:
         return [_IndexCondition("j.job_group = ? AND j.job_group <> ''", [selection.job_group], "job_group")]
     if selection.ended_since is not None:
-        # What ended lately is little; it is brought into the order of ids.
+        # Few jobs ended recently: they are sorted by id.
         return [_IndexCondition("j.ended >= ?", [selection.ended_since], "ended")]
     if selection.owner is not None:
         return [_IndexCondition("j.owner = ?", [selection.owner], "owner", by_state=True)]
     if viewer.everything:
         if selection.group is not None:
             return [_IndexCondition("j.grp = ?", [selection.group], "grp", by_state=True)]
-        # All states: in the order of ids as they are.
+        # All states: the primary key has the order of ids.
         return [_IndexCondition("TRUE", [], "viewer", by_state=True, most=len(_FINAL))]
     own = _IndexCondition("j.owner = ?", [viewer.owner], "viewer", by_state=True)
     if not viewer.shared_group:
@@ -209,7 +209,7 @@ def _branch(
     if selection.ended_since is not None and drive.implies != "ended":
         found.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
     if selection.ended_before is not None:
-        # By the same index, and months after it are not even looked at.
+        # Served by the same index; later partitions are skipped.
         column = "j.ended" if drive.implies == "ended" else "coalesce(j.ended, 0)"
         found.add(f"{column} < ?", selection.ended_before)
     if selection.outputs_incomplete is not None:
@@ -218,7 +218,7 @@ def _branch(
 
 
 def counts_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
-    """On history_counts, of a selection by people and states."""
+    """The condition on history_counts, for a selection with `uses_counted_columns`."""
     found = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:

@@ -1,4 +1,4 @@
-"""Submissions, their jobs and the task queues that these wait in."""
+"""Submissions, their new jobs, task queues and uploads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
 
 OPEN, STAGED, CLOSED = "open", "staged", "closed"
-"""More rows may come; its rows are being stored, it is not accepted yet; it is whole."""
+"""Open: more rows may come. Staged: rows are being stored, not accepted yet. Closed: complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRow:
-    """What the jobs of one submission share. `description` and `inputs` are JSON texts."""
+    """Data shared by the jobs of one submission. `description` and `inputs` are JSON texts."""
 
     id: SubmissionId
     owner: str
@@ -34,15 +34,15 @@ class SubmissionRow:
     job_type: str
     queue: QueueId
     first_job: JobId
-    """Reserved ids begin here; those of an open submission of unknown length are in its chunks."""
+    """The first reserved id. An open submission of unknown length reserves ids by chunk."""
     count: int
-    """Accepted jobs, so far if it is open."""
+    """The number of accepted jobs; it grows while the submission is open."""
     warnings: tuple[str, ...]
     state: str = CLOSED
     touched: float = 0.0
-    """When something came last."""
+    """The time of the last request for this submission."""
     expected: int | None = None
-    """How many jobs were announced, at most; so many ids are reserved."""
+    """The announced maximum of jobs, for which ids are reserved."""
 
 
 _COLUMNS = (
@@ -63,7 +63,7 @@ def insert(connection: Connection, submission: SubmissionRow) -> None:
 
 
 def save_progress(connection: Connection, submission: SubmissionRow) -> None:
-    """What changes of a submission while its chunks come."""
+    """Store the columns that change while chunks arrive."""
     s = submission
     sql = "UPDATE submissions SET first_job = ?, count = ?, state = ?, touched = ? WHERE id = ?"
     connection.execute(sql, (s.first_job, s.count, s.state, s.touched, s.id))
@@ -82,7 +82,7 @@ def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | N
 
 
 def by_ids(connection: Connection, submissions: Sequence[SubmissionId]) -> list[SubmissionRow]:
-    """Those of these that exist."""
+    """The existing submissions of these ids."""
     condition, value = in_list(connection, "id", submissions)
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE {condition}"
     return [_to_submission(row) for row in connection.execute(sql, (value,))]
@@ -95,7 +95,7 @@ def by_key(connection: Connection, owner: str, key: str) -> SubmissionRow | None
 
 
 def with_unmade_jobs(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
-    """Accepted submissions, open ones too, of which jobs are still to be made."""
+    """Accepted submissions, closed or open, with jobs that are not created yet."""
     sql = (
         "SELECT DISTINCT c.submission_id FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
         " WHERE c.made < c.count AND s.state <> 'staged' AND s.touched < ? ORDER BY 1"
@@ -104,18 +104,18 @@ def with_unmade_jobs(connection: Connection, touched_before: float = inf) -> lis
 
 
 def staged(connection: Connection, touched_before: float = inf) -> list[SubmissionId]:
-    """Those that were not accepted."""
+    """Submissions that are staged, so not accepted."""
     sql = "SELECT id FROM submissions WHERE state = 'staged' AND touched < ?"
     return [SubmissionId(row[0]) for row in connection.execute(sql, (touched_before,))]
 
 
 def delete_staged(connection: Connection, submission: SubmissionId) -> None:
-    """Delete one that was not accepted; its chunks have gone."""
+    """Delete a submission that was not accepted. Its chunks must be deleted before."""
     connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
 
 
 def idle_open(connection: Connection, before: float, most: int) -> list[SubmissionRow]:
-    """Open submissions to which nothing has come since `before`."""
+    """Open submissions without a request since `before`."""
     sql = f"SELECT {_COLUMNS} FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
     return [_to_submission(row) for row in connection.execute(sql, (before, most))]
 
@@ -156,13 +156,13 @@ def insert_jobs(
     at: float,
     names: Sequence[str] | None = None,
 ) -> None:
-    """Make Waiting jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None).
+    """Insert Waiting jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None).
 
-    `names`: each of them has a name of its own.
+    `names`: the jobs' own names; None: they have none.
     """
     s = submission
     if connection.dialect == "sqlite":
-        # One call of the library for all rows: a third of the time, and Python's lock is not fought for at each row.
+        # One library call for all rows takes a third of the time, and does not contend for the GIL at each row.
         texts = [text or "null" for text in parameters]
         sql = _JOBS_OF_JSON
         if names is not None:
@@ -184,7 +184,7 @@ def insert_jobs(
 
 
 def last_ids(connection: Connection) -> tuple[int, int]:
-    """(highest submission id, highest job id that is promised to a submission)."""
+    """(highest submission id, highest job id reserved for a submission)."""
     sql = "SELECT coalesce(max(id), 0), coalesce(max(first_job + coalesce(expected, count) - 1), 0) FROM submissions"
     row = connection.execute(sql).fetchone()
     sql = "SELECT coalesce(max(first_job + count - 1), 0) FROM submission_chunks"
@@ -192,7 +192,7 @@ def last_ids(connection: Connection) -> tuple[int, int]:
 
 
 def find_queue(connection: Connection, identity: QueueIdentity) -> QueueId | None:
-    # Held: no other server forgets it before this transaction ends.
+    # Locked, so that no other server deletes the queue before this transaction ends.
     sql = "SELECT id FROM queues WHERE digest = ?" + lock_clause(connection, "SHARE")
     row = connection.execute(sql, (identity.digest(),)).fetchone()
     return QueueId(row[0]) if row else None
@@ -205,14 +205,14 @@ def insert_queue(connection: Connection, identity: QueueIdentity, now: float) ->
 
 
 def keep_queue(connection: Connection, queue: QueueId) -> None:
-    """It has jobs again: its row stays."""
+    """Mark a queue as used again, so that its row is not deleted."""
     connection.execute(
         "UPDATE queues SET empty_since = NULL WHERE id = ? AND empty_since IS NOT NULL", (queue,)
     )
 
 
 def get_or_insert_queue(connection: Connection, identity: QueueIdentity, now: float) -> QueueId:
-    """The queue of these requirements, made if there is none; its row stays."""
+    """The queue of these requirements, inserted if missing, and marked as used."""
     queue = find_queue(connection, identity)
     if queue is None:
         return insert_queue(connection, identity, now)
@@ -237,11 +237,11 @@ _HAS_UNFINISHED = (
     " OR id IN (SELECT s.queue_id FROM submissions s JOIN submission_chunks c ON c.submission_id = s.id"
     " WHERE c.made < c.count))"
 )
-"""Jobs that may come back to the queue, or are still to be made: its row must stay."""
+"""Whether the queue has jobs that may return to it, or jobs that are not created yet: its row must stay."""
 
 
 def mark_empty_queues(connection: Connection, now: float) -> None:
-    """Note which queues have no unfinished jobs."""
+    """Mark queues without unfinished jobs as empty."""
     connection.execute(
         f"UPDATE queues SET empty_since = ? WHERE empty_since IS NULL AND NOT {_HAS_UNFINISHED}", (now,)
     )
@@ -251,7 +251,7 @@ _REASONS_OF_QUEUE = bulk_statements.delete("queue_reasons", ("queue_id",), "queu
 
 
 def delete_empty_queues(connection: Connection, before: float) -> list[QueueId]:
-    """Delete queues that have been without jobs since `before`, their history too; those with jobs again are kept."""
+    """Delete queues that have been empty since `before`, and their wait reasons; returns their ids."""
     connection.execute(
         f"UPDATE queues SET empty_since = NULL WHERE empty_since IS NOT NULL AND {_HAS_UNFINISHED}"
     )
@@ -270,27 +270,27 @@ def insert_upload(connection: Connection, owner: str, digest: str, size: int, no
 
 
 def renew_upload(connection: Connection, owner: str, digest: str, now: float) -> bool:
-    """A submission names what this owner has put under `digest`: from now on that is no old one. False: it is gone."""
+    """Restart the retention of an upload that a submission names. False: the owner has no such upload."""
     sql = "UPDATE uploads SET uploaded = ? WHERE owner = ? AND digest = ?"
     return connection.execute(sql, (now, owner, digest)).rowcount == 1
 
 
 def renew_uploads(connection: Connection, owner: str, digests: Sequence[str], now: float) -> int:
-    """The same of many different ones; how many of them are there."""
+    """`renew_upload` for several distinct digests; returns the number of existing uploads."""
     them, value = in_list(connection, "digest", digests)
     sql = f"UPDATE uploads SET uploaded = ? WHERE owner = ? AND {them}"
     return connection.execute(sql, (now, owner, value)).rowcount
 
 
 def upload_sizes(connection: Connection, owner: str, digests: Sequence[str]) -> dict[str, int]:
-    """Bytes of those of `digests` that this owner has put."""
+    """The sizes in bytes of this owner's uploads among `digests`."""
     them, value = in_list(connection, "digest", digests)
     sql = f"SELECT digest, size FROM uploads WHERE owner = ? AND {them}"
     return {row[0]: int(row[1]) for row in connection.execute(sql, (owner, value))}
 
 
 def upload_size(connection: Connection, owner: str, digest: str) -> int | None:
-    """Bytes of what this owner has put under `digest`; None if they have not."""
+    """The size in bytes of this owner's upload; None: there is none."""
     sql = "SELECT size FROM uploads WHERE owner = ? AND digest = ?"
     row = connection.execute(sql, (owner, digest)).fetchone()
     return int(row[0]) if row else None

@@ -1,4 +1,4 @@
-"""The cache of use: buckets as rows, read whole at start and written by change; and what attempts say."""
+"""Recorded use: the cache of buckets, read at start and written by change, and queries on attempts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
 
 BATCH_SIZE = 50_000
-"""Attempts that are read at once."""
+"""Attempts read per batch."""
 
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """All that is read within is of one instant. A reader's connection."""
+    """All statements inside the block see one snapshot. For a reader's connection."""
     connection.begin()
     try:
         yield
@@ -30,7 +30,7 @@ def snapshot(connection: Connection) -> Iterator[None]:
 
 
 def as_of(connection: Connection) -> float | None:
-    """Until when the buckets hold the use of attempts; None: they are to be made anew."""
+    """The time up to which the buckets hold the use of attempts; None: they must be rebuilt."""
     row = connection.execute("SELECT use_as_of FROM instance WHERE id = 1").fetchone()
     return None if row is None else row[0]
 
@@ -44,10 +44,9 @@ def outages(connection: Connection) -> list[Outage]:
 
 
 def insert_outage(connection: Connection, down: float, up: float, kept_since: float) -> None:
-    """The system was down, or its clock stepped.
+    """Record a period in which the system was down, or a clock step.
 
-    After a step back nothing is believed that lies ahead: tries cannot have begun or ended then, and the buckets
-    are made anew.
+    After a step back, times in the future are invalid: they are set to `up`, and the buckets are rebuilt.
     """
     connection.execute("DELETE FROM outages WHERE up > ? OR up < ?", (up, kept_since))
     if up > down:
@@ -59,7 +58,7 @@ def insert_outage(connection: Connection, down: float, up: float, kept_since: fl
 
 
 def load(connection: Connection, ledger: Ledger) -> None:
-    """Fill an empty ledger with the buckets of the store."""
+    """Fill an empty ledger with the stored buckets."""
     rows = connection.execute("SELECT place, owner, grp FROM use_entities ORDER BY place").fetchall()
     for place, owner, group in rows:
         assert ledger.place((owner, group)) == place
@@ -73,20 +72,21 @@ def load(connection: Connection, ledger: Ledger) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LedgerChanges:
-    """A part of what was charged, for one transaction."""
+    """Changes of the ledger for one transaction."""
 
     expected: float | None
-    """What `as_of` must be; None: whatever it is."""
+    """The required value of `as_of`; None: any."""
     as_of: float | None
-    """Until when the buckets then hold all use; None: more is to be stored."""
+    """The time up to which the buckets then hold all use; None: further changes follow."""
     anew: bool
-    """Forget all buckets first."""
+    """Delete all buckets first."""
     first_entity: int
     entities: Sequence[Entity]
-    """At the places `first_entity`, `first_entity` + 1, ..."""
+    """The entities with the places `first_entity`, `first_entity` + 1, ..."""
     buckets: Sequence[tuple[int, int, Bucket]]
-    """(span, start, bucket), new or in place of what was there."""
+    """(span, start, bucket) to insert or replace."""
     gone: Sequence[tuple[int, int]]
+    """(span, start) of buckets to delete."""
 
 
 _ENTITIES = insert("use_entities", ("place", "owner", "grp"), conflict=("place",), otherwise="UPDATE")
@@ -128,7 +128,7 @@ def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, Bucket]
 
 
 def attempts_since(connection: Connection, since: float) -> Iterator[list[Sequence[Any]]]:
-    """(owner, group, started, ended or None, processors) of all that ran after `since`, in fetch_batches."""
+    """(owner, group, started, ended or None, processors) of attempts that ran after `since`, in batches."""
     sql = (
         "SELECT owner, grp, started, ended, processors FROM attempts WHERE ended > ?"
         " UNION ALL SELECT owner, grp, started, NULL, processors FROM attempts WHERE ended IS NULL"
@@ -137,7 +137,7 @@ def attempts_since(connection: Connection, since: float) -> Iterator[list[Sequen
 
 
 def corrector_memory(connection: Connection) -> tuple[float | None, Memory]:
-    """When the last correction was, and what integral correctors carry on from it."""
+    """The time of the last correction, and the state that integral correctors keep."""
     row = connection.execute("SELECT at, memory FROM corrections WHERE id = 1").fetchone()
     if row is None:
         return None, {}
@@ -150,7 +150,7 @@ def corrector_memory(connection: Connection) -> tuple[float | None, Memory]:
 
 
 def last_correction(connection: Connection) -> tuple[float | None, str]:
-    """When the last correction was, and what `save_correction` was given of it; "" if that is not known."""
+    """The time of the last correction, and its text as given to `save_correction`; "": unknown text."""
     row = connection.execute("SELECT at, found FROM corrections WHERE id = 1").fetchone()
     return (None, "") if row is None else (row[0], row[1])
 
@@ -162,13 +162,13 @@ _SAVE_MEMORY = (
 
 
 def save_correction(connection: Connection, at: float, remembered: Memory, text: str = "") -> None:
-    """`text`: the whole correction, for other servers."""
+    """Store a correction. `text`: all of it, for other servers."""
     memory = json.dumps([[*key, value] for key, value in sorted(remembered.items())])
     connection.execute(_SAVE_MEMORY, (at, memory, text))
 
 
 class AccountUsage(NamedTuple):
-    """What attempts that ended in some time have used at one site for one owner; seconds."""
+    """The use of attempts that ended in a period, for one site and owner; in seconds."""
 
     site: str
     group: str
@@ -185,9 +185,9 @@ class AccountUsage(NamedTuple):
 def usage_by_account(
     connection: Connection, begin: float, end: float, owner: str | None = None
 ) -> list[AccountUsage]:
-    """By site, group and owner: attempts that ended in [begin, end), of `owner` only unless it is None.
+    """The use of attempts that ended in [begin, end) by site, group and owner. `owner`: only this owner.
 
-    Wall time is what the pilot measured, or that between confirm and end where nothing was measured.
+    Wall time is the pilot's measurement or, without one, the time from confirmation to end.
     """
     wall = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
     sql = (
@@ -203,7 +203,7 @@ def usage_by_account(
 
 
 def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:
-    """How many attempts that ran in [begin, end) each entity has."""
+    """The number of attempts that ran in [begin, end) by entity."""
     sql = (
         "SELECT owner, grp, count(*) FROM attempts WHERE (ended > ? OR ended IS NULL) AND started < ?"
         " GROUP BY owner, grp"
@@ -212,8 +212,9 @@ def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Ent
 
 
 def waiting_times(connection: Connection, begin: float) -> list[tuple[str, str, float, float | None]]:
-    """(owner, group, from, until or None): when work waited in some queue of theirs, as far as the reasons of the
-    queues are kept; only what reaches beyond `begin`.
+    """(owner, group, since, until or None) of periods with waiting jobs in a queue of the owner.
+
+    Periods that ended before `begin` are left out. Retention limits how far back the reasons reach.
     """
     sql = (
         "SELECT q.owner, q.grp, r.since, r.until FROM (SELECT queue_id, since, reason,"
@@ -224,7 +225,7 @@ def waiting_times(connection: Connection, begin: float) -> list[tuple[str, str, 
 
 
 def first_and_last_end(connection: Connection) -> tuple[float, float] | None:
-    """When the first and the last attempt ended; None: none has."""
+    """The ends of the first and the last attempt; None: no attempt has ended."""
     sql = "SELECT min(ended), max(ended) FROM attempts WHERE ended IS NOT NULL"
     row = connection.execute(sql).fetchone()
     return None if row[0] is None else (row[0], row[1])

@@ -1,4 +1,4 @@
-"""What `why` asks of the store, and the history of what each queue waited for."""
+"""Queries of `pilotage why`, and the history of wait reasons of each queue."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
 
 KEPT_ROWS = 200
-"""So many rows of history are kept for each queue."""
+"""Rows of history kept for each queue."""
 
 
 def ces_with_pending_pilots(connection: Connection) -> list[str]:
-    """CEs with pilots that were asked for and have not called home."""
+    """CEs with pilots that were submitted and have not called yet."""
     sql = "SELECT DISTINCT ce FROM pilots WHERE ended IS NULL AND state IN ('Submitted', 'Waiting')"
     return [row[0] for row in connection.execute(sql)]
 
 
 def pilot_states(connection: Connection, ce: str) -> dict[str, int]:
-    """Live pilots of a CE by state."""
+    """The number of live pilots of a CE by state."""
     sql = "SELECT state, count(*) FROM pilots WHERE ended IS NULL AND ce = ? GROUP BY state"
     return {row[0]: row[1] for row in connection.execute(sql, (ce,))}
 
 
 def count_yielding_pilots(connection: Connection, ce: str) -> int:
-    """Live pilots of a CE that leave since it is another owner's turn."""
+    """The number of live pilots of a CE that leave because it is another owner's turn."""
     sql = "SELECT count(*) FROM pilots WHERE ended IS NULL AND ce = ? AND substr(leave, 1, 6) = 'share:'"
     return int(connection.execute(sql, (ce,)).fetchone()[0])
 
@@ -34,7 +34,7 @@ def count_yielding_pilots(connection: Connection, ce: str) -> int:
 def count_ahead(
     connection: Connection, queue: QueueId, user_priority: int, job: JobId, most: int
 ) -> tuple[int, int]:
-    """Waiting jobs of the queue: (of higher UserPriority, of the same one and lower id), each counted up to `most`."""
+    """Waiting jobs of the queue: (higher UserPriority, equal UserPriority and lower id), each up to `most`."""
     higher = (
         "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND user_priority > ?"
         " LIMIT ?)"
@@ -49,19 +49,21 @@ def count_ahead(
 
 
 def not_before(connection: Connection, job: JobId) -> float | None:
-    """When a rescheduled job goes back to its queue."""
+    """The time at which a rescheduled job returns to its queue."""
     row = connection.execute("SELECT not_before FROM jobs WHERE id = ?", (job,)).fetchone()
     return None if row is None else row[0]
 
 
 class UnmadeJob(NamedTuple):
+    """The submission of an accepted job that has no row yet."""
+
     submission: int
     owner: str
     group: str
 
 
 def find_unmade_job(connection: Connection, job: int) -> UnmadeJob | None:
-    """Whose job of this id is still to be made, if it is."""
+    """The submission of a job that is accepted and not created yet; None: there is none."""
     sql = (
         "SELECT s.id, s.owner, s.grp FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id"
         " WHERE c.made < c.count AND c.first_job <= ? AND ? < c.first_job + c.count AND s.state <> 'staged'"
@@ -71,7 +73,7 @@ def find_unmade_job(connection: Connection, job: int) -> UnmadeJob | None:
 
 
 def waiting_since(connection: Connection, queue: QueueId) -> float | None:
-    """When the first of the jobs that wait in a queue was submitted."""
+    """The submission time of the first waiting job of a queue."""
     sql = (
         "SELECT submitted FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND id = (SELECT min(first) FROM"
         " (SELECT min(id) AS first FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority)"
@@ -102,20 +104,20 @@ _OLD = delete(
 
 
 def insert_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
-    """Write down what these queues wait for from now on; the oldest rows of each go."""
+    """Insert wait reasons, and delete the oldest rows of each queue beyond `KEPT_ROWS`."""
     written = list(rows)
     connection.execute_bulk(_NOTED, written)
     connection.execute_bulk(_OLD, [(row.queue, KEPT_ROWS) for row in written])
 
 
 def history(connection: Connection, queue: QueueId, most: int) -> list[ReasonRow]:
-    """The last rows of a queue, oldest first."""
+    """The last `most` rows of a queue, oldest first."""
     sql = "SELECT queue_id, since, reason, detail FROM queue_reasons WHERE queue_id = ? ORDER BY id DESC LIMIT ?"
     return [ReasonRow(*row) for row in connection.execute(sql, (queue, most))][::-1]
 
 
 def last_reasons(connection: Connection) -> list[tuple[QueueId, str, str, float]]:
-    """Of every queue: its last reason and detail, and when the wait that it belongs to began."""
+    """(queue, last reason, detail, begin of the current wait) for every queue."""
     sql = (
         "SELECT last.queue_id, last.reason, last.detail,"
         " coalesce((SELECT min(r.since) FROM queue_reasons r WHERE r.queue_id = last.queue_id AND r.id > coalesce("

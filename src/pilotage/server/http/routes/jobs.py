@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -29,6 +29,7 @@ from pilotage.services.jobs.actions import CHUNK, Outcome, act, check_verb
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.services.pilots import leases
 from pilotage.store.tables import attempts, events, listing
+from pilotage.store.tables.listing import JobFacts
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import limits
 from pilotage.wire.jobs import (
@@ -98,7 +99,7 @@ def jobs(
     """Jobs by rising id above `after`, with `newest` by falling id below it; a page may have fewer than `limit`."""
     connection = context.readers.connection()
     rows = listing.job_rows(connection, selection, caller.viewer(), after, limit, newest=newest)
-    return page("jobs", ((row["id"], JobSummary(**row)) for row in rows), limit)
+    return page("jobs", ((row.id, JobSummary(*row)) for row in rows), limit)
 
 
 @router.get("/counts")
@@ -119,8 +120,8 @@ def job(
     """One job: its description, attempts and outputs."""
     connection = context.readers.connection()
     summary, facts = _visible_job(context, caller, job)
-    tries = [Attempt(**row) for row in listing.attempts(connection, job)]
-    result = attempts.result_of(connection, JobId(job), facts["finished_epoch"])
+    tries = [Attempt(*row) for row in listing.attempts(connection, job)]
+    result = attempts.result_of(connection, JobId(job), facts.finished_epoch)
     refused = result.refused if result else []
     description = description_to_json(stored_description(facts, job))
     return JobDetail(
@@ -140,7 +141,7 @@ def job_events(
 ) -> list[JobEvent]:
     """The events of a job, oldest first."""
     _, facts = _visible_job(context, caller, job)
-    history = events.history(context.readers.connection(), JobId(job), facts["last_event"])
+    history = events.history(context.readers.connection(), JobId(job), facts.last_event)
     return [JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in history]
 
 
@@ -150,7 +151,7 @@ def outputs(
 ) -> list[OutputFile]:
     """Names and sizes of the outputs of a job. A killed job has only the received standard output and error."""
     _, facts = _visible_job(context, caller, job)
-    result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
+    result = attempts.result_of(context.readers.connection(), JobId(job), facts.finished_epoch)
     return listed_outputs(context.sandbox, facts, job, result)
 
 
@@ -163,7 +164,7 @@ def output(
 ) -> Response:
     """The bytes of one output."""
     _, facts = _visible_job(context, caller, job)
-    epoch = facts["finished_epoch"]
+    epoch = facts.finished_epoch
     result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
@@ -216,9 +217,9 @@ def logs(
     summary, facts = _visible_job(context, caller, job)
     if len(set(stream_names(facts, job))) == 1:
         stream = "stdout"  # both go to one file, which the pilot streams under this name
-    if facts["pilot_id"] is not None:
+    if facts.pilot_id is not None:
         _request_streaming(context, JobId(job))
-        data = context.sandbox.read_tail(job, facts["epoch"], stream, offset, MAX_LOG_BYTES)
+        data = context.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
     else:
         data = _stored_stream(context, facts, job, stream, offset)
     headers = {"X-Pilotage-State": summary.state, "X-Pilotage-Offset": str(offset)}
@@ -274,24 +275,24 @@ def _delete_files(context: Context, jobs: list[int]) -> None:
         context.sandbox.delete_tails(id_)
 
 
-def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary, dict[str, Any]]:
+def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary, JobFacts]:
     """A job that the caller may see. Raises NotFound for others' jobs too, as if they did not exist."""
     connection = context.readers.connection()
     rows = listing.jobs(connection, JobSelection(ids=[job]), caller.viewer(), 0, 1)
     facts = listing.job_facts(connection, job) if rows else None
     if not rows or facts is None:
         raise NotFound(f"there is no job {job}", hint="or it is not yours")
-    return JobSummary(**rows[0]), facts
+    return JobSummary(*rows[0]), facts
 
 
-def _stored_stream(context: Context, facts: dict[str, Any], job: int, stream: str, offset: int) -> bytes:
+def _stored_stream(context: Context, facts: JobFacts, job: int, stream: str, offset: int) -> bytes:
     """A piece of the standard output or error of a job without a pilot."""
-    result = attempts.result_of(context.readers.connection(), JobId(job), facts["finished_epoch"])
+    result = attempts.result_of(context.readers.connection(), JobId(job), facts.finished_epoch)
     name = stream_names(facts, job)[STREAMS.index(stream)]
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return inline[offset : offset + MAX_LOG_BYTES]
     if name in stored_files(context.sandbox, facts, job, result):
-        path = context.sandbox.output_path(job, facts["finished_epoch"], name)
+        path = context.sandbox.output_path(job, facts.finished_epoch, name)
         return context.sandbox.read_piece(path, offset, MAX_LOG_BYTES)
-    return context.sandbox.read_tail(job, facts["epoch"], stream, offset, MAX_LOG_BYTES)
+    return context.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)

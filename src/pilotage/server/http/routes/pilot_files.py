@@ -40,9 +40,9 @@ def _check_own_job(context: Context, pilot: PilotId, job: int, epoch: int | None
     facts = listing.job_facts(connection, job)
     if facts is None:
         raise NotFound(f"there is no job {job}")
-    if facts["pilot_id"] == pilot and epoch in (None, facts["epoch"]):
+    if facts.pilot_id == pilot and epoch in (None, facts.epoch):
         return
-    if epoch is not None and attempts.pilot_of(connection, JobId(job), epoch) == pilot:
+    if epoch is not None and attempts.pilot_of_attempt(connection, JobId(job), epoch) == pilot:
         return
     raise Forbidden(f"job {job} is not this pilot's", hint="stop its payload")
 
@@ -54,7 +54,7 @@ def _check_unfinished(context: Context, pilot: PilotId, job: int, epoch: int) ->
     """
     _check_own_job(context, pilot, job, epoch)
     facts = listing.job_facts(context.readers.connection(), job)
-    if facts is None or epoch != facts["epoch"] or epoch <= facts["finished_epoch"]:
+    if facts is None or epoch != facts.epoch or epoch <= facts.finished_epoch:
         raise Conflict(f"epoch {epoch} of job {job} is over: its files are no longer accepted", hint="go on")
 
 
@@ -112,7 +112,7 @@ def _stream_output_name(context: Context, pilot: PilotId, job: int, epoch: int, 
     """The output name of a stream of a killed job. Raises Conflict unless this epoch was killed."""
     _check_own_job(context, pilot, job, epoch)
     facts = listing.job_facts(context.readers.connection(), job)
-    if facts is None or facts["state"] != JobState.KILLED or epoch != facts["epoch"]:
+    if facts is None or facts.state != JobState.KILLED or epoch != facts.epoch:
         raise Conflict(f"epoch {epoch} of job {job} was not killed: its files are not accepted", hint="go on")
     names = dict(zip(STREAMS, stream_names(facts, job), strict=True))
     if stream not in names:
@@ -123,7 +123,7 @@ def _stream_output_name(context: Context, pilot: PilotId, job: int, epoch: int, 
 def _delete_outputs_if_deleted(context: Context, job: int) -> None:
     """Delete the files of a job that was deleted during the upload."""
     facts = listing.job_facts(context.readers.connection(), job)
-    if facts is None or facts["state"] == JobState.DELETED:
+    if facts is None or facts.state == JobState.DELETED:
         context.sandbox.delete_outputs(job)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from pilotage.core.ids import PilotId
 from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context, caller_of, context_of
@@ -12,6 +13,7 @@ from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.shares.table import STRANDED
 from pilotage.store.tables import listing
+from pilotage.store.tables.listing import PilotSummaryRow
 from pilotage.wire import limits
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
@@ -74,20 +76,16 @@ def pilots(
 ) -> Response:
     """Pilots, newest first. The owner and the end of the log are shown to the owner and to administrators only."""
     rows = listing.pilots(context.readers.connection(), after, limit)
-    return page(
-        "pilots", ((int(str(row["id"])), _pilot_summary(context, caller, row)) for row in rows), limit
-    )
+    return page("pilots", ((row.id, _pilot_summary(context, caller, row)) for row in rows), limit)
 
 
-def _pilot_summary(context: Context, caller: Caller, row: dict[str, object]) -> PilotSummary:
-    id_ = row["id"]
-    if not caller.viewer().everything and row["owner"] != caller.user:
-        row["owner"] = ""
+def _pilot_summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSummary:
+    if not caller.viewer().everything and row.owner != caller.user:
         # After the colon follows the end of the pilot's log, which names jobs, owners and groups.
-        row["reason"] = str(row["reason"]).partition(":")[0]
-    seen = context.pool.seen.get(id_)  # type: ignore[call-overload]
-    row["finished"] = int(str(row["finished"])) + context.pool.finished.get(id_, 0)  # type: ignore[call-overload]
-    return PilotSummary(**row, stalled=id_ in context.pool.stalled, last_seen=seen)  # type: ignore[arg-type]
+        row = row._replace(owner="", reason=row.reason.partition(":")[0])
+    pilot, pool = PilotId(row.id), context.pool
+    row = row._replace(finished=row.finished + pool.finished.get(pilot, 0))
+    return PilotSummary(**row._asdict(), stalled=pilot in pool.stalled, last_seen=pool.seen.get(pilot))
 
 
 @router.get("/sites")

@@ -56,7 +56,7 @@ def _find_job(context: Context, caller: Caller, job: int) -> JobSummary | Why:
     connection, viewer = context.readers.connection(), caller.viewer()
     rows = listing.jobs(connection, JobSelection(ids=[job]), viewer, 0, 1)
     if rows:
-        return JobSummary(**rows[0])
+        return JobSummary(*rows[0])
     future_job = wait_reasons.find_unmade_job(connection, job)
     if future_job is not None and viewer.may_see(future_job.owner, future_job.group):
         return services.being_created(job, future_job.submission)

@@ -1,0 +1,11 @@
+"""The tables: one schema for SQLite and PostgreSQL. Times are seconds since 1970, memory is MB (2^20 bytes).
+
+The migrations (store/migrations) lead to this schema from every earlier version; a test compares both.
+"""
+
+from __future__ import annotations
+
+from pilotage.store.schema import history, instance, jobs, pilots, shares, submissions
+from pilotage.store.schema.base import metadata
+
+__all__ = ["history", "instance", "jobs", "metadata", "pilots", "shares", "submissions"]

@@ -1,0 +1,53 @@
+"""Pilots."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from pilotage.store.schema.base import Id, metadata
+
+pilots = sa.Table(
+    "pilots",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    # Identifies the pilot in the batch system: (submission of pilots, index).
+    sa.Column("stamp", sa.Text, nullable=False, unique=True),
+    sa.Column("secret_hash", sa.Text, nullable=False),
+    sa.Column("idx", sa.Integer, nullable=False),
+    sa.Column("nonce", sa.Text),
+    sa.Column("token_hash", sa.Text, unique=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("site", sa.Text, nullable=False),
+    sa.Column("ce", sa.Text, nullable=False),
+    # The only owner that the pilot serves, set by the policy of its CE or by its first match.
+    sa.Column("only_owner", sa.Text),
+    sa.Column("pilot_type", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("grp", sa.Text, nullable=False, server_default=""),
+    sa.Column("batch_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("hostname", sa.Text, nullable=False, server_default=""),
+    sa.Column("version", sa.Text, nullable=False, server_default=""),
+    sa.Column("processors", sa.Integer, nullable=False),
+    sa.Column("memory", sa.Integer, nullable=False),
+    sa.Column("lease_until", sa.Float),
+    # The last take that was answered with an offer, and its time.
+    sa.Column("take_number", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("taken_at", sa.Float),
+    # JSON list of offered jobs: a superset of the jobs that the pilot has.
+    sa.Column("jobs", sa.Text, nullable=False, server_default="[]"),
+    sa.Column("finished", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("submitted", sa.Float, nullable=False),
+    sa.Column("started", sa.Float),
+    sa.Column("ended", sa.Float),
+    # The order for the pilot's next contact: "", "drain" or "cancel".
+    sa.Column("leave", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    # The server of the pilot's last contact.
+    sa.Column("server", sa.Text, nullable=False, server_default=""),
+    sa.Index(
+        "ix_pilots_live",
+        "ce",
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
+    ),
+)
