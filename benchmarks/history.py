@@ -43,7 +43,7 @@ def run(asked: argparse.Namespace) -> Figure:
         pages = {
             name: _median(lambda question=one: _page(connection, *question))
             for name, one in QUESTIONS.items()
-        }  # type: ignore[misc]
+        }
         counts = _median(lambda: listing.counts(connection, JobSelection(), Viewer("owner 7")))
         forgotten, _ = _all(connection, "jobs")
         connection.close()

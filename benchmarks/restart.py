@@ -45,9 +45,9 @@ def run(asked: argparse.Namespace) -> Figure:
             begun = time.perf_counter()
             process = start(folder, store.url, "--port", url.rpartition(":")[2])
             try:
-                _until(lambda url=url: _reported(url), process, folder)  # type: ignore[misc]
+                _until(lambda url=url: _reported(url), process, folder)
                 answered.append(time.perf_counter() - begun)
-                _until(lambda url=url: index_waiting(url) == shape.jobs, process, folder)  # type: ignore[misc]
+                _until(lambda url=url: index_waiting(url) == shape.jobs, process, folder)
                 whole.append(time.perf_counter() - begun)
                 most = memory(process.pid, "VmHWM")
             finally:

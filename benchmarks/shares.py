@@ -106,10 +106,10 @@ def filled(queues: int, owners: int, running: int, form: Form) -> Pool:
     # A month of jobs of some hours each, in turn by everybody; the last ones run on.
     span, length = 31.0 * DAY, 4.0 * HOUR
     count = int(span / length * running)
-    starts = BEGIN + np.arange(count) * (span / count)
+    starts = np.asarray(BEGIN + np.arange(count) * (span / count), np.float64)
     entities = np.array([rng.choice(places) for _ in range(count)], np.int64)
     cores = np.array([float(rng.choice((1, 1, 1, 8))) for _ in range(count)])
-    ends = starts + length
+    ends = np.asarray(starts + length, np.float64)
     ledger.charge([Intervals(entities, starts, ends, cores)], BEGIN + span)
     ledger.forget_old()
     latest = slice(count - running, count)

@@ -54,7 +54,7 @@ class Stored:
             connection, usage.LedgerChanges(None, self.now, True, 0, ledger.entities, rows, [])
         )
         begun = [
-            attempts.StartedAttempt(
+            attempts.StartedAttempt(  # type: ignore[call-arg]
                 JobId(job), 1, 1, PilotId(1), start, int(cores), *ledger.entities[place], "here", 1.0
             )
             for job, (place, start, cores) in enumerate(
@@ -82,7 +82,7 @@ class Stored:
         connection, pool = self.readers.connection(), self.pool
         charged = self.book.charge(connection)
         for part in self.book.saving(charged):
-            self.writer.call(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
+            self.writer.call(lambda tx, part=part: corrections.save_use(tx, part))
         who = self.writer.call(lambda _: corrections.waiting(pool))
         found = corrections.corrections(self.book, who, *usage.corrector_memory(connection))
         self.writer.call(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))

@@ -212,7 +212,7 @@ class Instance:
             os.kill(pid, signal.SIGCONT)
             os.kill(pid, signal.SIGTERM)
         for pid in pids:
-            until(lambda pid=pid: not alive(pid), what=f"the end of pilot {pid}")  # type: ignore[misc]
+            until(lambda pid=pid: not alive(pid), what=f"the end of pilot {pid}")
         for client in self._clients.values():
             client.close()
         self._clients.clear()

@@ -5,16 +5,18 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Sized
+from typing import Any
 
 
-def attempt(read):
+def attempt(read: Callable[[], Sized]) -> str:
     try:
         return f"read {len(read())} bytes"
     except OSError as error:
         return type(error).__name__
 
 
-def ancestors():
+def ancestors() -> list[int]:
     pid, found = os.getppid(), []
     while pid > 1:
         found.append(pid)
@@ -23,7 +25,7 @@ def ancestors():
     return found
 
 
-def memory(pid):
+def memory(pid: int) -> bytes:
     with open(f"/proc/{pid}/maps") as maps:
         first = maps.readline().split()[0].split("-")
     with open(f"/proc/{pid}/mem", "rb") as mem:
@@ -31,27 +33,27 @@ def memory(pid):
         return mem.read(100)
 
 
-def file(path):
+def file(path: str) -> bytes:
     with open(path, "rb") as handle:
         return handle.read()
 
 
-def pilots():
+def pilots() -> list[int]:
     """The guardian and the pilot proper, by their command line."""
     return [pid for pid in ancestors() if b"--stamp" in file(f"/proc/{pid}/cmdline")]
 
 
-def fetch(path, token=""):
+def fetch(path: str, token: str = "") -> int:
     request = urllib.request.Request(
         os.environ["SERVER"] + path, headers={"Authorization": "Bearer " + token}
     )
     try:
-        return urllib.request.urlopen(request, timeout=10).status
+        return int(urllib.request.urlopen(request, timeout=10).status)
     except urllib.error.HTTPError as error:
         return error.code
 
 
-report = {"pilots": {}}
+report: dict[str, Any] = {"pilots": {}}
 for one in pilots():
     report["pilots"][one] = {
         "environ": attempt(lambda pid=one: file(f"/proc/{pid}/environ")),

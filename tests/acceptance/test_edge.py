@@ -152,7 +152,7 @@ def test_a_condition_that_is_given_and_empty_never_selects_everything(
     if given:
         query = [(condition, str(item)) for item in given]
         for path in ("jobs", "counts"):
-            answer = raw.get(f"/v1/{path}", params=query)
+            answer = raw.get(f"/v1/{path}", params=query)  # type: ignore[arg-type]
             # "0" is a name that no job has.
             named = answer.status_code == 200 and given in ([0],) and condition not in ("submission", "ids")
             if named:

@@ -54,7 +54,7 @@ class Speaker:
 
     def tail(self, job: int, epoch: int, content: bytes) -> int:
         query = {"stream": "stdout", "epoch": epoch, "offset": 0}
-        return self.raw.post(f"/v1/pilot/jobs/{job}/tail", params=query, content=content).status_code
+        return self.raw.post(f"/v1/pilot/jobs/{job}/tail", params=query, content=content).status_code  # type: ignore[arg-type]
 
     def finish(self, job: int, epoch: int, *outputs: str, **more: Any) -> str:
         message = {"job": job, "epoch": epoch, "exit_code": 0, "outputs": outputs, **more}
@@ -147,7 +147,7 @@ def test_an_offset_that_no_file_can_have_is_refused(pool: Instance, pilot: Speak
     epoch = pilot.take(job)
     for offset, status in ((2**41, 413), (2**62, 413), (2**63, 400), (-1, 400)):
         query = {"stream": "stdout", "epoch": epoch, "offset": offset}
-        answer = pilot.raw.post(f"/v1/pilot/jobs/{job}/tail", params=query, content=b"x")
+        answer = pilot.raw.post(f"/v1/pilot/jobs/{job}/tail", params=query, content=b"x")  # type: ignore[arg-type]
         assert answer.status_code == status, answer.text
     for path in (f"/v1/pilot/jobs/{2**64}/1/outputs/x", f"/v1/pilot/jobs/{job}/{2**31}/outputs/x"):
         assert pilot.raw.put(path, content=b"x").status_code == 400

@@ -205,7 +205,7 @@ def test_what_the_server_says_to_bad_chunks(pool: Instance) -> None:
         (1, b"[[1, 2]]", Conflict, "0 is the next one"),
     ):
         with pytest.raises(kind, match=words) as caught:
-            ask("PUT", f"{address}/chunks/{number}", body=lambda body=body: body, size=len(body))  # type: ignore[misc]
+            ask("PUT", f"{address}/chunks/{number}", body=lambda body=body: body, size=len(body))
         assert kind is not TooLarge or caught.value.hint == "send fewer rows at a time"
     with pytest.raises(NotFound):
         pool.client("bob")._transport.request("GET", address)

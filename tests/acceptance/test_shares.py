@@ -174,8 +174,8 @@ def test_the_documents_scenario(lhcb: Instance, tmp_path: Path) -> None:
     again = until(
         lambda: (now := client.shares()).as_of and now.corrected_at and now, what="the first correction"
     )
-    follows(again)
-    assert {part.name: part.used for part in row(again, "lhcb_prod").slices} == pytest.approx(used)
+    follows(again)  # type: ignore[arg-type]
+    assert {part.name: part.used for part in row(again, "lhcb_prod").slices} == pytest.approx(used)  # type: ignore[arg-type]
     close_site(lhcb, False)
     done(lhcb, bobs, 20)
     tell(lhcb)

@@ -95,7 +95,7 @@ def test_a_pilot_serves_one_owner_only(shared: Instance) -> None:
         sent = shared.client(user).submit(script, values=list(range(40)))
         jobs[user] = Selection(submission=sent.submission)
     for user, selection in jobs.items():
-        until(lambda user=user, s=selection: shared.client(user).counts(s).final == 40, what=f"{user}'s jobs")  # type: ignore[misc]
+        until(lambda user=user, s=selection: shared.client(user).counts(s).final == 40, what=f"{user}'s jobs")
     owner = shared.client()
     ran = {user: {job.pilot for job in owner.jobs(selection)} for user, selection in jobs.items()}
     assert not ran["alice"] & ran["bob"]

@@ -170,7 +170,7 @@ class Dirac:
             self.index.return_job(one.queue, one.user_priority, one.head)
         jobs = sorted(one.job for one in drawn)
         assert jobs == sorted(expected), "index and predicate differ"
-        return jobs
+        return list(jobs)
 
 
 @dirac

@@ -201,7 +201,7 @@ def corrected(case: dict[str, Any]) -> dict[str, float]:
         decayed_use=lambda half_life: Use({}, {}),
         elapsed=600.0,
     )
-    instance = HistoryInstance(max_global_correction_factor=most, slices=slices)
+    instance = HistoryInstance(max_global_correction_factor=most, slices=slices)  # type: ignore[arg-type]
     found = correct(["WMSHistory"], {"WMSHistory": {"Groups": instance}}, facts, {})
     return {group: share * found.groups[group] for group, share in shares.items()}
 

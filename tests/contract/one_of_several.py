@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from pilotage.core import policy as policies
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.peers import sync
 from pilotage.services.pool.database_peers import DatabasePeers
@@ -80,7 +80,7 @@ class One:
 
     def make_in(self, tx: Any, queue: QueueId, count: int) -> None:
         first = JobId(self.pool.job_ids.run(count))
-        row = submissions.by_id(tx.connection, submissions.SubmissionId(1))
+        row = submissions.by_id(tx.connection, SubmissionId(1))
         assert row is not None
         submissions.insert_jobs(tx.connection, row, first, [None] * count, 1, 0, 1.0)
         self.pool.jobs_added(tx, queue, 1, first, count)

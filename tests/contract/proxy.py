@@ -63,7 +63,7 @@ class Proxy:
         with client, selector, contextlib.suppress(OSError):
             while True:
                 for key, _ in selector.select():
-                    data = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                    data = key.fileobj.recv(65536)
                     if not data:
                         return
                     if key.fileobj is client and self._text and self._text in data:

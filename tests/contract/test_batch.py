@@ -67,7 +67,7 @@ class LocalSystem:
         for adapter in self._adapters:
             for pid in list(adapter._children):
                 self.kill(str(pid))
-            until(lambda adapter=adapter: adapter.status({}, 0.0).at == 0.0 and not adapter._children)  # type: ignore[misc]
+            until(lambda adapter=adapter: adapter.status({}, 0.0).at == 0.0 and not adapter._children)
 
 
 SYSTEMS: dict[str, Callable[[Path], System]] = {"local": LocalSystem}

@@ -33,7 +33,7 @@ GONE = bulk_statements.delete("jobs", ("id", "state"), "state = {state} AND id =
 
 
 def rows(connection: Any) -> list[tuple[Any, ...]]:
-    return connection.execute("SELECT * FROM uploads ORDER BY owner, digest").fetchall()
+    return list(connection.execute("SELECT * FROM uploads ORDER BY owner, digest").fetchall())
 
 
 STRANGE = ["", "{}", "NULL", '"', "\\", "a,b", "None", "%s ? $1", " x ", "ü\t\n", "'"]

@@ -60,7 +60,7 @@ def test_submissions_left_open_are_found(connection: Any) -> None:
     row = submissions.by_id(connection, SubmissionId(1))
     assert row is not None
     for number, touched in ((2, 50.0), (3, 10.0), (4, 99.0)):
-        more = {"id": SubmissionId(number), "key": str(number), "state": submissions.OPEN}
+        more: dict[str, Any] = {"id": SubmissionId(number), "key": str(number), "state": submissions.OPEN}
         submissions.insert(connection, replace(row, touched=touched, **more))
     assert [one.id for one in submissions.idle_open(connection, 60.0, 9)] == [3, 2]
     assert [one.id for one in submissions.idle_open(connection, 60.0, 1)] == [3]

@@ -106,7 +106,7 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     b.writer.call(lambda tx: b.pool.touch_queue(tx, queue))
     head = next(part for w, part in b.pool.index.entries[queue].levels.items() if w == weight)
     assert head.count == 5
-    b.pool.index.delta.gone.append((queue, weight, job, 0))  # type: ignore[union-attr]
+    b.pool.index.delta.gone.append((queue, weight, job, 0))
     b.pool.index.entries[queue].add_count(weight, head, -1)  # it proposed the same one ...
     b.pool.index.restore_lost_job(queue, weight, JobId(job))  # ... and lost it
     assert sum(b.waiting(queue).values()) == 10

@@ -242,7 +242,9 @@ def test_the_first_to_end_move_first_and_only_final_ones(many: Any) -> None:
     assert {(row[0], row[1]) for row in many.execute("SELECT id, state FROM history")} == {
         tuple(row) for row in due
     }
-    assert history.oldest_unarchived_end(many) >= 50.0
+    oldest = history.oldest_unarchived_end(many)
+    assert oldest is not None
+    assert oldest >= 50.0
     assert many.execute("SELECT count(*) FROM jobs WHERE ended < 50").fetchone()[0] == 0
     assert sum(history.totals(many).values()) == len(due)
 
@@ -628,7 +630,10 @@ def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> N
             connection.execute(sa.text(sql))
     upgrade(unmade.engine)
     opened: Any = unmade.open_writer()
-    before = [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)]
+    before: list[Any] = [
+        listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9),
+        listing.job_facts(opened, 1),
+    ]
     assert moved(opened, 100.0) == 1
     assert [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)] == before
     assert [job.state for job in before[0]] == ["Done", "Running"]

@@ -123,7 +123,7 @@ def test_a_group_lost_in_the_commit_is_answered_alike_and_not_carried_out_again(
             done.set()
 
     for number in range(1, 6):
-        told.writer.submit(lambda tx, number=number: request(tx, number), reply)  # type: ignore[misc]
+        told.writer.submit(lambda tx, number=number: request(tx, number), reply)
     # The gate's own transaction ends first.
     told.writer.submit(lambda tx: proxy.cut_at(b"COMMIT", delivered=True), lambda result, error: None)
     gate.opened.set()

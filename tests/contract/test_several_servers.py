@@ -128,7 +128,7 @@ def test_ids_of_blocks_are_given_once_and_above_the_floor(opened: Open) -> None:
         counters = Counters(connection)
         counters.raise_floor("jobs", 1000)
         numbers = BlockIds(lambda count: counters.take("jobs", count), 7)
-        mine = []
+        mine: list[Any] = []
         for count in (1, 3, 20, 1, 6, 2) * 20:
             first = numbers.run(count)
             mine += range(first, first + count)

@@ -46,5 +46,5 @@ class DyingBatch(LocalBatch):
 
 
 if __name__ == "__main__":
-    run.LocalBatch = DyingBatch  # type: ignore[misc]
+    run.LocalBatch = DyingBatch  # type: ignore[attr-defined]
     raise SystemExit(main())

@@ -94,10 +94,10 @@ class Ledger:
                 assert id_ not in self.jobs, f"job {id_} is in both tables"
                 self.jobs[id_] = Job(submission, JobState(state), *rest)
         sql = f"SELECT id, at, {COMMIT[dialect]}, kind, old, new, jobs FROM events"
-        found = [Event(*row[:-1], json.loads(row[-1]) or []) for row in execute(sql)]
+        found = [Event(*row[:-1], json.loads(row[-1]) or []) for row in execute(sql)]  # type: ignore[call-arg]
         self.events = sorted(found, key=lambda event: (event.committed, event.id))
         self.pilots = {
-            id_: Pilot(*row, json.loads(jobs))
+            id_: Pilot(*row, json.loads(jobs))  # type: ignore[call-arg]
             for id_, *row, jobs in execute("SELECT id, ended, site, ce, only_owner, jobs FROM pilots")
         }
         self.tries = {

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -15,7 +16,7 @@ from tests.instance import Instance
 class Pair:
     """`first` and `second`; pilots that one starts speak to the other."""
 
-    def __init__(self, folder: Path, url: str, **policy: object) -> None:
+    def __init__(self, folder: Path, url: str, **policy: Any) -> None:
         self.url = url
         self.shared = folder / "sandboxes"
         self.servers = [Instance(folder / name, database_url=url, **policy) for name in ("a", "b")]

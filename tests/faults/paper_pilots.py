@@ -186,7 +186,8 @@ class PaperPilot:
             self.say(leaving="told to leave")
             self.enrol()
             return
-        rng, parts = self.rng, {}
+        rng = self.rng
+        parts: dict[str, Any] = {}
         have = len(self.offers) + len(self.holding)
         if have < MOST_HELD and rng.random() < 0.7:
             parts["take"] = Take(self.number, rng.choice([1, 16]), NODE, ahead=rng.choice([0, 0, 4]))
@@ -227,7 +228,9 @@ class PaperPilot:
             self.stop.wait(0.02)
 
     def finish(self, job: int, epoch: int) -> Finish:
-        how = self.rng.choice([{"exit_code": 0}] * 3 + [{"exit_code": 1}, {"failure": "node"}])
+        how: dict[str, Any] = self.rng.choice(
+            [{"exit_code": 0}] * 3 + [{"exit_code": 1}, {"failure": "node"}]
+        )
         return Finish(job, epoch, stdout=self.rng.choice([None, "b3V0"]), **how)
 
     def some(self, of: dict[int, int], part: float) -> list[tuple[int, int]]:

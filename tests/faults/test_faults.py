@@ -96,7 +96,7 @@ def test_a_server_killed_again_and_again_during_matches_and_reports_loses_nothin
         )
         selection = Selection(submission=answer.submission)
         for part in (40, 120, 200):
-            until(lambda part=part: instance.client().counts(selection).final >= part, what="progress")  # type: ignore[misc]
+            until(lambda part=part: instance.client().counts(selection).final >= part, what="progress")
             instance.kill_server()
             instance.start()
         until(lambda: instance.client().counts(selection).final == 300, within=90, what="the end")

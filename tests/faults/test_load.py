@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
@@ -81,7 +82,7 @@ class Load:
     def run(self) -> None:
         """Until every job has ended."""
         with self.reigns or contextlib.nullcontext():
-            everybody = (*self.people, *self.pilots)
+            everybody: list[Any] = [*self.people, *self.pilots]
             try:
                 for one in everybody:
                     one.thread.start()
@@ -142,12 +143,12 @@ class Load:
         return counts.total == counts.final
 
     def somebody_failed(self) -> bool:
-        return any(one.error for one in (*self.people, *self.pilots))
+        return any(person.error for person in self.people) or any(pilot.error for pilot in self.pilots)
 
     def nobody_failed(self) -> None:
-        for one in (*self.people, *self.pilots):
-            if one.error is not None:
-                raise one.error
+        for error in (*(person.error for person in self.people), *(pilot.error for pilot in self.pilots)):
+            if error is not None:
+                raise error
 
     def check(self) -> None:
         """The servers have ended."""
@@ -241,7 +242,7 @@ def test_whatever_is_done_at_once_two_servers_lose_double_and_exceed_nothing(pai
     load = Load(pair.servers, pair.launch, pair.url)
     load.run()
     for one in pair.servers:
-        until(lambda one=one: list(one.client().queues()) == [], 10.0, "no waiting jobs in any memory")  # type: ignore[misc]
+        until(lambda one=one: list(one.client().queues()) == [], 10.0, "no waiting jobs in any memory")
     for one in pair.servers:
         one.stop_server()
     load.check()

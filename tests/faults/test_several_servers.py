@@ -80,7 +80,7 @@ def test_servers_killed_at_random_lose_nothing_and_no_limit_is_exceeded(pair: Pa
             survivor = pair.servers[rng.randrange(2)]
             victim = pair.second if survivor is pair.first else pair.first
             until(
-                lambda part=part, one=survivor: one.client().counts(selection).final >= part,  # type: ignore[misc]
+                lambda part=part, one=survivor: one.client().counts(selection).final >= part,
                 within=90,
                 what=f"{part} ended jobs",
             )

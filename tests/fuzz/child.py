@@ -44,4 +44,4 @@ def main(seed: int, first: int, last: int, targets: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), sys.argv[4].split(","))
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].split(","))

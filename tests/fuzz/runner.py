@@ -80,7 +80,7 @@ def _lines(child: subprocess.Popen[bytes]) -> Iterator[str]:
             if not selector.select(allowed):
                 raise TimeoutError
             allowed = CASE_SECONDS
-            chunk = child.stdout.read1(65536)
+            chunk = child.stdout.read1(65536)  # type: ignore[attr-defined]
             if not chunk:
                 return
             *whole, rest = (rest + chunk).split(b"\n")

@@ -4,6 +4,7 @@ import base64
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def shell(server: PilotServer, script: str, **fields: object) -> int:
     return server.add("sh", "-c", script, **fields)
 
 
-def out(finish: dict) -> str:
+def out(finish: dict[str, Any]) -> str:
     return base64.b64decode(finish["stdout"]).decode()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import MAX_BYTES, LocalFile, hash_file
-from pilotage.client.row_upload import Row, check_rows
+from pilotage.client.row_upload import GivenRow, Row, check_rows
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.parametric import fill_placeholders
 from pilotage.core.jobs.per_job_inputs import PerJobFile, column_name, encode_file
@@ -53,7 +53,9 @@ class OwnFiles:
                 if not path.is_file():
                     raise InvalidInput(f"row {index + 1:,}: there is no file {path}")
 
-    def extended(self, rows: Iterable[Row], upload: Callable[[Sequence[LocalFile]], None]) -> Iterator[Row]:
+    def extended(
+        self, rows: Iterable[GivenRow], upload: Callable[[Sequence[LocalFile]], None]
+    ) -> Iterator[Row]:
         """The rows with the values of their files, which are uploaded for a chunk of rows at a time."""
         counted = enumerate(check_rows(rows, self.names))
         while part := list(islice(counted, max_rows_per_chunk(len(self.templates)))):

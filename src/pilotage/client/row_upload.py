@@ -40,6 +40,8 @@ Progress = Callable[[int, int | None], None]
 """Called with (rows that the server has, rows in all if that is known)."""
 
 Row = Sequence[Scalar]
+GivenRow = Row | Scalar
+"""A row as callers give it: with one name it may be the value alone."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -54,7 +56,7 @@ class RowChunk:
 
 
 def send_rows(
-    transport: Transport, request: OpenRequest, rows: Iterable[Row], progress: Progress | None = None
+    transport: Transport, request: OpenRequest, rows: Iterable[GivenRow], progress: Progress | None = None
 ) -> SubmitResponse:
     """Open the submission of `request`, or go on with the one of its key; send the rows; close it.
 
@@ -184,7 +186,7 @@ def _run_in_thread(call: Callable[[], None]) -> Future[None]:
     return future
 
 
-def check_rows(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
+def check_rows(rows: Iterable[GivenRow], names: Sequence[str]) -> Iterator[Row]:
     """The rows, if each has a value for every name; a value alone is a row of one."""
     width = len(names)
     for number, given in enumerate(rows, 1):

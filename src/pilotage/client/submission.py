@@ -13,8 +13,8 @@ from pilotage.client.answers import decode
 from pilotage.client.description import LocalDescription, from_mapping, read_description_file
 from pilotage.client.inputs import LocalFile, Progress
 from pilotage.client.own_files import OwnFiles, find_own_files
+from pilotage.client.row_upload import GivenRow
 from pilotage.client.row_upload import Progress as RowsProgress
-from pilotage.client.row_upload import Row
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
@@ -92,7 +92,7 @@ class SubmitMethods:
     def submit_rows(
         self,
         description: Mapping[str, Any],
-        rows: Iterable[Row],
+        rows: Iterable[GivenRow],
         *,
         names: Sequence[str] = ("",),
         expected: int | None = None,
@@ -115,7 +115,7 @@ class SubmitMethods:
     def send_prepared_rows(
         self,
         prepared: PreparedRows,
-        rows: Iterable[Row],
+        rows: Iterable[GivenRow],
         progress: RowsProgress | None = None,
         uploading: Progress | None = None,
     ) -> SubmitResponse:
@@ -128,7 +128,7 @@ class SubmitMethods:
         self,
         request: OpenRequest,
         files: Sequence[LocalFile],
-        rows: Iterable[Row],
+        rows: Iterable[GivenRow],
         progress: RowsProgress | None = None,
         uploading: Progress | None = None,
     ) -> SubmitResponse:

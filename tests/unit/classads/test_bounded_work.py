@@ -212,7 +212,7 @@ def test_the_deepest_expressions_stay_within_the_stack(name: str) -> None:
 def _frames() -> int:
     frame, count = sys._getframe(), 0
     while frame is not None:
-        frame, count = frame.f_back, count + 1
+        frame, count = frame.f_back, count + 1  # type: ignore[assignment]
     return count
 
 

@@ -136,7 +136,7 @@ def test_on_80_columns_an_offer_is_one_line(
     [stands] = SHARE["standings"]
     wide = {**stands, "processors": 16, "memory": 64000, "queues": 1234, "ahead": 12}
     pilots = [{**SHARE["pilots"][0], "pilots": {"Running": 12, "Waiting": 3}, "not_before": time.time() + 45}]
-    for buckets in ([], stands["higher_buckets"]):
+    for buckets in ([], stands["higher_buckets"]):  # type: ignore[var-annotated]
         standings = [{**wide, "higher_buckets": buckets, "takes": 12345}]
         state.failures.append((200, {**SHARE, "standings": standings, "pilots": pilots}))
         assert cli("why", "queue:3") == 0

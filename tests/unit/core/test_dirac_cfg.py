@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -200,8 +201,8 @@ def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> N
     made = import_policy(DOCUMENT)
     correction = made.policy.correction
     assert correction.correctors == ("WMSHistory",)
-    assert list(correction.WMSHistory) == ["GroupsInstance", "lhcb_userInstance"]
-    groups, users = correction.WMSHistory.values()
+    assert list(cast(Any, correction).WMSHistory) == ["GroupsInstance", "lhcb_userInstance"]
+    groups, users = cast(Any, correction).WMSHistory.values()
     assert (groups.group, users.group) == ("", "lhcb_user")
     for instance in (groups, users):
         assert instance.max_global_correction_factor == 3
@@ -284,7 +285,7 @@ def test_no_other_ce_may_start_pilots_here(kind: str) -> None:
 def test_corrections_are_found_wherever_they_stand(place: str) -> None:
     text = REGISTRY + corrections(place) + "}\n" * place.count("{")
     made = import_policy(text)
-    assert made.policy.correction.WMSHistory["All"].max_global_correction_factor == 3
+    assert cast(Any, made.policy.correction).WMSHistory["All"].max_global_correction_factor == 3
     assert made.section == "/".join(place.replace("{", "").split()) + "/ShareCorrections"
 
 
@@ -297,7 +298,7 @@ def test_several_that_differ_must_be_chosen_from() -> None:
     assert error.line == line_of(REGISTRY + first + second, "Other") + 2
     for name, factor in (("Operations", 3), ("/Other/ShareCorrections", 4), ("Other//ShareCorrections", 4)):
         made = import_policy(REGISTRY + first + second, section=name)
-        assert made.policy.correction.WMSHistory["All"].max_global_correction_factor == factor
+        assert cast(Any, made.policy.correction).WMSHistory["All"].max_global_correction_factor == factor
         [left] = [one for one in made.omissions if one.path.endswith("ShareCorrections")]
         assert "not selected" in left.reason
     assert "there are: Operations/ShareCorrections" in refused(REGISTRY + first, "Nowhere").hint
@@ -313,7 +314,7 @@ def test_several_that_are_alike_are_one() -> None:
 def test_what_would_not_be_valid_is_listed_or_refused_with_its_line() -> None:
     sharing = DOCUMENT.replace("lhcb_user\n", "prod\n")
     made = import_policy(REGISTRY + sharing)
-    assert list(made.policy.correction.WMSHistory) == ["GroupsInstance"]
+    assert list(cast(Any, made.policy.correction).WMSHistory) == ["GroupsInstance"]
     assert any("JobSharing" in one.reason for one in made.omissions)
     idle = import_policy(REGISTRY + DOCUMENT.replace("ToStart = WMSHistory", "ToStart = Other"))
     assert idle.policy.correction.correctors == ()
@@ -361,7 +362,7 @@ def test_both_names_of_the_global_factor() -> None:
     error = refused(both)
     assert "differ" in error.message
     assert error.line == line_of(both, "MaxGlobalCorrection = 4")
-    assert import_policy(both.replace("= 4", "= 3")).policy.correction.WMSHistory[
+    assert cast(Any, import_policy(both.replace("= 4", "= 3")).policy.correction).WMSHistory[
         "GroupsInstance"
     ].max_global_correction_factor == pytest.approx(3)
 
@@ -504,7 +505,7 @@ def test_a_list_of_groups_makes_an_instance_for_each() -> None:
         "Registry\n{\nGroups\n{\nlhcb_prod\n{\nProperties = NormalUser, JOB_SHARING\n}\n}\n}\n"
     )
     found = import_policy(text)
-    history = parse(found.text).correction.WMSHistory
+    history = cast(Any, parse(found.text).correction).WMSHistory
     assert {name: one.group for name, one in history.items()} == {
         "GroupsInstance": "",
         "lhcb_userInstance_lhcb_user": "lhcb_user",

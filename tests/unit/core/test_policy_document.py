@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 import pytest
 
@@ -312,26 +313,26 @@ CORRECTED = (
 correctors = ["WMSHistory"]
 period = 30
 
-[correction.WMSHistory.Groups]
+[cast(Any, correction).WMSHistory.Groups]
 max_global_correction_factor = 3
 
-[correction.WMSHistory.Groups.slices.Week]
+[cast(Any, correction).WMSHistory.Groups.slices.Week]
 time_span = 604800
 weight = 80
 max_correction = 2
 
-[correction.WMSHistory.Groups.slices.Hour]
+[cast(Any, correction).WMSHistory.Groups.slices.Hour]
 time_span = 3600
 weight = 20
 max_correction = 5
 
-[correction.WMSHistory.Home]
+[cast(Any, correction).WMSHistory.Home]
 group = "home"
 form = "integral"
 unit = "cores"
 gain = 0.5
 
-[correction.WMSHistory.Home.slices.Day]
+[cast(Any, correction).WMSHistory.Home.slices.Day]
 time_span = 86400
 
 [accounting]
@@ -344,13 +345,13 @@ BAD_CORRECTION = {
     "weights that sum to 0": (
         "weight = 80",
         "weight = 0",
-        ("[correction.WMSHistory.Groups]",),
+        ("[cast(Any, correction).WMSHistory.Groups]",),
         "the weights of its slices add up to 0",
     ),
     "an instance without slices": (
-        "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
+        "[cast(Any, correction).WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
         "",
-        ("[correction.WMSHistory.Home]",),
+        ("[cast(Any, correction).WMSHistory.Home]",),
         "Home: there is no slice",
     ),
     "a weight below nothing": (
@@ -364,7 +365,7 @@ BAD_CORRECTION = {
     "the owners of a sharing group": (
         'group = "home"\nform',
         'group = "physics"\nform',
-        ("[correction.WMSHistory.Home]",),
+        ("[cast(Any, correction).WMSHistory.Home]",),
         "physics has JOB_SHARING",
     ),
     "the owners of no group": (
@@ -430,7 +431,7 @@ BAD_CORRECTION = {
     "bounds of slices that let nothing through": (
         "time_span = 86400",
         "time_span = 86400\nmax_correction = 1",
-        ("[correction.WMSHistory.Home]",),
+        ("[cast(Any, correction).WMSHistory.Home]",),
         "max_correction is 1 in all slices",
     ),
     "a gain of nothing": ("gain = 0.5", "gain = 0", ("gain = 0",), "Home: gain must be"),
@@ -487,22 +488,22 @@ BAD_CORRECTION = {
         "time_span = 3600",
         'time_span = "1h"',
         ('time_span = "1h"',),
-        "correction.WMSHistory.Groups.slices.Hour.time_span: must be",
+        "cast(Any, correction).WMSHistory.Groups.slices.Hour.time_span: must be",
     ),
     "a number for a table deep inside": (
-        "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
-        "[correction.WMSHistory.Home.slices]\nDay = 86400\n",
+        "[cast(Any, correction).WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
+        "[cast(Any, correction).WMSHistory.Home.slices]\nDay = 86400\n",
         ("Day = 86400",),
-        "correction.WMSHistory.Home.slices.Day: must be",
+        "cast(Any, correction).WMSHistory.Home.slices.Day: must be",
     ),
 }
 
 
 def test_the_correction_is_read() -> None:
     correction = parse(CORRECTED).correction
-    home = correction.WMSHistory["Home"]
+    home = cast(Any, correction).WMSHistory["Home"]
     assert (home.form, home.unit, home.gain, home.slices["Day"].weight) == ("integral", "cores", 0.5, 1)
-    assert correction.WMSHistory["Groups"].slices["Hour"].max_correction == 5
+    assert cast(Any, correction).WMSHistory["Groups"].slices["Hour"].max_correction == 5
 
 
 @pytest.mark.parametrize("what", BAD_CORRECTION)
@@ -546,7 +547,7 @@ def test_a_ce_that_requires_tags_which_nothing_there_offers_is_told(
 def test_the_tags_that_nodes_have_by_themselves_are_those_of_the_pilot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node.shutil, "which", lambda _: "/bin/true")
+    monkeypatch.setattr(node.shutil, "which", lambda _: "/bin/true")  # type: ignore[attr-defined]
     monkeypatch.setattr(node, "user_namespaces_work", lambda: True)
     assert set(node.detect_tags(True)) == NODE_TAGS
 
@@ -610,9 +611,9 @@ def test_the_policy_to_begin_with_is_valid_with_every_setting_switched_on(owner:
     assert warnings(policy) == []
     switched_on = "\n".join(line[1:] if re.match(r"#\S", line) else line for line in text.splitlines())
     full = parse(switched_on)
-    week = full.correction.WMSHistory["groups"].slices["week"]
+    week = cast(Any, full.correction).WMSHistory["groups"].slices["week"]
     assert (week.time_span, week.weight, week.max_correction) == (604800, 80, 2)
-    assert full.correction.WMSHistory["analysts"].group == "analysis"
+    assert cast(Any, full.correction).WMSHistory["analysts"].group == "analysis"
     assert len(full.limits) == 1
     # Each group of lines is valid by itself too.
     for block in re.findall(r"(?:^#\S.*\n)+", text, re.MULTILINE):

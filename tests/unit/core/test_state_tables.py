@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +38,7 @@ MORE_THAN_DIRAC = {
 }
 
 
-def reachable(table: StateTable, start: object) -> set[object]:
+def reachable(table: StateTable[Any], start: object) -> set[object]:
     found, following = {start}, [start]
     while following:
         new = table.rows[following.pop()].next - found
@@ -46,7 +48,7 @@ def reachable(table: StateTable, start: object) -> set[object]:
 
 
 @pytest.mark.parametrize(("table", "kind"), [(JOB_STATES, JobState), (PILOT_STATES, PilotState)])
-def test_every_state_has_a_row_and_can_be_reached(table: StateTable, kind: type) -> None:
+def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: type[Enum]) -> None:
     assert set(table.rows) == set(kind)
     assert reachable(table, table.initial) == set(kind)
     for state, row in table.rows.items():

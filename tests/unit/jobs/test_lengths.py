@@ -44,10 +44,10 @@ def test_every_field_of_text_is_tried_here() -> None:
 def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> None:
     field, (longest, _) = BY_NAME[name], length_of(name)
     make = LISTS.get(field.kind, lambda texts: texts[0])
-    read(name, make(["x" * (longest - 10)]))
+    read(name, make(["x" * (longest - 10)]))  # type: ignore[no-untyped-call]
     for length in (longest + 1, 2_000_000):
         with pytest.raises(InvalidInput, match=f"{name}.*the limit is") as refused:
-            read(name, make(["x" * length]))
+            read(name, make(["x" * length]))  # type: ignore[no-untyped-call]
         assert f"{longest:,}" in str(refused.value) or f"{MAX_TOTAL_CHARS:,}" in str(refused.value)
 
 
@@ -55,7 +55,7 @@ def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> N
 def test_a_list_with_too_many_entries_is_refused_with_field_and_limit(name: str) -> None:
     most = length_of(name).max_entries
     with pytest.raises(InvalidInput, match=f"{name} has .* entries; the limit is {most:,}"):
-        read(name, LISTS[BY_NAME[name].kind](["x"] * (most + 1)))
+        read(name, LISTS[BY_NAME[name].kind](["x"] * (most + 1)))  # type: ignore[no-untyped-call]
 
 
 def test_the_limits_hold_in_jdl_too() -> None:

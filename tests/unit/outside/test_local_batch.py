@@ -40,7 +40,7 @@ class Started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for batch in self.batches:
-            until(lambda batch=batch: status(batch, {}) == {} and not batch._children)  # type: ignore[misc]
+            until(lambda batch=batch: status(batch, {}) == {} and not batch._children)
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.pilot.events import (
+    Event,
     ExchangeAnswered,
     ExchangeFailed,
+    Key,
     Kill,
     Leave,
     PayloadEnded,
@@ -23,7 +25,18 @@ from pilotage.pilot.events import (
 )
 from pilotage.pilot.machine import Machine
 from pilotage.pilot.pilot_config import PilotConfig
-from pilotage.wire.pilot import ExchangeResponse, Finish, Node, OfferedJob, Payload, Verdict
+from pilotage.wire.pilot import (
+    ExchangeRequest,
+    ExchangeResponse,
+    Finish,
+    Node,
+    OfferedJob,
+    Payload,
+    Reference,
+    Release,
+    Take,
+    Verdict,
+)
 
 PROCESSORS, MEMORY = 4, 4000
 
@@ -35,20 +48,21 @@ class AnyOrder(RuleBasedStateMachine):
         node = Node(hostname="n", processors=PROCESSORS, memory=MEMORY)
         self.config = PilotConfig(3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000)
         self.machine = Machine(self.config, self.now, random.Random(1))
-        self.sent = None
+        self.sent: ExchangeRequest | None = None
         self.sent_at = self.now
         self.lease_until = self.now + 100
         self.next_job = 1
-        self.offers = {}
-        self.accepted = set()
-        self.running = {}
-        self.storing = set()
-        self.owed = set()  # keys that the pilot must still answer for
-        self.left = None
+        self.offers: dict[Key, OfferedJob] = {}
+        self.accepted: set[Key] = set()
+        self.running: dict[Key, OfferedJob] = {}
+        self.storing: set[Key] = set()
+        self.owed: set[Key] = set()  # keys that the pilot must still answer for
+        self.left: Leave | None = None
         self.superseded = False
-        self.takes = []
+        self.takes: list[Take] = []
+        self.lost_take = False
 
-    def tell(self, *events):
+    def tell(self, *events: Event) -> None:
         for action in self.machine.handle(self.now, *events):
             assert self.left is None
             if isinstance(action, Send):
@@ -60,7 +74,7 @@ class AnyOrder(RuleBasedStateMachine):
             elif isinstance(action, Leave):
                 self.left = action
 
-    def on_send(self, request):
+    def on_send(self, request: ExchangeRequest) -> None:
         assert self.sent is None
         self.sent, self.sent_at = request, self.now
         if request.take:
@@ -69,12 +83,13 @@ class AnyOrder(RuleBasedStateMachine):
                 assert request.take == self.takes[-1]
             self.takes.append(request.take)
         self.lost_take = False
-        said = {(item.job, item.epoch) for item in (*request.finishes, *request.releases, *request.holding)}
+        items: list[Finish | Release | Reference] = [*request.finishes, *request.releases, *request.holding]
+        said = {(item.job, item.epoch) for item in items}
         assert self.owed <= said
         if request.leaving:
             assert not request.holding
 
-    def on_start(self, offer):
+    def on_start(self, offer: OfferedJob) -> None:
         key = (offer.job, offer.epoch)
         assert key in self.accepted
         assert self.now < self.lease_until
@@ -86,8 +101,9 @@ class AnyOrder(RuleBasedStateMachine):
 
     @precondition(lambda self: self.sent is not None)
     @rule(data=st.data(), leave=st.sampled_from(["", "", "", "", "drain", "cancel"]))
-    def answer(self, data, leave):
+    def answer(self, data: st.DataObject, leave: str) -> None:
         request, self.sent = self.sent, None
+        assert request is not None
         verdicts = st.sampled_from(["accepted", "accepted", "accepted", "superseded", "unknown"])
         response = ExchangeResponse(3, lease=100, heartbeat=10, leave=leave)
         for said, answers in (
@@ -124,14 +140,15 @@ class AnyOrder(RuleBasedStateMachine):
 
     @precondition(lambda self: self.sent is not None)
     @rule(retry_after=st.sampled_from([0.0, 5.0]))
-    def lose(self, retry_after):
+    def lose(self, retry_after: float) -> None:
+        assert self.sent is not None
         self.lost_take = self.sent.take is not None
         self.sent = None
         self.tell(ExchangeFailed("lost", retry_after))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), failure=st.sampled_from(["", "killed", "limit-wall"]))
-    def end_payload(self, data, failure):
+    def end_payload(self, data: st.DataObject, failure: str) -> None:
         key = data.draw(st.sampled_from(sorted(self.running)))
         del self.running[key]
         self.storing.discard(key)
@@ -139,35 +156,35 @@ class AnyOrder(RuleBasedStateMachine):
 
     @precondition(lambda self: set(self.running) - self.storing)
     @rule(data=st.data())
-    def processes_go(self, data):
+    def processes_go(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(set(self.running) - self.storing)))
         self.storing.add(key)
         self.tell(ProcessesEnded(key))
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.5, 3.0, 30.0, 95.0, 4000.0]))
-    def time_passes(self, seconds):
+    def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.tell(Tick())
         assert self.machine.next_at(self.now) > self.now
 
     @rule()
-    def strange_events(self):
+    def strange_events(self) -> None:
         self.tell(PayloadEnded(Finish(99999, 1)), ProcessesEnded((99999, 1)))
 
     @precondition(lambda self: random.Random(self.now).random() < 0.2)
     @rule()
-    def signal(self):
+    def signal(self) -> None:
         self.tell(Signal("SIGTERM"))
 
     @precondition(lambda self: self.sent is not None and random.Random(self.now).random() < 0.2)
     @rule()
-    def be_superseded(self):
+    def be_superseded(self) -> None:
         self.sent, self.superseded = None, True
         self.owed.clear()
         self.tell(PilotSuperseded("other nonce"))
 
     @invariant()
-    def nothing_is_forgotten(self):
+    def nothing_is_forgotten(self) -> None:
         if self.left is None:
             for key in self.owed:
                 assert key in self.machine.assignments

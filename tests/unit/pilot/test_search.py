@@ -166,9 +166,9 @@ def test_odd_names_are_refused_for_that_file_alone(folder: Path) -> None:
     found = find_outputs(str(folder), ["*"])
     assert names(found) == ["good", "grün £ 日本.txt", "with blank"]
     assert refusals(found).keys() == {"bytes\\xff", "new\\nline", "esc\\x1b[31m", "d\\xfe/inner"}
-    for name in refusals(found):
-        name.encode()
-        assert is_storable_name(name)
+    for shown in refusals(found):
+        shown.encode()
+        assert is_storable_name(shown)
     # An odd name that no pattern asks for is nobody's business.
     assert find_outputs(str(folder), ["good"]).refused == []
 
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_read_is_told(folder: Path, monkeypatch: pytest.
     make(folder, "d/locked/x", "d/y")
     (folder / "d/locked").chmod(0)
     if os.geteuid() == 0:  # modes do not stop root: the kernel's answer is given for it
-        plain = output_search.open_folder
+        plain = output_search.open_folder  # type: ignore[attr-defined]
 
         def refuse(root: int, name: str) -> int:
             if name == "d/locked":

@@ -33,7 +33,7 @@ def test_a_page_ends_at_its_bytes_or_its_rows(
     count: int, size: int, limit: int, rows: int, following: int | None
 ) -> None:
     taken: list[int] = []
-    answer = json.loads(page("jobs", read(count, size, taken), limit).body)
+    answer = json.loads(page("jobs", read(count, size, taken), limit).body)  # type: ignore[arg-type]
     assert (len(answer["jobs"]), answer["next"]) == (rows, following)
     assert len(taken) <= rows + 1, "no more is read than is told"
 

@@ -28,7 +28,7 @@ def test_jobs_are_counted_anew_when_the_last_count_is_paid_for(
         counted += 1
         return {"Waiting": counted}
 
-    monkeypatch.setattr(module.listing, "state_totals", count)
+    monkeypatch.setattr(module.listing, "state_totals", count)  # type: ignore[attr-defined]
     totals = CachedJobTotals(Readers(), lambda: now)  # type: ignore[arg-type]
     assert totals.by_state() == {"Waiting": 1}
     if rest:

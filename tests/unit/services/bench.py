@@ -178,7 +178,7 @@ class Bench:
         [result] = self.together(request)
         if isinstance(result, BaseException):
             raise result
-        return result
+        return result  # type: ignore[no-any-return]
 
     def together(self, *requests: Callable[[Transaction], Any]) -> list[Any | BaseException]:
         """Several in one group, as the writer does it: if it fails, each again by itself."""

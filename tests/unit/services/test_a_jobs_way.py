@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated, Superseded
-from pilotage.core.ids import JobId
+from pilotage.core.ids import JobId, QueueId
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.store.cluster import duty_leases, servers
@@ -130,7 +130,7 @@ def test_a_late_finish_is_applied_while_nobody_else_was_offered_the_job(bench: B
     assert bench.state(offers[1].job) == "Waiting"
     assert pilots[1].finish(offers[1]) == "accepted"
     assert bench.moves(offers[1].job)[-3:] == ["Rescheduled", "Waiting", "Done"]
-    assert bench.pool.index.entries[1].waiting == 0
+    assert bench.pool.index.entries[QueueId(1)].waiting == 0
 
 
 def test_a_late_finish_is_superseded_once_the_job_was_offered_again(bench: Bench) -> None:
@@ -253,7 +253,7 @@ def test_failures_that_are_not_the_payloads_own_are_tried_again_so_often(bench: 
 )
 @pytest.mark.parametrize("retries", [0, 1])
 def test_the_payloads_own_failures_are_tried_again_only_as_the_job_asks(
-    bench: Bench, content: dict[str, object], retries: int
+    bench: Bench, content: dict[str, Any], retries: int
 ) -> None:
     [job] = bench.submit(retries=retries)
     pilot = bench.pilot()
@@ -337,7 +337,7 @@ def test_a_stalled_pilot_is_heard_again_though_its_group_of_requests_failed(benc
     pilot.hold()
     bench.later(5 * HEARTBEAT)
 
-    def fails(_: object) -> None:
+    def fails(_: Any) -> None:
         raise RuntimeError("this one only")
 
     answers = bench.together(pilot.asking(pilot.request()), fails)
@@ -385,7 +385,7 @@ def test_the_same_nonce_again_is_the_same_pilot_and_no_alarm(bench: Bench) -> No
 
 
 def test_who_may_enrol(bench: Bench) -> None:
-    def ask(**more: object) -> None:
+    def ask(**more: Any) -> None:
         plain = {"secret": "unknown", "index": 0, "nonce": "n", **more}
         bench.do(lambda tx: enrol(bench.pool, tx, EnrolRequest(**plain), bench.now))
 
@@ -485,7 +485,7 @@ def test_a_clock_that_steps_back_moves_what_servers_tell_by_instants(bench: Benc
     now, connection = bench.now, bench.connection
     for name, alive_at in (("dead", now - 5), ("quick", now - 3600)):
         row = servers.ServerRow(name, "h", f"u{name}", "v", now, alive_at, 1)
-        bench.do(lambda tx, row=row: servers.register(tx.connection, row))  # type: ignore[misc]
+        bench.do(lambda tx, row=row: servers.register(tx.connection, row))
     bench.do(lambda tx: tx.connection.execute("DELETE FROM duties"))
     sql = "INSERT INTO duties (name, holder, epoch, until) VALUES (?, ?, 1, ?)"
     bench.do(lambda tx: tx.connection.execute(sql, ("of-dead", "dead", now + 10)))

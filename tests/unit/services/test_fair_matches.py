@@ -105,7 +105,7 @@ class Rounds:
         jobs = self.bench.submit(rng.choice([1, 4, 15]), owner=owner, group=OWNERS[owner], **fields)
         queue = self.bench.job(jobs[0])["queue_id"]
         for job in jobs:
-            self.origin[job] = queue, fields["user_priority"]
+            self.origin[job] = queue, fields["user_priority"]  # type: ignore[assignment]
             self.came(job)
 
     def came(self, job: int) -> None:

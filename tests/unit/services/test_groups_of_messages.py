@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pilotage.core.errors import PilotageError
+from pilotage.core.ids import PilotId
 from pilotage.core.queues import index as index_module
 from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
 from pilotage.store.tables import pilots as pilot_rows
@@ -45,7 +46,7 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, index_module.FIRST = index_module.FIRST, 1
+        self.first, index_module.FIRST = index_module.FIRST, 1  # type: ignore[attr-defined]
         self.folder = tempfile.TemporaryDirectory(prefix="pilotage-groups-")
         self.sides: list[Bench] = []
         for name in ("together", "singly"):
@@ -59,7 +60,7 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
         self.numbers = [1] * PILOTS
 
     def teardown(self) -> None:
-        index_module.FIRST = self.first
+        index_module.FIRST = self.first  # type: ignore[attr-defined]
         for bench in self.sides:
             bench.close()
         self.folder.cleanup()
@@ -208,7 +209,7 @@ def test_a_pilot_that_was_read_in_a_group_that_failed_is_read_again(bench: Bench
     def leaves_at_first(tx: Transaction) -> None:
         if next(times):
             raise PilotageError("not now")
-        pilot_rows.update(tx.connection, pilot.id, leave="cancel")
+        pilot_rows.update(tx.connection, PilotId(pilot.id), leave="cancel")
 
     _, answer, _ = bench.together(leaves_at_first, pilot.asking(pilot.request(take=pilot.asked())), fails)
     assert answer.leave == ""

@@ -137,7 +137,7 @@ def test_a_lease_of_another_servers_pilot_is_over_when_that_server_was_there_aft
             f"INSERT INTO servers ({columns}) VALUES (?, 'h', 'u', 'v', 0, ?, 1)", (other, until - 1.0)
         )
     )
-    bench.do(lambda tx: pilots.update(tx.connection, pilot.id, server=other))
+    bench.do(lambda tx: pilots.update(tx.connection, PilotId(pilot.id), server=other))
     bench.now = until + 3.0
     asked = [
         (server, pilots.with_expired_lease(bench.connection, bench.now, server, 9)) for server in ("", other)

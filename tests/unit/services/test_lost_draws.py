@@ -173,7 +173,7 @@ def test_pilots_of_one_group_that_lose_the_same_queue_are_given_different_jobs(b
     act_unheard(bench, "kill", *jobs[:15])
     messages = [(token_hash(one.token), one.request(take=one.asked())) for one in pilots]
     answers = bench.do(lambda tx: exchange_many(bench.pool, tx, messages, bench.now))
-    given = [offer.job for answer in answers for offer in answer.offers]  # type: ignore[union-attr]
+    given = [offer.job for answer in answers for offer in answer.offers]
     assert len(given) == len(set(given)) == 4
     assert set(given) <= set(jobs[15:])
     bench.check()
@@ -211,8 +211,8 @@ def test_a_message_about_a_job_given_away_in_its_group_is_told_so(bench: Bench) 
     ]
     answers = bench.do(lambda tx: exchange_many(bench.pool, tx, messages, bench.now))
     _, given, finish, rest = answers
-    assert [(one.job, one.epoch) for one in given.offers] == [(job, offer.epoch + 1)]  # type: ignore[union-attr]
-    verdicts = [*finish.finishes, *rest.confirms, *rest.releases]  # type: ignore[union-attr]
+    assert [(one.job, one.epoch) for one in given.offers] == [(job, offer.epoch + 1)]
+    verdicts = [*finish.finishes, *rest.confirms, *rest.releases]
     assert [one.verdict for one in verdicts] == ["superseded"] * 3
     assert bench.state(job) == "Matched"
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench import Bench
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.state import REQUIREMENTS_KEPT
 from pilotage.store.writer.transaction import Transaction
+from tests.unit.services.bench import Bench
 
 LIMIT = 3
 

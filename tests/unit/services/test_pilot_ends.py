@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from pilotage.core.errors import IllegalMove
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.shares.turns import Turn
-from pilotage.core.state_table import IllegalMove
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.lifecycle import END_RULES, PilotEnd, end_silent_pilot
@@ -188,7 +188,7 @@ def test_a_pilot_does_not_end_twice(bench: Bench) -> None:
         with pytest.raises(IllegalMove):
             bench.do(
                 lambda tx, end=end, row=row: end_silent_pilot(bench.pool, tx, row, end, "again", bench.now)
-            )  # type: ignore[misc]
+            )
     assert bench.pilot_row(scene.pilot.id).state is PilotState.DONE
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict
+from pilotage.core.ids import PilotId
 from pilotage.services.policy import impact
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
 from pilotage.services.policy.impact import LeftBehind, StrandedQueue, left_behind
@@ -58,7 +59,7 @@ def test_every_version_is_kept_with_who_when_and_why(bench: Bench) -> None:
         (2, 2000.0, "alice", "more"),
         (1, 1000.0, "test", "first"),
     ]
-    texts = [instance.policy_version(bench.connection, number).text for number in (1, 2, 3, 4)]  # type: ignore[union-attr]
+    texts = [instance.policy_version(bench.connection, number).text for number in (1, 2, 3, 4)]
     assert texts == [POLICY, SECOND, POLICY, SECOND]
     assert events(bench) == [
         ("user:alice", "1", "2", "version 1 to version 2: more"),
@@ -159,5 +160,5 @@ def test_pilots_of_a_ce_that_goes_are_told(bench: Bench) -> None:
     assert left(bench, without).pilots == (("here", "local", 2),)
     elsewhere = POLICY.replace("[sites.here]", "[sites.there]").replace('site = "here"', 'site = "there"')
     assert left(bench, elsewhere).pilots == (("here", "home", 1), ("here", "local", 2))
-    bench.do(lambda tx: pilots.update(tx.connection, home.id, ended=bench.now))
+    bench.do(lambda tx: pilots.update(tx.connection, PilotId(home.id), ended=bench.now))
     assert left(bench, elsewhere).pilots == (("here", "local", 2),)

@@ -222,10 +222,10 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
     assert ("pilots", ["secret 0"]) in left
     assert ("inputs", ["a" * 64]) in left
     # No id is given twice, whatever has gone.
-    highest = bench.pool.job_ids.last, bench.pool.submission_ids.last
+    highest = bench.pool.job_ids.last, bench.pool.submission_ids.last  # type: ignore[attr-defined]
     bench.close()
     bench.open()
-    assert (bench.pool.job_ids.last, bench.pool.submission_ids.last) == highest
+    assert (bench.pool.job_ids.last, bench.pool.submission_ids.last) == highest  # type: ignore[attr-defined]
     assert bench.submit() == [highest[0] + 1]
     assert bench.pilot().id == paper.id + 2
 
@@ -246,7 +246,7 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
     assert cut().rows == 1
     assert attempts.result_of(bench.connection, offer.job, offer.epoch) is None
     assert cut().rows == 0
-    assert retention_rows.until(bench.connection, "outputs") > summary(bench, offer.job).ended
+    assert retention_rows.until(bench.connection, "outputs") > summary(bench, offer.job).ended  # type: ignore[operator]
 
 
 def test_jobs_of_a_submission_in_the_making_may_be_old_already(

@@ -71,7 +71,8 @@ class Round:
     """Pilots that finish a job, confirm another and take a third, all in one transaction."""
 
     def __init__(self, bench: Bench, count: int) -> None:
-        self.bench, self.watched = bench, Watched(bench.connection)
+        self.bench = bench
+        self.watched: Any = Watched(bench.connection)
         old = bench.pool
         self.pool = bench.pool = bench.do(
             lambda tx: open_pool(
@@ -135,11 +136,12 @@ def test_most_of_them_share_a_trip_to_the_database(bench: Bench) -> None:
     bench.submit(count=200)
     round_ = Round(bench, 24)
     asked = after_two_others(round_)
-    before = bench.connection.round_trips
+    connection: Any = bench.connection
+    before = connection.round_trips
     asked = round_.go()
     # The jobs that are spoken of (BEGIN goes along), the claims, each read of heads, and COMMIT with all that is left.
     read = sum(isinstance(one, str) and HEADS in one for one, _ in asked)
-    assert bench.connection.round_trips - before - read <= 3
+    assert connection.round_trips - before - read <= 3
     assert len(asked) + 2 - read >= 9
 
 

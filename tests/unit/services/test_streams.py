@@ -381,7 +381,7 @@ def test_a_step_of_accepting_whose_group_failed_is_carried_out_once(bench: Bench
     def fails(_: object) -> None:
         raise RuntimeError("this one only")
 
-    answers = []
+    answers: list[Any] = []
     while not answers or answers[-1] is None:
         answer, _ = bench.together(lambda tx: accepting.step(bench.pool, tx, bench.now), fails)
         answers.append(answer)
@@ -408,7 +408,7 @@ def test_client_and_server_cut_the_same_rows_alike(parameters: Sequence[Sequence
 
 def test_client_and_server_cut_long_rows_alike() -> None:
     parameters = [["x" * (MAX_CHUNK_BYTES // 3), n] for n in range(7)] + [["ü" * n, n] for n in range(9000)]
-    theirs = [(chunk.count, chunk.body.decode()) for chunk in row_upload.split_into_chunks(parameters)]
+    theirs = [(chunk.count, chunk.body.decode()) for chunk in row_upload.split_into_chunks(parameters)]  # type: ignore[arg-type]
     assert theirs == [(part.count, part.text) for part in cut(parameters, len(parameters))]
     assert len(theirs) > 2
     assert all(len(body.encode()) <= MAX_CHUNK_BYTES for _, body in theirs)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pilotage.core import policy as policies
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded
+from pilotage.core.ids import QueueId
 from pilotage.core.jobs.description import InputFile
 from pilotage.core.queues.fit import Condition
 from pilotage.services.director.local import LocalDirector
@@ -86,7 +89,7 @@ def test_a_chunk_whose_group_failed_is_made_once(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(7))
     making = JobCreator(submission.id)
 
-    def fails(_: object) -> None:
+    def fails(_: Any) -> None:
         raise RuntimeError("this one only")
 
     done, error = bench.together(lambda tx: making.step(bench.pool, tx), fails)
@@ -110,7 +113,7 @@ def test_a_take_whose_group_failed_gives_the_same_jobs_back(bench: Bench) -> Non
     bench.submit(3)
     pilot = bench.pilot()
 
-    def fails(_: object) -> None:
+    def fails(_: Any) -> None:
         raise RuntimeError("this one only")
 
     for expected in (2, 1, 0):
@@ -118,14 +121,14 @@ def test_a_take_whose_group_failed_gives_the_same_jobs_back(bench: Bench) -> Non
         pilot.number += 1
         assert len(answer.offers) == 1
         bench.check()
-        assert bench.pool.index.entries[1].waiting == expected
+        assert bench.pool.index.entries[QueueId(1)].waiting == expected
 
 
 def test_a_refused_request_takes_back_what_it_had_done_in_memory(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
 
-    def takes_and_fails(tx: object) -> None:
+    def takes_and_fails(tx: Any) -> None:
         pilot.asking(pilot.request(take=pilot.asked()))(tx)
         accept(bench.pool, tx, bench.prepared(9), bench.now)
         raise RuntimeError("after all its work")
@@ -133,7 +136,7 @@ def test_a_refused_request_takes_back_what_it_had_done_in_memory(bench: Bench) -
     with pytest.raises(RuntimeError):
         bench.do(takes_and_fails)
     bench.check()
-    assert bench.pool.index.entries[1].waiting == 1
+    assert bench.pool.index.entries[QueueId(1)].waiting == 1
     assert pilot.row.only_owner is None
     assert pilot.take()[0].job == job
     assert bench.submit() == [2]
@@ -165,7 +168,7 @@ def test_alike_jobs_share_one_queue_row(bench: Bench) -> None:
     assert bench.connection.execute("SELECT count(*) FROM queues").fetchone() == (3,)
 
 
-def test_too_many_waiting_jobs_of_one_owner_are_refused(tmp_path: object) -> None:
+def test_too_many_waiting_jobs_of_one_owner_are_refused(tmp_path: Path) -> None:
     bench = Bench(tmp_path, POLICY.replace("[jobs]", "[jobs]\nmax_waiting_per_owner = 5"))
     bench.submit(4)
     with pytest.raises(Overloaded):
@@ -318,7 +321,7 @@ def test_requirements_see_the_node(bench: Bench) -> None:
     assert [offer.job for offer in pilot.take(attributes={"Glibc": "2.34"})] == [job]
 
 
-def test_a_running_limit_holds_through_the_whole_life_of_jobs(tmp_path: object) -> None:
+def test_a_running_limit_holds_through_the_whole_life_of_jobs(tmp_path: Path) -> None:
     bench = Bench(tmp_path, POLICY + LIMIT)
     bench.submit(3, owner="bob")
     pilot = bench.pilot(processors=4)
@@ -378,7 +381,7 @@ def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Be
     text = POLICY.replace(f"heartbeat = {HEARTBEAT}", "heartbeat = 1", 1) + LIMIT
     policy = policies.parse(text)
 
-    def fails(tx: object) -> None:
+    def fails(tx: Any) -> None:
         apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now)
         raise RuntimeError("the disk is full")
 
@@ -386,7 +389,7 @@ def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Be
         bench.do(fails)
     assert (bench.pool.policy, bench.pool.policy_version, bench.pool.index) == before
     assert bench.pool.limits.limiter.limits == ()
-    assert bench.pool.index.entries[1].waiting == 2
+    assert bench.pool.index.entries[QueueId(1)].waiting == 2
 
 
 def test_a_site_that_is_banned_gets_nothing(bench: Bench) -> None:

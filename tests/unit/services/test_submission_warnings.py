@@ -30,7 +30,7 @@ owners = "{owners}"
 wall = 86400
 tags = ["apptainer"]
 """
-MACHINE = replace(NODE, processors=4, memory=8192, attributes={"GPUs": 0})
+MACHINE = replace(NODE, processors=4, memory=8192, attributes={"GPUs": "0"})
 
 
 def bench_of(folder: Path, owners: str) -> Bench:

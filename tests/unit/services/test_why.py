@@ -172,7 +172,7 @@ def test_each_change_that_is_named_lets_the_job_start(make: Make, case: str) -> 
 
 def test_a_tag_that_the_ce_asks_for_and_a_job_type_that_the_site_takes(make: Make) -> None:
     bench = make(TWO_SITES)
-    asks = {"sites": ("there",), "setup": "production"}
+    asks: dict[str, Any] = {"sites": ("there",), "setup": "production"}
     [without_tag] = bench.submit(**asks, job_type="Merge")
     [wrong_type] = bench.submit(**asks, job_type="User", tags=("gpu",))
     [wrong_setup] = bench.submit(sites=("there",), job_type="Merge", tags=("gpu",))
@@ -273,7 +273,7 @@ def test_under_a_ban_the_site_is_closed_and_when_it_is_lifted_it_is_not(bench: B
 
 def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
     bench = make(TWO_SITES)
-    asks = {"sites": ("there",), "setup": "production", "tags": ("gpu",), "job_type": "Merge"}
+    asks: dict[str, Any] = {"sites": ("there",), "setup": "production", "tags": ("gpu",), "job_type": "Merge"}
     [job] = bench.submit(**asks)
     pilot = bench.pilot("far")
     pilot.release(pilot.take()[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 
 def chi_square_limit(freedom: int, z: float = 4.0) -> float:
@@ -13,7 +14,7 @@ def chi_square_limit(freedom: int, z: float = 4.0) -> float:
     return freedom * (1 - part + z * math.sqrt(part)) ** 3
 
 
-def assert_shares(counts: Mapping[Hashable, int], shares: Mapping[Hashable, float]) -> None:
+def assert_shares(counts: Mapping[Any, int], shares: Mapping[Any, float]) -> None:
     """That `counts` are draws of the distribution `shares`, which add up to 1."""
     assert math.isclose(sum(shares.values()), 1, abs_tol=1e-9)
     total = sum(counts.values())
@@ -27,7 +28,7 @@ def assert_shares(counts: Mapping[Hashable, int], shares: Mapping[Hashable, floa
     assert found < chi_square_limit(max(1, len(possible) - 1)), (dict(counts), dict(shares))
 
 
-def assert_alike(one: Counter[Hashable], two: Counter[Hashable], z: float = 4.0) -> None:
+def assert_alike(one: Counter[Any], two: Counter[Any], z: float = 4.0) -> None:
     """That two samples are of one distribution; kinds too rare to tell are taken together."""
     n, m = one.total(), two.total()
     keys = [key for key in one.keys() | two.keys() if one[key] + two[key] >= 10]

@@ -124,6 +124,11 @@ def opened(queue: QueueIdentity, changed: QueueIdentity, known: Sequence[KnownOf
     )
 
 
+def changed_queue(queue: QueueIdentity, attribute: str, value: object) -> QueueIdentity:
+    changes: dict[str, Any] = {attribute: value}
+    return replace(queue, **changes)
+
+
 def all_changes(queue: QueueIdentity) -> Iterator[tuple[str, str, QueueIdentity]]:
     """Every single change there is in the generated world, numbers left out."""
     for attribute, names in NAMES.items():
@@ -134,11 +139,11 @@ def all_changes(queue: QueueIdentity) -> Iterator[tuple[str, str, QueueIdentity]
             if attribute == "tags" and name not in before:
                 after = before | {name}
             if after != before and not (before and not after and attribute != "tags" and add):
-                yield attribute, name, replace(queue, **{attribute: after})
+                yield attribute, name, changed_queue(queue, attribute, after)
     for attribute, values in (("setup", ["", "test", "other"]), ("job_type", ["User", "Merge", "Skim"])):
         for value in values:
             if value != getattr(queue, attribute):
-                yield attribute, value, replace(queue, **{attribute: value})
+                yield attribute, value, changed_queue(queue, attribute, value)
     if queue.requirements:
         yield "requirements", "", replace(queue, requirements="")
     if queue.force_generic:
@@ -203,7 +208,7 @@ def test_of_a_number_the_largest_value_is_named_and_smaller_ones_only_if_they_op
         possible = []
         for value in values:
             if value < getattr(queue, attribute):
-                changed = replace(queue, **{attribute: value})
+                changed = changed_queue(queue, attribute, value)
                 if count_slots(changed, [known[place] for place in opened(queue, changed, known)]):
                     possible.append(value)
         assert bool(ours) == bool(possible)

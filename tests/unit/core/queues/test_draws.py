@@ -62,8 +62,8 @@ def test_the_documents_rule_gives_the_known_unproportional_shares(
 
 
 def test_four_equal_ones_against_one_of_four_member_by_member() -> None:
-    exact = document_shares([(1, 1)] * 4 + [(4, 1)])
-    assert_shares(drawn([(1, 1)] * 4 + [(4, 1)], "document"), exact)
+    exact = document_shares([(1.0, 1)] * 4 + [(4.0, 1)])
+    assert_shares(drawn([(1.0, 1)] * 4 + [(4.0, 1)], "document"), exact)
 
 
 @pytest.mark.parametrize(

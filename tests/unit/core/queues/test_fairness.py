@@ -87,7 +87,7 @@ class Motion:
         self.fitting = {
             (offer, held): [
                 e for e in self.index.entries.values() if fits(e.identity, offer, lambda _, h=held: h)
-            ]  # type: ignore[misc]
+            ]
             for offer in OFFERS
             for held in (True, False)
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ OFFER = Offer(
 )
 
 # Each is the one thing wrong.
-REFUSALS: dict[Condition, tuple[dict[str, object], dict[str, object]]] = {
+REFUSALS: dict[Condition, tuple[dict[str, Any], dict[str, Any]]] = {
     Condition.SITE_CLOSED: ({}, {"closed": True}),
     Condition.OWNER: ({}, {"only_owner": "bob"}),
     Condition.SETUP: ({}, {"setup": ""}),
@@ -122,7 +123,7 @@ def test_an_empty_set_asks_for_nothing() -> None:
     assert first_failure(QUEUE, replace(OFFER, job_types=empty), yes) is Condition.JOB_TYPE
 
 
-def private(*identities: Identity, **more: object) -> Offer:
+def private(*identities: Identity, **more: Any) -> Offer:
     return replace(OFFER, pilot_type="private", identities=identities, **more)
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -329,7 +330,8 @@ def test_fast_path_slow_path_and_document_draw_alike(rule: Rule) -> None:
     concerns_nobody = [Limit("owner", "nobody", running=0)]
     sides: dict[str, Counter[tuple[int, int, int]]] = {}
     for side, closed in (("fast", []), ("slow", concerns_nobody)):
-        rng, counts = Random(side), Counter()
+        rng = Random(side)
+        counts: Counter[Any] = Counter()
         for _ in range(draws):
             found = index.propose(OFFER, holds, closed, rng)
             assert found is not None

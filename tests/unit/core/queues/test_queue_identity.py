@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def identities(draw: st.DrawFn) -> QueueIdentity:
         processors=draw(st.integers(1, 128)),
         force_generic=draw(st.booleans()),
         requirements=draw(st.text(max_size=20)),
-        **{name: frozenset(draw(sets)) for name in SETS},
+        **dict[str, Any]({name: frozenset(draw(sets)) for name in SETS}),
     )
 
 
@@ -40,8 +41,8 @@ def test_all_eight_sets_are_there() -> None:
 def test_order_and_repetition_in_the_sets_never_matter(data: st.DataObject, given_names: list[str]) -> None:
     other = data.draw(st.permutations(given_names + data.draw(st.lists(st.sampled_from(given_names)))))
     for name in SETS:
-        one = QueueIdentity("o", "g", **{name: frozenset(given_names)})
-        two = QueueIdentity("o", "g", **{name: frozenset(other)})
+        one = QueueIdentity("o", "g", **dict[str, Any]({name: frozenset(given_names)}))
+        two = QueueIdentity("o", "g", **dict[str, Any]({name: frozenset(other)}))
         assert one == two
         assert one.to_json() == two.to_json()
         assert one.digest() == two.digest()
@@ -61,7 +62,7 @@ def test_equal_texts_are_equal_identities(one: QueueIdentity, two: QueueIdentity
 
 def test_every_field_tells_queues_apart() -> None:
     plain = QueueIdentity("o", "g")
-    other = {str: "other", int: 7, bool: True, frozenset: frozenset({"other"})}
+    other: dict[type, Any] = {str: "other", int: 7, bool: True, frozenset: frozenset({"other"})}
     for field in fields(QueueIdentity):
         changed = replace(plain, **{field.name: other[type(getattr(plain, field.name))]})
         assert changed != plain, field.name

@@ -218,7 +218,7 @@ def test_what_a_new_policy_keeps_it_keeps_with_its_count_and_what_it_drops_is_fo
 )
 def test_every_attribute_is_told_apart(attribute: str, value: str) -> None:
     sets = {"platforms": frozenset({"el8", "el9"}), "tags": frozenset({"gpu", "ssd"})}
-    queue = QueueIdentity("o", "g", setup="s", cpu_time=5000, processors=8, **sets)
+    queue = QueueIdentity("o", "g", setup="s", cpu_time=5000, processors=8, **dict[str, Any](sets))
     assert Limit(attribute, value, running=0).applies_to(queue)
     assert not Limit(attribute, value + "0", running=0).applies_to(queue)
     assert attribute in ATTRIBUTES

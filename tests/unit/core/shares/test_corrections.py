@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -277,7 +277,7 @@ def test_correctors_run_in_order_on_the_shares_corrected_so_far() -> None:
     seen.clear()
     shares = {"A": 2000.0, "B": 1000.0}
     asked = facts(shares, by_groups({"A": 1, "B": 1}, {}), A, B)
-    instances = {"WMSHistory": {"Groups": ONE_SLICE}, "Halve": {"Half": Halve()}}
+    instances: dict[str, Any] = {"WMSHistory": {"Groups": ONE_SLICE}, "Halve": {"Half": Halve()}}
     alone = {"A": (2 / 3) / 0.5, "B": (1 / 3) / 0.5}
 
     found = correct(["WMSHistory", "Halve"], instances, asked, {})
@@ -315,7 +315,7 @@ def test_instances_of_one_name_remember_apart() -> None:
     instances = {"WMSHistory": {"Groups": integral()}, "Halve": {"Groups": Halve()}}
     memory: Memory = {}
     for count in (1.0, 2.0):
-        memory = correct(["WMSHistory", "Halve"], instances, asked, memory).memory
+        memory = correct(["WMSHistory", "Halve"], instances, asked, memory).memory  # type: ignore[arg-type]
         assert memory["Halve", "Groups", "", "A"] == count
     alone: Memory = {}
     for _ in range(2):
@@ -332,7 +332,7 @@ def test_use_of_one_span_is_read_once_for_all_instances() -> None:
         return asked.use(span)
 
     owners = {f"of{group}": altered(DOCUMENT, group=group) for group in "AB"}
-    corrected(replace(asked, use=use), Groups=DOCUMENT, **owners)
+    corrected(replace(asked, use=use), Groups=DOCUMENT, **dict[str, Any](owners))
     assert sorted(read) == [HOUR, WEEK]
 
 

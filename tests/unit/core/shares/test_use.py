@@ -320,7 +320,7 @@ def test_old_buckets_are_forgotten_and_nothing_that_a_slice_needs() -> None:
         for span, buckets in ledger.levels.items():
             assert len(buckets) <= ledger.kept(span) / span + 2
     assert ledger.forget_old() == []
-    for span in (HOUR, 7 * DAY, 30 * DAY, HISTORY):
+    for span in (HOUR, 7 * DAY, 30 * DAY, HISTORY):  # type: ignore[assignment]
         assert ledger.over(span).jobs["ann", "home"] == pytest.approx(1)
         assert ledger.over(span).cores["bob", "home"] == pytest.approx(2)
 
