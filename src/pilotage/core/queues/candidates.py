@@ -1,7 +1,7 @@
-"""The queues that wait, and the draws among those that fit a kind of offer (offer_kinds.py).
+"""The waiting queues, and draws among the queues that fit an offer class (offer_classes.py).
 
-A kind has a field of its queues that wait (race.py), from which draws are made until the priorities are others. Queues
-that have begun to wait since then run against the winner, and so do those that must be looked at by themselves.
+Each class has a sampler over its waiting queues (weighted_draw.py), valid until priorities change. Queues that began
+to wait later are drawn against the sampler's winner. So are *special* queues, which are checked one by one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pilotage.core.queues.vectorised_matching import FITS, ORDER, Slots
 from pilotage.core.queues.weighted_draw import Sampler, draw_after
 
 LATE = 16
-"""When so many queues have begun to wait since the field of a kind was made, it is made anew."""
+"""Rebuild a sampler after this many newcomers."""
 
 MOST_ARRIVALS = 10_000
 
 FORGOTTEN = 1000
-"""When so many queues more have been forgotten than are known, all get new slots."""
+"""Renumber all slots when unused ones exceed the used ones by this many."""
 
 _OUT, _PLAIN, _SPECIAL = QueueStanding.OUT, QueueStanding.PLAIN, QueueStanding.SPECIAL
 
 
 class Candidates:
-    """All queues with waiting jobs, and the kinds of offer seen lately."""
+    """All queues with waiting jobs, and the offer classes seen lately."""
 
     def __init__(
         self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int], rule: Rule, rng: Random
@@ -45,27 +45,27 @@ class Candidates:
         self._standing: NDArray[np.int8] = np.zeros(256, dtype=np.int8)
         self._priority: NDArray[np.float64] = np.zeros(256)
         self._cpu_time: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
-        """By slot, as those above."""
+        """By slot, like the two arrays above."""
         self._version = 0
         self.clear()
 
     def clear(self) -> None:
-        """Forget all queues and kinds."""
+        """Remove all queues and offer classes."""
         self.offer_classes.clear()
         self._known = 0
         self._entries: list[IndexedQueue | None] = []
-        """By slot; None: it has been forgotten."""
+        """By slot; None: the queue was removed."""
         self._of_entity: dict[Entity, dict[int, IndexedQueue]] = {}
         self._arrivals: list[IndexedQueue] = []
         self._specials = 0
         """How many are special now."""
         self._standing_changes = 0
-        """So often has a queue begun to wait, or changed between plain and special."""
+        """How often a queue began to wait, or changed between plain and special."""
 
     # --- the queues
 
     def add(self, entry: IndexedQueue) -> None:
-        """A queue that may have waiting jobs."""
+        """Add a queue that may have waiting jobs."""
         if len(self._entries) > 2 * self._known + FORGOTTEN:
             self._renumber()
         self._known += 1
@@ -88,14 +88,14 @@ class Candidates:
             self.update_standing(entry)
 
     def remove(self, entry: IndexedQueue) -> None:
-        """Forget a queue without jobs."""
+        """Remove a queue without jobs."""
         self._entries[entry.slot] = None
         self._known -= 1
         self._standing[entry.slot] = _OUT
         del self._of_entity[entry.entity][entry.slot]
 
     def update_standing(self, entry: IndexedQueue) -> None:
-        """A queue stands otherwise than before: it has begun or ceased to wait, or is background now."""
+        """Update the standing of a queue that began or ceased to wait, or became background."""
         self._specials -= entry.standing is _SPECIAL
         entry.standing = entry.current_standing()
         self._specials += entry.standing is _SPECIAL
@@ -108,25 +108,25 @@ class Candidates:
                 self.invalidate_samplers()
 
     def set_priority(self, entry: IndexedQueue) -> None:
-        """Its priority is another one; taken up with the next `settled`."""
+        """Set the priority of a queue. It counts from the next `invalidate_samplers`."""
         self._priority[entry.slot] = entry.priority
 
     def invalidate_samplers(self) -> None:
-        """Fields that were made with earlier priorities are void."""
+        """Invalidate all samplers, which were built with earlier priorities."""
         self._version += 1
         # Nobody looks back beyond a version.
         self._arrivals.clear()
 
-    # --- those of a kind
+    # --- queues of an offer class
 
-    def waiting_queues(self, kind: OfferClass) -> list[IndexedQueue]:
-        """The queues of a kind that have waiting jobs now, Requirements not yet asked."""
-        self.offer_classes.refresh_members(kind)
-        slots = kind.slots[self._standing[kind.slots] != _OUT]
+    def waiting_queues(self, offer_class: OfferClass) -> list[IndexedQueue]:
+        """The queues of a class that have waiting jobs now, Requirements not checked."""
+        self.offer_classes.refresh_members(offer_class)
+        slots = offer_class.slots[self._standing[offer_class.slots] != _OUT]
         return [entry for slot in slots.tolist() if (entry := self._entries[slot]) is not None]
 
     def count_refusals(self, offer: Offer) -> tuple[dict[Condition, int], list[IndexedQueue]]:
-        """How many admitted queues with waiting jobs fall at which condition first; and those that do not."""
+        """The number of admitted waiting queues by the first condition that each fails; and the rest, which fit."""
         slots = np.flatnonzero(self._standing != _OUT)
         failed = self.offer_classes.matching.failures(offer, slots)
         numbers = np.bincount(failed, minlength=FITS)[:FITS]
@@ -136,52 +136,52 @@ class Candidates:
 
     # --- the draw
 
-    def draw(self, kind: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
+    def draw(self, offer_class: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         """One of the queues that take part, by the rule; None if there is none."""
-        if kind.version != self._version:
-            self._rebuild_sampler(kind)
-        elif kind.arrivals_seen != len(self._arrivals):
-            self._add_new_queues(kind)
-        if kind.special:
-            return self._draw_with_special(kind, holds)
-        found = self._draw_plain(kind)
+        if offer_class.version != self._version:
+            self._rebuild_sampler(offer_class)
+        elif offer_class.arrivals_seen != len(self._arrivals):
+            self._add_new_queues(offer_class)
+        if offer_class.special:
+            return self._draw_with_special(offer_class, holds)
+        found = self._draw_plain(offer_class)
         return None if found is None else found[0]
 
-    def peek(self, kind: OfferClass) -> IndexedQueue | None:
+    def peek(self, offer_class: OfferClass) -> IndexedQueue | None:
         """The queue that the next draw is likely to give; None: not known."""
-        if kind.sampler is None:
+        if offer_class.sampler is None:
             return None
-        if kind.next_draw is None:
-            kind.next_draw = kind.sampler.draw(self._rng, self._numbers)
-        slot: int = kind.members[kind.next_draw[0]]
+        if offer_class.next_draw is None:
+            offer_class.next_draw = offer_class.sampler.draw(self._rng, self._numbers)
+        slot: int = offer_class.members[offer_class.next_draw[0]]
         return self._entries[slot]
 
-    def _draw_plain(self, kind: OfferClass) -> tuple[IndexedQueue, float] | None:
+    def _draw_plain(self, offer_class: OfferClass) -> tuple[IndexedQueue, float] | None:
         """A plain queue and its time."""
-        while kind.sampler is not None:
-            place, time = kind.next_draw or kind.sampler.draw(self._rng, self._numbers)
-            kind.next_draw = None
-            entry = self._entries[kind.members[place]]
+        while offer_class.sampler is not None:
+            place, time = offer_class.next_draw or offer_class.sampler.draw(self._rng, self._numbers)
+            offer_class.next_draw = None
+            entry = self._entries[offer_class.members[place]]
             if entry is None or entry.standing is not _PLAIN:
-                left = self._standing[kind.members] == _PLAIN
+                left = self._standing[offer_class.members] == _PLAIN
                 if not left.any():
-                    self._rebuild_sampler(kind)
+                    self._rebuild_sampler(offer_class)
                     continue
-                self._set_members(kind, kind.members[left], kind.weights[left])
-                place, time = draw_after(kind.weights, self._rule, self._numbers, time)
-                entry = self._entries[kind.members[place]]
+                self._set_members(offer_class, offer_class.members[left], offer_class.weights[left])
+                place, time = draw_after(offer_class.weights, self._rule, self._numbers, time)
+                entry = self._entries[offer_class.members[place]]
                 assert entry is not None
-            if kind.newcomers:
-                late = [one for one in kind.newcomers if one.standing is _PLAIN]
+            if offer_class.newcomers:
+                late = [one for one in offer_class.newcomers if one.standing is _PLAIN]
                 if late:
-                    return self._draw_against(entry, time, late, len(kind.members))
+                    return self._draw_against(entry, time, late, len(offer_class.members))
             return entry, time
         return None
 
     def _draw_against(
         self, winner: IndexedQueue, time: float, others: Sequence[IndexedQueue], behind: int
     ) -> tuple[IndexedQueue, float]:
-        """Who wins when `winner`, at its time out of so many, runs against `others` too (not empty)."""
+        """Draw `winner`, the first of `behind` queues at `time`, against `others` (not empty)."""
         weights = np.array([entry.priority for entry in others])
         place, best = draw_after(weights, self._rule, self._numbers, 0.0)
         if best < time:
@@ -191,33 +191,35 @@ class Candidates:
             return others[place], time
         return winner, time
 
-    def _draw_with_special(self, kind: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
-        there = self._special_taking_part(kind, holds)
-        found = self._draw_plain(kind)
+    def _draw_with_special(self, offer_class: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
+        there = self._special_taking_part(offer_class, holds)
+        found = self._draw_plain(offer_class)
         if not there:
             return found[0] if found else None
         if self._rule == "document":
             highest = max(entry.identity.cpu_time for entry in there)
-            if found is not None and kind.cpu_time > highest:
+            if found is not None and offer_class.cpu_time > highest:
                 return found[0]
             there = [entry for entry in there if entry.identity.cpu_time == highest]
-            if kind.cpu_time < highest:
+            if offer_class.cpu_time < highest:
                 found = None
         if found is None:
             return self._draw_against(there[0], math.inf, there, 0)[0]
-        return self._draw_against(*found, there, len(kind.members))[0]
+        return self._draw_against(*found, there, len(offer_class.members))[0]
 
-    def _special_taking_part(self, kind: OfferClass, holds: RequirementsHold) -> list[IndexedQueue]:
-        """Of the queues that must be looked at by themselves: those that take part."""
-        waiting = [entry for entry in kind.special if entry.standing is _SPECIAL]
+    def _special_taking_part(self, offer_class: OfferClass, holds: RequirementsHold) -> list[IndexedQueue]:
+        """The special queues that take part."""
+        waiting = [entry for entry in offer_class.special if entry.standing is _SPECIAL]
         there = eligible_queues(waiting, holds, ())
         return [
-            entry for entry in there if not (entry.background and self._has_foreground(kind, entry.entity))
+            entry
+            for entry in there
+            if not (entry.background and self._has_foreground(offer_class, entry.entity))
         ]
 
-    def _has_foreground(self, kind: OfferClass, entity: Entity) -> bool:
+    def _has_foreground(self, offer_class: OfferClass, entity: Entity) -> bool:
         """Whether a plain queue of `entity` takes part."""
-        slots = kind.slots
+        slots = offer_class.slots
         for slot, entry in self._of_entity[entity].items():
             if entry.standing is _PLAIN:
                 place = int(slots.searchsorted(slot))
@@ -225,59 +227,59 @@ class Candidates:
                     return True
         return False
 
-    def _rebuild_sampler(self, kind: OfferClass) -> None:
-        """Make the field, of the queues and with the priorities of now."""
-        self.offer_classes.refresh_members(kind)
-        kind.version, kind.arrivals_seen = self._version, len(self._arrivals)
-        if kind.standing_changes == self._standing_changes:
-            # The same queues as before, but for those that have ceased to wait.
-            plain = self._standing[kind.members] == _PLAIN
-            members = kind.members if plain.all() else kind.members[plain]
+    def _rebuild_sampler(self, offer_class: OfferClass) -> None:
+        """Build the sampler from the present queues and priorities."""
+        self.offer_classes.refresh_members(offer_class)
+        offer_class.version, offer_class.arrivals_seen = self._version, len(self._arrivals)
+        if offer_class.standing_changes == self._standing_changes:
+            # The same queues as before, without queues that ceased to wait.
+            plain = self._standing[offer_class.members] == _PLAIN
+            members = offer_class.members if plain.all() else offer_class.members[plain]
             if len(members):
-                self._set_members(kind, members, self._priority[members])
+                self._set_members(offer_class, members, self._priority[members])
                 return
-        kind.standing_changes = self._standing_changes
-        standing = self._standing[kind.slots]
-        kind.newcomers, kind.special, kind.cpu_time = [], [], 0
+        offer_class.standing_changes = self._standing_changes
+        standing = self._standing[offer_class.slots]
+        offer_class.newcomers, offer_class.special, offer_class.cpu_time = [], [], 0
         if self._specials:
-            special = kind.slots[standing == _SPECIAL].tolist()
-            kind.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
-        members = kind.slots[standing == _PLAIN]
+            special = offer_class.slots[standing == _SPECIAL].tolist()
+            offer_class.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
+        members = offer_class.slots[standing == _PLAIN]
         if len(members) and self._rule == "document":
             buckets = self._cpu_time[members]
-            kind.cpu_time = int(buckets.max())
-            members = members[buckets == kind.cpu_time]
-        self._set_members(kind, members, self._priority[members])
+            offer_class.cpu_time = int(buckets.max())
+            members = members[buckets == offer_class.cpu_time]
+        self._set_members(offer_class, members, self._priority[members])
 
-    def _set_members(self, kind: OfferClass, members: Slots, weights: NDArray[np.float64]) -> None:
-        kind.members, kind.weights = members, weights
-        kind.sampler = Sampler(weights, self._rule) if len(members) else None
-        kind.next_draw = None
+    def _set_members(self, offer_class: OfferClass, members: Slots, weights: NDArray[np.float64]) -> None:
+        offer_class.members, offer_class.weights = members, weights
+        offer_class.sampler = Sampler(weights, self._rule) if len(members) else None
+        offer_class.next_draw = None
 
-    def _add_new_queues(self, kind: OfferClass) -> None:
-        """Take up the queues that have begun to wait since the field was made."""
-        new = self._arrivals[kind.arrivals_seen :]
-        kind.arrivals_seen = len(self._arrivals)
-        self.offer_classes.refresh_members(kind)
+    def _add_new_queues(self, offer_class: OfferClass) -> None:
+        """Add the queues that began to wait since the sampler was built."""
+        new = self._arrivals[offer_class.arrivals_seen :]
+        offer_class.arrivals_seen = len(self._arrivals)
+        self.offer_classes.refresh_members(offer_class)
         if (
             len(new) > LATE
-            or any(self._needs_rebuild(kind, entry) for entry in new)
-            or len(kind.newcomers) > LATE
+            or any(self._needs_rebuild(offer_class, entry) for entry in new)
+            or len(offer_class.newcomers) > LATE
         ):
-            self._rebuild_sampler(kind)
+            self._rebuild_sampler(offer_class)
 
-    def _needs_rebuild(self, kind: OfferClass, entry: IndexedQueue) -> bool:
-        """Whether the field is wrong now that `entry` waits; if not, it is taken up beside it."""
-        place = int(kind.slots.searchsorted(entry.slot))
-        if place == len(kind.slots) or kind.slots[place] != entry.slot:
+    def _needs_rebuild(self, offer_class: OfferClass, entry: IndexedQueue) -> bool:
+        """Whether the sampler is wrong now that `entry` waits. If not, add `entry` to the newcomers."""
+        place = int(offer_class.slots.searchsorted(entry.slot))
+        if place == len(offer_class.slots) or offer_class.slots[place] != entry.slot:
             return False
         if entry.standing is _SPECIAL:
-            if entry not in kind.special:
-                kind.special.append(entry)
+            if entry not in offer_class.special:
+                offer_class.special.append(entry)
             return False
-        if entry in kind.newcomers or not len(kind.members):
+        if entry in offer_class.newcomers or not len(offer_class.members):
             return True
-        if self._rule == "document" and entry.identity.cpu_time != kind.cpu_time:
-            return entry.identity.cpu_time > kind.cpu_time
-        kind.newcomers.append(entry)
-        return bool((kind.members == entry.slot).any())
+        if self._rule == "document" and entry.identity.cpu_time != offer_class.cpu_time:
+            return entry.identity.cpu_time > offer_class.cpu_time
+        offer_class.newcomers.append(entry)
+        return bool((offer_class.members == entry.slot).any())

@@ -15,7 +15,7 @@ from pilotage.core.queues.identity import NONE, QueueIdentity
 
 
 class Condition(StrEnum):
-    """The conditions in the order in which they are tried; each value is what `NoMatch` counts."""
+    """The conditions in the order in which they are tried; `NoMatch` counts by these values."""
 
     MEMBERSHIP = "membership"
     """The policy no longer knows its group, or its owner as a member of it: asked before all others."""
@@ -56,7 +56,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What is left of a node, and what its pilot is.
+    """The free resources of a node, and the attributes of its pilot.
 
     `memory` in MB, 0 for not known; `cpu_time` in seconds of a reference core; `job_types` None for any.
     """
@@ -117,7 +117,7 @@ def failures(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> tup
 
 
 def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
-    """As `first_failure`, without the Requirements: what depends on the kind of offer alone."""
+    """As `first_failure`, without the Requirements: only conditions that an offer class decides."""
     for condition, rule in STATIC.items():
         if not rule.met(queue, offer):
             return condition
@@ -135,7 +135,7 @@ def binds_owner(pilot_type: str) -> bool:
 
 
 def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
-    """What is left of an offer after a job of this queue."""
+    """The rest of an offer after a job of this queue."""
     processors, memory = remaining_sizes(offer.processors, offer.memory, taken)
     only_owner = taken.owner if binds_owner(offer.pilot_type) else offer.only_owner
     return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
@@ -173,9 +173,9 @@ def _pilot_type_accepted(queue: QueueIdentity, offer: Offer) -> bool:
 
 
 class Static(NamedTuple):
-    """One condition that depends on the kind of offer alone, and the attributes of queue and offer that it reads.
+    """One condition that an offer class decides, and the attributes of queue and offer that it reads.
 
-    Whatever has the same ones has the same answer (screen.py asks once for all that have).
+    Equal attributes give equal answers (vectorised_matching.py evaluates each combination once).
     """
 
     met: Callable[[QueueIdentity, Offer], bool]

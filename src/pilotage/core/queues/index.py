@@ -1,8 +1,8 @@
 """The waiting jobs in memory: proposes which job an offer is given; SQL disposes.
 
 Owned by one thread. Rebuilt from the store at start; changed by the use cases together with the rows, and reset
-queue by queue if their transaction fails. Of each queue it knows how many jobs wait with each UserPriority, and
-the first of those (*heads*), which it has the store fill up. Which queue is drawn is the matter of candidates.py.
+queue by queue if their transaction fails. For each queue and UserPriority it holds the number of waiting
+jobs and the first of them (*heads*), read from the store when needed. candidates.py draws the queue.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.queues.candidates import Candidates
@@ -30,42 +28,22 @@ from pilotage.core.queues.indexed_queue import (
 )
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_classes import OfferClass
+from pilotage.core.queues.proposal import NoMatch, Proposal
 from pilotage.core.shares.priorities import Priorities
 
 FIRST_PREFETCH, LARGEST_PREFETCH = 16, 128
-"""So many heads are read from the store at once, of a queue that is drawn for the first time and of a busy one."""
+"""Heads read from the store per fetch: at a queue's first draw, and at most, in a busy queue."""
 
 _PLAIN = QueueStanding.PLAIN
 
 MOST_FOLLOWING = 256
-"""For so many draws the next one is looked at."""
+"""Offer classes of the latest draws for which heads are prefetched."""
 
 Heads = Callable[[Sequence[HeadsRequest]], Sequence[Sequence[Head]]]
-"""For each that is wanted the waiting jobs, by rising id."""
+"""For each request the waiting jobs, by ascending id."""
 
 _Short = tuple[IndexedQueue, int, PriorityLevel]
-"""Of a queue, a UserPriority, and its jobs: the heads are to be read."""
-
-
-class Proposal(NamedTuple):
-    head: Head
-    entry: IndexedQueue
-    user_priority: int
-
-    @property
-    def job(self) -> JobId:
-        return JobId(self.head[0])
-
-    @property
-    def queue(self) -> QueueId:
-        return self.entry.id
-
-
-@dataclass(frozen=True, slots=True)
-class NoMatch:
-    """How many queues with waiting jobs fell at which condition first."""
-
-    fallen: dict[Condition, int]
+"""A queue, a UserPriority and its level: heads must be read for it."""
 
 
 class QueueIndex:
@@ -82,37 +60,37 @@ class QueueIndex:
         rng: Random,
         shared: bool = False,
     ) -> None:
-        """`shared`: other servers have indexes of the same jobs. What is done to this one is noted, and what is done
-        to those comes by `others`; counts then follow these notes alone, and heads are but what was last read.
+        """`shared`: peers have indexes of the same jobs. Local changes are appended to `delta`, and
+        `apply_peer_delta` replays theirs. Counts follow deltas alone; heads are a copy of the last read.
         """
         self.delta: IndexDelta | None = IndexDelta() if shared else None
         self.entries: dict[QueueId, IndexedQueue] = {}
         self.entries_by_owner: dict[str, dict[QueueId, IndexedQueue]] = {}
         self._not_admitted: dict[QueueId, IndexedQueue] = {}
-        """Those that the policy does not admit."""
+        """Queues with an owner or group that the policy does not admit."""
         self._priorities = priorities
         self._unreported: set[IndexedQueue] = set()
-        """Queues of whose waiting jobs the priorities have not been told yet."""
+        """Queues with changes not yet passed to `_priorities`."""
         self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
         self._offer_classes = self._candidates.offer_classes
         self.bucket_sizes = self._offer_classes.bucket_sizes
         self._recent_classes: deque[OfferClass] = deque(maxlen=MOST_FOLLOWING)
-        """Those of the last draws: they are likely to be asked for again."""
+        """The classes of the latest draws: they are likely to be drawn from again."""
         self._heads = heads
         self.rule = rule
 
     @property
     def priorities(self) -> Priorities[QueueId]:
-        """Of all entities, told of every change."""
+        """The priorities of all entities, with every change applied."""
         for entry in self._unreported:
             self._update_priorities(entry)
         self._unreported.clear()
         return self._priorities
 
-    # --- what the use cases tell
+    # --- changes
 
     def add_queue(self, entry: IndexedQueue) -> None:
-        """A queue that may have waiting jobs; one that is known already stays as it is."""
+        """Add a queue that may have waiting jobs; do nothing if it is known."""
         if entry.id not in self.entries:
             self.entries[entry.id] = entry
             self.entries_by_owner.setdefault(entry.identity.owner, {})[entry.id] = entry
@@ -130,7 +108,7 @@ class QueueIndex:
         self._add_waiting(queue, user_priority, first, count)
 
     def _add_waiting(self, queue: QueueId, user_priority: int, first: int, count: int) -> None:
-        """`count` jobs more wait, none of them with an id below `first`."""
+        """Count `count` more waiting jobs, all with ids of at least `first`."""
         entry = self.entries[queue]
         part = entry.levels.setdefault(user_priority, PriorityLevel())
         entry.add_count(user_priority, part, count)
@@ -140,7 +118,7 @@ class QueueIndex:
         self._update_standing(entry)
 
     def load_jobs(self, queue: QueueId, user_priority: int, first: JobId, count: int) -> None:
-        """So many more jobs were found to wait in `queue`, the first of them `first`; read by rising ids."""
+        """Count `count` waiting jobs read from the store at start, by ascending id from `first`."""
         entry = self.entries[queue]
         part = entry.levels.get(user_priority)
         if part is None:
@@ -149,7 +127,7 @@ class QueueIndex:
         self._update_standing(entry)
 
     def return_job(self, queue: QueueId, user_priority: int, head: Head) -> None:
-        """A job waits again."""
+        """Put a job back: it waits again."""
         if self.delta is not None:
             self.delta.back.append((queue, user_priority, head[0], 1))
             self._add_waiting(queue, user_priority, head[0], 1)
@@ -165,9 +143,9 @@ class QueueIndex:
         self._update_standing(entry)
 
     def remove_job(self, queue: QueueId, user_priority: int, job: JobId) -> None:
-        """A waiting job waits no longer, but was not proposed: it was killed, or finished late."""
+        """Remove a waiting job that was not proposed: it was killed, or it finished late."""
         if self.delta is not None:
-            # Also of one that this index has not heard of yet: the others may know it.
+            # Also for a job that this index does not know yet: peers may know it.
             self.delta.gone.append((queue, user_priority, job, 0))
         entry = self.entries.get(queue)
         part = entry.levels.get(user_priority) if entry else None
@@ -185,7 +163,7 @@ class QueueIndex:
         self._update_standing(entry)
 
     def apply_peer_delta(self, notes: IndexDelta) -> None:
-        """Follow what was done to the index of another server; of queues that this one knows."""
+        """Replay the changes of a peer's index. All its queues must be known here."""
         for queue, user_priority, first, count in notes.back:
             self._add_waiting(queue, user_priority, first, count)
         for queue, user_priority, job, last_event in notes.gone:
@@ -198,16 +176,16 @@ class QueueIndex:
             return
         place = bisect_left(part.heads, (job,))
         head = part.heads[place] if place < len(part.heads) else (0,)
-        # Of another event: it has come back already, as this server knows and the other did not.
+        # Another event: the job has already returned, which the peer did not know.
         if head[0] == job and last_event in (0, head[3]):
             del part.heads[place]
         entry.add_count(user_priority, part, -min(1, part.count))
         self._update_standing(entry)
 
     def restore_lost_job(self, queue: QueueId, user_priority: int, job: JobId) -> None:
-        """What was proposed is another server's: it counts until that one's note comes.
+        """Count a proposed job again that a peer has taken; the peer's delta will remove it.
 
-        What stands behind it is read again: that may be given away as well.
+        The heads after it are read again, since peers may have taken them too.
         """
         assert self.delta is not None
         gone = self.delta.gone
@@ -220,8 +198,9 @@ class QueueIndex:
     def reset_queue(
         self, queue: QueueId, counts: Mapping[int, int], behind: Mapping[int, int] | None = None
     ) -> None:
-        """Start again with one queue, from the store: how many jobs wait with each UserPriority, and optionally an
-        id behind which all of these are.
+        """Replace the waiting jobs of a queue by the store's counts per UserPriority.
+
+        `behind`: per UserPriority, an id below all of the waiting jobs.
         """
         entry = self.entries[queue]
         entry.levels, entry.waiting, entry.priority_sum = {}, 0, 0
@@ -231,19 +210,19 @@ class QueueIndex:
         self._update_standing(entry)
 
     def copy_waiting(self, entry: IndexedQueue, before: IndexedQueue) -> None:
-        """A queue that was added, with what `before`, its entry in another index, knows of its waiting jobs."""
+        """Copy the waiting jobs of `before`, the entry of the same queue in another index."""
         entry.levels, entry.waiting, entry.priority_sum = before.levels, before.waiting, before.priority_sum
         self._update_standing(entry)
 
     def clear(self) -> None:
-        """Forget all queues."""
+        """Remove all queues."""
         for queue in list(self.entries):
             self.remove_queue(queue)
         self._recent_classes.clear()
         self._candidates.clear()
 
     def apply_priorities(self) -> Iterator[None]:
-        """Take up the priorities of all entities in which something has changed; may be paused after each queue."""
+        """Apply the priorities of all changed entities. The caller may pause after each queue."""
         for queue, priority in self.priorities.settle():
             entry = self.entries.get(queue)
             if entry is not None and entry.waiting:
@@ -253,14 +232,14 @@ class QueueIndex:
         self._candidates.invalidate_samplers()
 
     def set_priority(self, queue: QueueId, priority: float) -> None:
-        """Of a queue that waits."""
+        """Set the priority of a waiting queue."""
         entry = self.entries[queue]
         entry.priority = priority
         self._candidates.set_priority(entry)
         self._candidates.invalidate_samplers()
 
     def remove_queue(self, queue: QueueId) -> None:
-        """Forget a queue without jobs."""
+        """Remove a queue without jobs."""
         entry = self.entries.get(queue)
         if entry is not None:
             self.reset_queue(queue, {})
@@ -284,25 +263,25 @@ class QueueIndex:
         return self.propose_for(self.offer_class(offer, closed), holds, rng)
 
     def offer_class(self, offer: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
-        """The kind of `offer` while these limits let nothing start; good until it is `forgotten`."""
+        """The class of `offer` under these closed limits. Valid until it is `evicted`."""
         return self._offer_classes.get(self._offer_classes.class_key(offer), closed)
 
-    def propose_for(self, kind: OfferClass, holds: RequirementsHold, rng: Random) -> Proposal | None:
-        """As `propose`; `holds` is asked only where the kind has queues with Requirements."""
+    def propose_for(self, offer_class: OfferClass, holds: RequirementsHold, rng: Random) -> Proposal | None:
+        """As `propose`. `holds` is called only if the class has queues with Requirements."""
         while True:
-            entry = self._candidates.draw(kind, holds)
+            entry = self._candidates.draw(offer_class, holds)
             if entry is None:
                 return None
             proposal = self._take_job(entry, rng)
             if proposal is not None:
-                self._recent_classes.append(kind)
+                self._recent_classes.append(offer_class)
                 return proposal
 
-    def count_wins(self, kind: OfferClass, holds: RequirementsHold, draws: int) -> dict[str, int]:
-        """By owner: how many of so many draws their queues win. No job is taken; nobody wins if nothing fits."""
+    def count_wins(self, offer_class: OfferClass, holds: RequirementsHold, draws: int) -> dict[str, int]:
+        """The number of draws won by the queues of each owner. No job is taken; empty if nothing fits."""
         won: dict[str, int] = {}
         for _ in range(draws):
-            entry = self._candidates.draw(kind, holds)
+            entry = self._candidates.draw(offer_class, holds)
             if entry is None:
                 break
             owner = entry.identity.owner
@@ -314,10 +293,10 @@ class QueueIndex:
         return sum(entry.waiting for entry in self.entries_by_owner.get(owner, {}).values())
 
     def prefetch_heads(self) -> None:
-        """Read the heads that the next draws are likely to take: now, so that they need not wait for them."""
+        """Read the heads that the next draws are likely to take, so that they need not wait."""
         short: dict[tuple[QueueId, int], _Short] = {}
-        for kind in self._recent_classes:
-            entry = self._candidates.peek(kind)
+        for offer_class in self._recent_classes:
+            entry = self._candidates.peek(offer_class)
             if entry is not None:
                 for weight, part in entry.levels.items():
                     if len(part.heads) < FIRST and part.needs_heads:
@@ -338,23 +317,23 @@ class QueueIndex:
     def candidates(
         self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit]
     ) -> list[IndexedQueue]:
-        """All queues that fit now, background ones left out as the draw leaves them out."""
-        kind = self._offer_classes.get(self._offer_classes.class_key(offer), closed)
-        return eligible_queues(self._candidates.waiting_queues(kind), holds, ())
+        """All queues that take part in a draw now, without the background queues that it leaves out."""
+        offer_class = self._offer_classes.get(self._offer_classes.class_key(offer), closed)
+        return eligible_queues(self._candidates.waiting_queues(offer_class), holds, ())
 
     def cached_fitting(self, offer: Offer) -> list[IndexedQueue] | None:
-        """The queues that fit `offer` but for their Requirements; None if no such offer is remembered."""
-        kind = self._offer_classes.get_cached(self._offer_classes.class_key(offer))
-        return None if kind is None else self._candidates.waiting_queues(kind)
+        """The queues that fit `offer`, Requirements not checked; None if its class is not cached."""
+        offer_class = self._offer_classes.get_cached(self._offer_classes.class_key(offer))
+        return None if offer_class is None else self._candidates.waiting_queues(offer_class)
 
     def class_key(self, offer: Offer) -> Offer:
-        """The offer that stands for all that no queue can tell from this one."""
+        """The representative of all offers that every queue treats alike."""
         return self._offer_classes.class_key(offer)
 
     def history_key(self, offer: Offer) -> Offer:
-        """As `kind_of`, but with its processors: by those slots are counted (kinds.py)."""
-        kind = self._offer_classes.class_key(offer)
-        return with_sizes(kind, kind.cpu_time, offer.processors, kind.memory)
+        """As `class_key`, but with the exact processors, which slot counts need (offer_history.py)."""
+        offer_class = self._offer_classes.class_key(offer)
+        return with_sizes(offer_class, offer_class.cpu_time, offer.processors, offer_class.memory)
 
     def _take_job(self, entry: IndexedQueue, rng: Random) -> Proposal | None:
         classes = entry.levels
@@ -413,6 +392,6 @@ class QueueIndex:
         self._candidates.update_standing(entry)
 
     def _update_priorities(self, entry: IndexedQueue) -> None:
-        """Have the priorities know what waits in a queue."""
+        """Pass the waiting jobs of a queue to the priorities."""
         identity = entry.identity
         self._priorities.set(entry.id, identity.owner, identity.group, entry.priority_sum, entry.waiting)

@@ -1,4 +1,4 @@
-"""What one server's index tells those of the others."""
+"""Changes that one server's index passes to its peers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pilotage.core.ids import QueueId
 
 @dataclass(slots=True)
 class IndexDelta:
-    """What was done to an index since somebody last looked, for the indexes of other servers."""
+    """Changes of an index since the last transaction, for the indexes of peers."""
 
     gone: list[tuple[QueueId, int, int, int]] = field(default_factory=list)
-    """(queue, UserPriority, job, what its last event was): they wait no longer. Event 0: whatever it was."""
+    """(queue, UserPriority, job, last event) of jobs that no longer wait. Event 0 matches any event."""
     back: list[tuple[QueueId, int, int, int]] = field(default_factory=list)
-    """(queue, UserPriority, lowest id, how many): they wait, new or again."""
+    """(queue, UserPriority, lowest id, count) of jobs that wait, new or again."""
 
     def __bool__(self) -> bool:
         return bool(self.gone or self.back)

@@ -16,11 +16,11 @@ from pilotage.core.queues.limits import Limit
 Entity = tuple[str, str]
 
 Head = tuple[Any, ...]
-"""A waiting job: its id, and whatever else the store has told of it."""
+"""A waiting job as the store reads it; its id comes first."""
 
 
 class HeadsRequest(NamedTuple):
-    """The first jobs that wait in a queue with one UserPriority, at most so many with ids above `after`."""
+    """A request for at most `limit` waiting jobs of a queue and UserPriority, with ids above `after`."""
 
     queue: QueueId
     user_priority: int
@@ -35,10 +35,10 @@ class QueueStanding(IntEnum):
     """It takes part in no draw."""
     PLAIN = 1
     SPECIAL = 2
-    """It must be looked at by itself: it has Requirements, or only background jobs."""
+    """It is checked by itself at each draw: it has Requirements, or only background jobs."""
 
 
-# Looked up once: an attribute of an enumeration costs more than all that is done with it here.
+# Looked up once: reading an attribute of an enumeration is slow.
 _OUT, _PLAIN, _SPECIAL = QueueStanding.OUT, QueueStanding.PLAIN, QueueStanding.SPECIAL
 
 
@@ -48,15 +48,15 @@ class PriorityLevel:
 
     count: int = 0
     heads: list[Head] = field(default_factory=list)
-    """Those with the lowest ids, ascending."""
+    """The jobs with the lowest ids, ascending."""
     read_up_to: int = 0
     """All waiting jobs up to this id are in `heads` or were proposed."""
     prefetch: int = 0
-    """So many heads were read the last time."""
+    """Size of the last fetch of heads."""
 
     @property
     def needs_heads(self) -> bool:
-        """Whether heads are to be read before one of them is drawn."""
+        """Whether heads must be read before a draw."""
         known = len(self.heads)
         return known < FIRST and known < self.count
 
@@ -72,7 +72,7 @@ class IndexedQueue:
     admitted: bool = True
     """Whether the policy still knows its group and owner: if not, its jobs stay, and none of them starts."""
     priority: float = 0.0
-    """As of the last `settle`, or of when it began to wait."""
+    """As of the last `apply_priorities`, or of the moment it began to wait."""
     waiting: int = 0
     priority_sum: int = 0
     """Sum of UserPriority of the waiting jobs."""
@@ -94,7 +94,7 @@ class IndexedQueue:
         return _SPECIAL if not self.priority_sum or self.identity.requirements else _PLAIN
 
     def add_count(self, user_priority: int, part: PriorityLevel, change: int) -> None:
-        """So many more jobs wait in `part`."""
+        """Add `change` to the number of jobs that wait in `part`."""
         part.count += change
         self.waiting += change
         self.priority_sum += change * user_priority
@@ -115,7 +115,7 @@ def refusal(
 def eligible_queues(
     fitting: Iterable[IndexedQueue], holds: RequirementsHold, closed: Sequence[Limit]
 ) -> list[IndexedQueue]:
-    """Of queues that fit an offer but for their Requirements: those that take part in its draw.
+    """Filter queues that fit an offer, Requirements not checked: return the ones in its draw.
 
     Background ones are left out while another one of their entity is there.
     """

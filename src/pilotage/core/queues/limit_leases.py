@@ -20,7 +20,7 @@ from pilotage.core.queues.limits import Limit
 
 @dataclass(frozen=True, slots=True)
 class UnleasedRoom:
-    """What no server has of one limit. Below 0: so many places more are used than the policy now has."""
+    """The places and starts of one limit that no server holds. `free` below 0: the limit is over-allocated."""
 
     running: int | None
     """The N that `free` was reckoned with."""
@@ -32,7 +32,7 @@ class UnleasedRoom:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one server has of one limit, and the last start that it made under it."""
+    """The places and starts of one limit that one server holds, and its last start under it."""
 
     free: int = 0
     starts: int = 0
@@ -59,7 +59,7 @@ def replace_limit(limit: Limit, shared: UnleasedRoom) -> UnleasedRoom:
 
 
 def recount(limit: Limit, shared: UnleasedRoom, held: int, blocks: Iterable[Allocation]) -> UnleasedRoom:
-    """The same with the free places counted anew, from the jobs that have one."""
+    """The same with the free places recounted from the jobs that hold one."""
     if limit.running is None:
         return shared
     return replace(shared, running=limit.running, free=limit.running - held - sum(b.free for b in blocks))
@@ -79,7 +79,7 @@ def refill(limit: Limit, shared: UnleasedRoom, blocks: Collection[Allocation], n
 def lend(
     limit: Limit, shared: UnleasedRoom, mine: Allocation, others: Collection[Allocation], now: float
 ) -> tuple[UnleasedRoom, Allocation]:
-    """What a server that could start more gets: a part that leaves something for as many others as there are."""
+    """Lend a server a part of the free places and starts, and leave a part for each peer."""
     everybody = len(others) + 1
     if limit.running is not None and shared.free > 0 and not mine.free:
         part = ceil(shared.free / everybody)
@@ -98,7 +98,7 @@ def lend(
 def give_back(
     limit: Limit, shared: UnleasedRoom, mine: Allocation, keep: Allocation
 ) -> tuple[UnleasedRoom, Allocation]:
-    """The same after a server has given back what it has beyond `keep`."""
+    """The same after a server has returned all places and starts beyond `keep`."""
     free, starts = max(0, mine.free - keep.free), max(0, mine.starts - keep.starts)
     return (
         replace(shared, free=shared.free + free, starts=shared.starts + starts),
@@ -112,8 +112,9 @@ def evict(shared: UnleasedRoom, gone: Allocation) -> UnleasedRoom:
 
 
 def may_start(limit: Limit, shared: UnleasedRoom | None, mine: Allocation) -> bool:
-    """Whether a server may start one job now. Nobody may while the limit is not established as the policy has it,
-    or while the policy has fewer places than are used: who then has one gives it back.
+    """Whether a server may start one job now.
+
+    False until the limit matches the policy, or while it is over-allocated.
     """
     if shared is None:
         return False

@@ -43,7 +43,7 @@ class Limit:
 
 @dataclass(slots=True)
 class _Meter:
-    """What happened under one limit. `starts_left` is as of `since`."""
+    """The usage of one limit. `starts_left` is as of `since`."""
 
     running: int = 0
     starts_left: float = 0.0
@@ -57,7 +57,7 @@ Rates = dict[tuple[str, str, str, str], tuple[float, float, bool]]
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """What a limit holds up: `running` jobs are there; the next may start in `wait` seconds, if it is not `full`."""
+    """The usage of a limit: `running` jobs. Unless it is `full`, the next may start in `wait` seconds."""
 
     limit: Limit
     running: int
@@ -67,13 +67,13 @@ class LimitStatus:
 
 @dataclass(slots=True)
 class Limiter:
-    """The limits in force and what has been started under them."""
+    """The limits in force, and the jobs started under them."""
 
     limits: tuple[Limit, ...] = ()
     _meters: dict[tuple[str, str, str, str], _Meter] = field(default_factory=dict)
 
     def replace_limits(self, limits: Iterable[Limit]) -> None:
-        """Take up a new policy. Counts and the time since the last start are kept where a limit stays."""
+        """Apply the limits of a new policy. Counts and start times of limits that stay are kept."""
         self.limits = tuple(limits)
         known = {limit.key for limit in self.limits}
         self._meters = {key: meter for key, meter in self._meters.items() if key in known}
@@ -111,7 +111,7 @@ class Limiter:
             meter.running = max(0, meter.running - 1)
 
     def rates(self) -> Rates:
-        """How many starts each limit with a delay has left: what is stored nowhere."""
+        """The starts that each limit with a delay has left. They are kept in memory only."""
         return {
             key: (meter.starts_left, meter.since, meter.fresh)
             for key, meter in self._meters.items()
@@ -119,7 +119,7 @@ class Limiter:
         }
 
     def restore(self, rates: Rates) -> None:
-        """Have it be as when `rates` were read."""
+        """Restore the state that `rates` returned."""
         for key, meter in self._meters.items():
             meter.starts_left, meter.since, meter.fresh = rates.get(key, (0.0, 0.0, True))
 

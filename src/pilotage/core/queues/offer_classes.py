@@ -1,8 +1,8 @@
-"""The kinds of offer that pilots made lately, and which queues fit each of them, whatever waits in these.
+"""The offer classes seen lately, and the queues that fit each of them, waiting or not.
 
-Two offers are of one kind if no queue can tell them apart without its Requirements, so CPU time and memory count by
-the bucket that they reach, and processors by the largest number that some queue needs and they have. The queues of a
-kind are found once (screen.py); one that comes later is asked when its turn comes.
+Two offers share a class if every queue treats them alike, Requirements aside. CPU time and memory count by the bucket
+that they reach. Processors count by the largest number needed by a queue that the offer has. The queues of a class
+are matched once (vectorised_matching.py); later queues are matched when the class is next used.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pilotage.core.queues.vectorised_matching import OTHERS, SIZES, Slots, Vecto
 from pilotage.core.queues.weighted_draw import Sampler
 
 KINDS = 1024
-"""So many kinds of offer are remembered; the one unused for longest is forgotten first."""
+"""Offer classes kept; the least recently used is evicted first."""
 
 BOUND_KINDS = 16384
-"""The same for offers that are bound to one owner, whose kinds hold that owner's queues only."""
+"""The same for offers bound to one owner, which hold the queues of that owner only."""
 
 PLACES = 1024
-"""The same for what kinds have in common that differ in their sizes only."""
+"""Base offers kept: each is shared by classes that differ only in size."""
 
 _NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
 _NO_WEIGHTS: NDArray[np.float64] = np.zeros(0)
@@ -37,77 +37,77 @@ _NO_WEIGHTS: NDArray[np.float64] = np.zeros(0)
 
 @dataclass(slots=True)
 class BaseOffer:
-    """The queues that fit some offers but for their sizes."""
+    """The queues that fit some offers, sizes not checked."""
 
     offer: Offer
     slots: Slots = field(default_factory=lambda: _NO_SLOTS)
     checked: int = 0
-    """So many queues have been asked, of all or of its owner's."""
+    """Number of queues checked, of all queues or of its owner's."""
 
 
 @dataclass(slots=True)
 class OfferClass:
-    """One kind of offer under some closed limits."""
+    """One class of offers under some closed limits."""
 
     offer: Offer
     closed_limits: tuple[Limit, ...]
     base: BaseOffer
     slots: Slots = field(default_factory=lambda: _NO_SLOTS)
-    """The queues that fit, Requirements not yet asked, ascending."""
+    """The queues that fit, Requirements not checked, ascending."""
     checked: int = 0
-    """So many queues of its place have been asked."""
+    """Number of queues of its base offer checked."""
     members: Slots = field(default_factory=lambda: _NO_SLOTS)
-    """Of those, the plain ones that waited when the field was made."""
+    """The plain queues among them that waited when the sampler was built."""
     weights: NDArray[np.float64] = field(default_factory=lambda: _NO_WEIGHTS)
     """Their priorities then."""
     sampler: Sampler | None = None
-    """They run in it; None: there are none, or they are to be looked up anew."""
+    """Draws among `members`; None: there are none, or it must be rebuilt."""
     next_draw: tuple[int, float] | None = None
-    """The winner of the next draw in it, by its place, and its time."""
+    """The winner of the next draw, as an index into `members`, and its time."""
     cpu_time: int = 0
-    """Under the document's rule: their bucket, the highest there is."""
+    """Under the document's rule: the CPU bucket of `members`, the highest one."""
     newcomers: list[IndexedQueue] = field(default_factory=list)
     """Plain queues that have begun to wait since then."""
     special: list[IndexedQueue] = field(default_factory=list)
-    """Queues that must be looked at by themselves."""
+    """Queues that are checked one by one."""
     version: int = -1
-    """Of the priorities that the field was made with."""
+    """Version of the priorities that the sampler was built with."""
     standing_changes: int = -1
     """How many queues had begun to wait when the members were last looked up among all that fit."""
     evicted: bool = False
-    """It is not kept up to date any more: ask for it anew."""
+    """No longer kept up to date: get the class again."""
     arrivals_seen: int = 0
 
 
 class OfferClasses:
-    """The kinds of one index. Queues are known by their slot."""
+    """The offer classes of one index. A queue is known by its slot."""
 
     def __init__(self, cpu_buckets: Sequence[int], memory_buckets: Sequence[int]) -> None:
         self._cpu_buckets = list(cpu_buckets)
         self._memory_buckets = list(memory_buckets)
         self._processors: list[int] = []
-        """Those that queues need."""
+        """The numbers of processors that queues need."""
         self._unbound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         """Each in the order of their last use."""
         self.clear()
 
     def clear(self) -> None:
-        """Forget all queues and kinds."""
+        """Remove all queues and classes."""
         self.evict_all()
         self.matching = VectorisedMatching()
         self._of_owner: dict[str, list[int]] = {}
         self._base_offers: OrderedDict[Offer, BaseOffer] = OrderedDict()
 
     def add_queue(self, identity: QueueIdentity) -> int:
-        """The slot of a new queue."""
+        """Add a queue and return its slot."""
         self._add_boundaries(identity)
         slot = self.matching.add(identity)
         self._of_owner.setdefault(identity.owner, []).append(slot)
         return slot
 
     def bucket_sizes(self, cpu_time: float, processors: int, memory: int) -> tuple[int, int, int]:
-        """What queues can tell of these sizes. Offers that differ in nothing else are of one kind if it is equal."""
+        """The sizes as queues distinguish them: equal for offers of one class."""
         buckets = self._cpu_buckets
         place = bisect_right(buckets, cpu_time)
         cpu = buckets[place - 1] if place else 0
@@ -122,7 +122,7 @@ class OfferClasses:
         return cpu, cores, (buckets[place - 1] if place else 0) or 1
 
     def class_key(self, offer: Offer) -> Offer:
-        """The offer that stands for all that no queue can tell from this one."""
+        """The representative of all offers that every queue treats alike."""
         return with_sizes(offer, *self.bucket_sizes(offer.cpu_time, offer.processors, offer.memory))
 
     def _add_boundaries(self, identity: QueueIdentity) -> None:
@@ -146,7 +146,7 @@ class OfferClasses:
         return len(self._unbound) + len(self._bound)
 
     def get(self, key: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
-        """The kind of offers like `key`, which `kind_of` gave, while these limits let nothing start."""
+        """The class of `key` (from `class_key`) under these closed limits."""
         kinds, most = (self._unbound, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
         place = (key, tuple(closed))
         kind = kinds.get(place)
@@ -170,11 +170,11 @@ class OfferClasses:
         return place
 
     def get_cached(self, key: Offer) -> OfferClass | None:
-        """The kind of offers like `key`, if it is remembered."""
+        """The class of `key`, if it is cached."""
         return (self._unbound if key.only_owner is None else self._bound).get((key, ()))
 
     def refresh_members(self, kind: OfferClass) -> None:
-        """Ask the queues that came since the kind was last looked at."""
+        """Match the queues that were added since the class was last refreshed."""
         place = kind.base
         if place.offer.only_owner is None:
             count = len(self.matching)
@@ -197,7 +197,7 @@ class OfferClasses:
 
 
 def evict(kind: OfferClass) -> None:
-    """Whoever still has it must not keep its arrays."""
+    """Drop the arrays of a class, which callers may still hold."""
     kind.evicted, kind.sampler, kind.next_draw, kind.checked, kind.version = True, None, None, 0, -1
     kind.slots = kind.members = _NO_SLOTS
     kind.weights = _NO_WEIGHTS

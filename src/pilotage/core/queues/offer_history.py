@@ -1,4 +1,4 @@
-"""The kinds of offer that pilots made lately: what `why` says no to a queue, and what would say yes.
+"""The offers that pilots made lately: `why` reads from them which refuse a queue, and which would fit.
 
 Two offers are of one kind here if no queue can tell them apart without its Requirements and they have the same number
 of processors (`QueueIndex.history_key`). Owned by
@@ -24,10 +24,10 @@ from pilotage.core.queues.fit import (
 from pilotage.core.queues.identity import QueueIdentity
 
 KINDS = 512
-"""So many kinds are remembered; the one not made for longest is forgotten first."""
+"""Records kept; the least recently offered is evicted first."""
 
 PILOTS = 64
-"""So many pilots of a kind are remembered: slots counted from them are at least so many."""
+"""Pilots kept per record. Slot counts are therefore lower bounds."""
 
 FRESH = 1.0
 """Seconds for which one offer stands for all of its kind."""
@@ -74,7 +74,7 @@ class OfferRecord(Generic[Origin]):
             pilots.popitem(last=False)
 
     def revert_take(self, given: bool) -> None:
-        """What was noted did not happen."""
+        """Undo `record_take`."""
         self.takes -= 1
         self.given -= given
 

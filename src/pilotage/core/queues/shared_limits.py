@@ -1,4 +1,4 @@
-"""The limits in force as one of several servers keeps them: what may start is what its blocks have (blocks.py)."""
+"""The limits in force on one of several servers: jobs start within its allocations (limit_leases.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class SharedLimiter(Limiter):
-    """Blocks change with starts and ends here, and are saved by whoever made those; the rest is read."""
+    """Allocations change with local starts and ends, and the caller saves them; the rest is read."""
 
     states: dict[Key, UnleasedRoom] = field(default_factory=dict)
     mine: dict[Key, Allocation] = field(default_factory=dict)

@@ -20,9 +20,10 @@ from pilotage.core.queues import offer_classes as kinds_module
 from pilotage.core.queues.draws import FIRST, RULES, Rule
 from pilotage.core.queues.fit import Condition, Offer, first_failure, fits
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.index import Proposal, QueueIndex
+from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.limits import Limit
+from pilotage.core.queues.proposal import Proposal
 from pilotage.core.shares.priorities import Priorities
 from tests.unit.core.queues.chance import assert_alike, assert_shares
 from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
