@@ -140,7 +140,7 @@ def rules(pool: Pool) -> Iterator[tuple[str, float]]:
     begun = time.perf_counter()
     pool.memory = found.memory
     pool.priorities.correct(found.groups, found.owners)
-    news = dict(pool.priorities.settle())
+    news = dict(pool.priorities.recompute())
     pool.held.update(news)
     pool.settled = len(news)
     yield "settle", time.perf_counter() - begun

@@ -83,9 +83,9 @@ class Stored:
         charged = self.book.charge(connection)
         for part in self.book.saving(charged):
             self.writer.call(lambda tx, part=part: corrections.save_use(tx, part))
-        who = self.writer.call(lambda _: corrections.waiting(pool))
-        found = corrections.corrections(self.book, who, *usage.corrector_memory(connection))
-        self.writer.call(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
+        who = self.writer.call(lambda _: corrections.waiting_entities(pool))
+        found = corrections.compute_corrections(self.book, who, *usage.corrector_memory(connection))
+        self.writer.call(lambda tx: corrections.apply_corrections(pool, tx, found, charged.as_of))
         self._settle()
         return (time.perf_counter() - begun) * 1000
 

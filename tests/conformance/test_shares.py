@@ -104,7 +104,9 @@ def answered(case: dict[str, Any]) -> Answer:
         weights[identity] += part["userPriority"] * part["count"]
         jobs[identity] += part["count"]
         priorities.set(identity, identity.owner, identity.group, weights[identity], jobs[identity])
-    return {(queue.owner, queue.cpu_time, queue.sites): priority for queue, priority in priorities.settle()}
+    return {
+        (queue.owner, queue.cpu_time, queue.sites): priority for queue, priority in priorities.recompute()
+    }
 
 
 @dirac
@@ -140,7 +142,7 @@ def parts(sums: Sequence[int], share: float) -> list[float]:
     priorities: Priorities[int] = Priorities({"group": share}, frozenset())
     for queue, weight in enumerate(sums):
         priorities.set(queue, "a", "group", weight, 1)
-    return [priority for _, priority in sorted(priorities.settle())]
+    return [priority for _, priority in sorted(priorities.recompute())]
 
 
 @dirac

@@ -200,7 +200,7 @@ def _correct(bench: Bench) -> None:
     for part in book.saving(charged):
         bench.do(lambda tx, part=part: corrections.save_use(tx, part))
     last, memory = usage.corrector_memory(bench.connection)
-    found = corrections.corrections(book, corrections.waiting(bench.pool), last, memory)
-    bench.do(lambda tx: corrections.apply_use(bench.pool, tx, found, charged.as_of))
+    found = corrections.compute_corrections(book, corrections.waiting_entities(bench.pool), last, memory)
+    bench.do(lambda tx: corrections.apply_corrections(bench.pool, tx, found, charged.as_of))
     while not bench.do(lambda _: corrections.apply_priorities(bench.pool)):
         pass

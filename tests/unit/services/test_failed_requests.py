@@ -403,7 +403,7 @@ class Failing(RuleBasedStateMachine):
     @rule(fate=fates, factor=st.sampled_from([0.5, 2.0]))
     def correct_shares(self, fate: str, factor: float) -> None:
         found = Corrections({"physics": factor}, {("alice", "physics"): factor})
-        self.carry_out(fate, lambda tx: corrections.apply_use(self.pool, tx, found, self.bench.now))
+        self.carry_out(fate, lambda tx: corrections.apply_corrections(self.pool, tx, found, self.bench.now))
 
     @rule(fate=fates, reason=st.sampled_from(["", "no-pilot"]))
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
@@ -429,7 +429,7 @@ class Failing(RuleBasedStateMachine):
         waited = bench.pool.corrections, bench.pool.corrected_at
         try:
             bench.pool = bench.do(lambda tx: self._opened(tx))
-            corrections._put(bench.pool, *waited)
+            corrections._set_corrections(bench.pool, *waited)
             self.director = LocalDirector("local", replace(NODE, processors=3))
             for place, fate in enumerate(fates):
                 ids = [self.pick(self.jobs, number + place)] if self.jobs else []

@@ -44,7 +44,7 @@ class Shares:
         self.bench = bench
         self.book = UseBook(bench.pool.policy.accounting.history)
 
-    def charge(self) -> corrections.Charged:
+    def charge(self) -> corrections.LedgerUpdate:
         self.bench.sign_of_life()
         charged = self.book.charge(self.bench.connection)
         for part in self.book.saving(charged):
@@ -54,8 +54,10 @@ class Shares:
     def cycle(self) -> None:
         bench, charged = self.bench, self.charge()
         last, memory = usage.corrector_memory(bench.connection)
-        found = corrections.corrections(self.book, corrections.waiting(bench.pool), last, memory)
-        bench.do(lambda tx: corrections.apply_use(bench.pool, tx, found, charged.as_of))
+        found = corrections.compute_corrections(
+            self.book, corrections.waiting_entities(bench.pool), last, memory
+        )
+        bench.do(lambda tx: corrections.apply_corrections(bench.pool, tx, found, charged.as_of))
         self.settle()
 
     def settle(self) -> None:
@@ -270,7 +272,7 @@ def test_a_store_that_went_another_way_is_read_again(bench: Bench, shares: Share
     assert part.expected is not None
     bench.now -= HOUR  # between reading and saving the clock steps back
     bench.sign_of_life()
-    with pytest.raises(corrections.Reload):
+    with pytest.raises(corrections.LedgerOutdated):
         bench.do(lambda tx: corrections.save_use(tx, part))
     shares.charge()
     assert shares.book.as_of == bench.now
@@ -306,10 +308,10 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
     bench.submit(2)
     shares.cycle()
     before = bench.pool.corrections
-    found = corrections.corrections(shares.book, corrections.waiting(bench.pool), None, {})
+    found = corrections.compute_corrections(shares.book, corrections.waiting_entities(bench.pool), None, {})
 
     def fails(tx: object) -> None:
-        corrections.apply_use(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
+        corrections.apply_corrections(bench.pool, tx, found, 1.0)  # type: ignore[arg-type]
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
@@ -331,7 +333,7 @@ def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) ->
 
 
 def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
-    count = corrections.SETTLED_AT_ONCE * 2 + 7
+    count = corrections.QUEUES_PER_REQUEST * 2 + 7
     for number in range(count):
         bench.submit(1, job_type=f"T{number}")
     turns = 1

@@ -223,7 +223,7 @@ class QueueIndex:
 
     def apply_priorities(self) -> Iterator[None]:
         """Apply the priorities of all changed entities. The caller may pause after each queue."""
-        for queue, priority in self.priorities.settle():
+        for queue, priority in self.priorities.recompute():
             entry = self.entries.get(queue)
             if entry is not None and entry.waiting:
                 entry.priority = priority

@@ -1,4 +1,4 @@
-"""The interface of share correctors: what an instance is given, and what it answers.
+"""The interface of share correctors: the input of an instance and its answer.
 
 A corrector is one class in a module of `core/shares/correctors`. Its instances are tables of the policy,
 `[correction.NAME.INSTANCE]`. The class holds the keys of that table, their checks, and the rule.
@@ -80,7 +80,7 @@ class CorrectorInstance(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     @property
     def reaches_shares(self) -> bool:
-        """Whether use settles at the shares whatever the draw rule and the lengths of jobs."""
+        """Whether use settles at the shares under every draw rule and for all lengths of jobs."""
         return False
 
     def faults(self, history: float) -> Iterator[Fault]:

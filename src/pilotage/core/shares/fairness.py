@@ -1,9 +1,9 @@
-"""Was it fair? Entitled against used, and what the rule in force gives when everybody always has work waiting.
+"""Compares use with the use that the draw rule gives if every entity always has waiting jobs.
 
 The document's draw is not proportional and its corrections settle off the target
-(docs/reference/rules.md, sections 3 and 5): for shares 3:1 and
-one queue each they come to rest at .790, not .75. So "as entitled" is the wrong question there; `expected_use`
-solves for the point of rest, under stated assumptions, and `bound` says how far chance may lead from it.
+(docs/reference/rules.md, sections 3 and 5). For shares 3:1 and
+one queue each, use settles at .790, not .75. So use must not be compared with the shares. `expected_use` computes the
+point where use settles, under stated assumptions. `bound` is the distance from it that chance explains.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ STEPS = 80
 SETTLED = 1e-5
 
 SYSTEMATIC = 0.01
-"""Of the ratio form, and of no correction: within so much of the expectation for jobs of equal lengths."""
+"""Distance from the expectation that the ratio form leaves for jobs of equal lengths, and use without correction."""
 SYSTEMATIC_INTEGRAL = 0.02
-"""Of the integral form, whatever the lengths."""
+"""The same for the integral form and jobs of any lengths."""
 
 
 class FairnessVerdict(StrEnum):
@@ -31,17 +31,17 @@ class FairnessVerdict(StrEnum):
     BELOW = "below"
     ABOVE = "above"
     LESS_DEMAND = "less demand"
-    """Below its part, but it did not always have work waiting."""
+    """Below its part, but it did not always have waiting jobs."""
     ROOM_LEFT = "room left"
     """Above its part, while another one had less demand."""
     TOO_FEW = "too few"
-    """So few attempts that even no use at all would not be told from chance."""
+    """Too few attempts: chance could explain even no use at all."""
 
 
 def expected_use(
     shares: Mapping[str, float], rule: Rule, instances: Sequence[CorrectorInstance] = ()
 ) -> dict[str, float]:
-    """The part of the whole that each entity of `shares` comes to use.
+    """The part of all use at which each entity of `shares` settles.
 
     Assumes one task queue each in one CPU bucket, jobs of equal lengths, all always waiting. `instances` correct
     between them, in the order of their correctors.
@@ -56,7 +56,7 @@ def expected_use(
     for _ in range(STEPS):
         drawn = _drawn(shares, used, rule, instances)
         furthest = max(abs(drawn[name] - used[name]) for name in used)
-        # Half a step each time: whole ones overshoot, since a correction works against what it has just made.
+        # Half steps: a full step overshoots, since a correction works against its own effect.
         used = {name: (used[name] + drawn[name]) / 2 for name in used}
         if furthest < SETTLED:
             break
@@ -88,7 +88,7 @@ def _drawn(
 
 
 def bound(expected: float, starts: int, instances: Iterable[CorrectorInstance] = ()) -> float:
-    """How far use may be from `expected`: what the rule leaves, and three standard deviations of `starts` draws."""
+    """How far use may be from `expected`: the rule's own error plus three standard deviations of `starts` draws."""
     systematic = SYSTEMATIC_INTEGRAL if reaches_shares(instances) else SYSTEMATIC
     return min(1.0, systematic + 3 * math.sqrt(expected * (1 - expected) / max(1, starts)))
 
@@ -114,17 +114,17 @@ def judge(
     bounds: Mapping[str, float],
     demand: Mapping[str, bool],
 ) -> dict[str, FairnessVerdict]:
-    """`demand` says whether an entity had work waiting all the time."""
+    """The verdict on each entity. `demand`: whether the entity had waiting jobs all the time."""
     room = any(used[name] < expected[name] and not demand[name] for name in used)
-    found = {}
+    verdicts = {}
     for name in used:
         off = used[name] - expected[name]
         if bounds[name] >= expected[name]:
-            found[name] = FairnessVerdict.TOO_FEW
+            verdicts[name] = FairnessVerdict.TOO_FEW
         elif abs(off) <= bounds[name]:
-            found[name] = FairnessVerdict.WITHIN
+            verdicts[name] = FairnessVerdict.WITHIN
         elif off < 0:
-            found[name] = FairnessVerdict.BELOW if demand[name] else FairnessVerdict.LESS_DEMAND
+            verdicts[name] = FairnessVerdict.BELOW if demand[name] else FairnessVerdict.LESS_DEMAND
         else:
-            found[name] = FairnessVerdict.ROOM_LEFT if room else FairnessVerdict.ABOVE
-    return found
+            verdicts[name] = FairnessVerdict.ROOM_LEFT if room else FairnessVerdict.ABOVE
+    return verdicts

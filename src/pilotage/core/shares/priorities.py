@@ -5,8 +5,8 @@ it: share · correction / Σ corrections of the owners with waiting jobs, which 
 Priority of a queue = E · J, J = its sum of UserPriority / the same sum over the entity's queues; where that sum is
 0, its jobs / all jobs of the entity.
 
-A change costs a few dictionary operations and computes no other queue: `settle` does that later, for the entities
-that changed since, and no others.
+A change costs a few dictionary operations and computes no other queue. `recompute` does that later, only for the
+entities that have changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Queue = TypeVar("Queue", bound=Hashable)
 
 
 def scaled_range(lowest: float, highest: float, owners: int) -> tuple[float, float]:
-    """The least and the most that one of `owners` owners can get, as parts of an equal share.
+    """Smallest and largest part that an owner among `owners` can get, relative to an equal share.
 
     Corrections of owners lie between `lowest` and `highest` and are then scaled so that the owners add up to their
     group's share. An owner reaches an end if its correction is at one end and all others are at the other end. With
@@ -36,25 +36,27 @@ def scaled_range(lowest: float, highest: float, owners: int) -> tuple[float, flo
 
 @dataclass(slots=True)
 class _Waiting(Generic[Queue]):
-    """What one entity has waiting: (sum of UserPriority, jobs) by queue, and their sums."""
+    """The waiting jobs of one entity: (sum of UserPriority, jobs) by queue, and the sums of both."""
 
     queues: dict[Queue, tuple[int, int]] = field(default_factory=dict)
     weight: int = 0
     jobs: int = 0
 
     def priority(self, share: float, weight: int, jobs: int) -> float:
-        """Of a queue with that sum of UserPriority and so many jobs. One formula for all who ask: queues of one
-        priority are one class of the draw, and would be two if their last digits differed.
+        """The priority of a queue with `jobs` jobs and the sum `weight` of UserPriority.
+
+        All callers use this formula: queues of one priority are one class of the draw, and would be two classes if the
+        last digits of their priorities differed.
         """
         return share * weight / self.weight if self.weight else share * jobs / self.jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Entitled:
-    """What an entity is entitled to now. `owner` is empty for a JOB_SHARING group.
+    """The present share of one entity. `owner` is empty for a JOB_SHARING group.
 
-    `share` is E; `correction` its own factor after scaling (the group's, or the owner's among the owners); `waiting`
-    its waiting jobs in `queues` queues.
+    `share` is E. `correction` is the factor of the group, or of the owner after scaling. `waiting` is the number of
+    waiting jobs in `queues` queues.
     """
 
     owner: str
@@ -66,7 +68,10 @@ class Entitled:
 
 
 class Priorities(Generic[Queue]):
-    """Owned by one thread. `shares` by group; `sharing` are the JOB_SHARING groups."""
+    """The priorities of all queues with waiting jobs. Used by one thread only.
+
+    `shares` come from the policy, by group; `sharing` are the JOB_SHARING groups.
+    """
 
     def __init__(self, shares: Mapping[str, float], sharing: frozenset[str]) -> None:
         self._shares = dict(shares)
@@ -75,14 +80,14 @@ class Priorities(Generic[Queue]):
         self._owner_factors: Mapping[Entity, float] = {}
         self._waiting: dict[Entity, _Waiting[Queue]] = {}
         self._owners: dict[str, dict[str, float]] = {}
-        """Of each group that is not shared: its owners with waiting jobs, and their factors."""
+        """By group without JOB_SHARING: the factors of the owners with waiting jobs."""
         self._scales: dict[str, float] = {}
-        """Σ of those factors."""
+        """The sum of the owners' factors, by group."""
         self._changed: set[Entity] = set()
-        self._divided_anew: set[str] = set()
-        """Groups whose owners have come or gone."""
+        self._changed_groups: set[str] = set()
+        """Groups in which an owner began or stopped waiting."""
         self.newcomers = False
-        """Set when an entity begins to wait, for whoever draws up corrections to clear: it has none yet."""
+        """True once an entity without a correction begins to wait. The corrections duty clears it."""
 
     def entity(self, owner: str, group: str) -> Entity:
         return ("", group) if group in self._sharing else (owner, group)
@@ -96,14 +101,14 @@ class Priorities(Generic[Queue]):
         return share * self._owners[group][owner] / self._scales[group]
 
     def set(self, queue: Queue, owner: str, group: str, weight: int, jobs: int) -> None:
-        """In `queue` wait so many jobs, with that sum of UserPriority; 0 jobs: none waits there any more."""
+        """Set the waiting jobs of `queue` and their sum of UserPriority. With 0 jobs the queue is removed."""
         entity = self.entity(owner, group)
         waiting = self._waiting.get(entity)
         if waiting is None:
             if not jobs:
                 return
             waiting = self._waiting[entity] = _Waiting()
-            self._came(entity)
+            self._add_entity(entity)
         old_weight, old_jobs = waiting.queues.pop(queue, (0, 0))
         waiting.weight += weight - old_weight
         waiting.jobs += jobs - old_jobs
@@ -112,7 +117,7 @@ class Priorities(Generic[Queue]):
             waiting.queues[queue] = (weight, jobs)
         elif not waiting.queues:
             del self._waiting[entity]
-            self._went(entity)
+            self._remove_entity(entity)
 
     def of(self, queue: Queue, owner: str, group: str) -> float:
         """The priority of one queue with waiting jobs, as of now."""
@@ -121,23 +126,23 @@ class Priorities(Generic[Queue]):
         return waiting.priority(self.entitled(entity), *waiting.queues[queue])
 
     @property
-    def unsettled(self) -> bool:
-        """Whether anything has changed since the last `settle`."""
-        return bool(self._changed or self._divided_anew)
+    def has_changes(self) -> bool:
+        """Whether anything has changed since the last `recompute`."""
+        return bool(self._changed or self._changed_groups)
 
-    def settle(self) -> Iterator[tuple[Queue, float]]:
-        """The priorities of all queues whose entity has changed since the last time."""
-        for group in self._divided_anew:
+    def recompute(self) -> Iterator[tuple[Queue, float]]:
+        """The new priorities of all queues of the entities that have changed since the last call."""
+        for group in self._changed_groups:
             present = self._owners.get(group)
             if present is None:
                 continue
-            # Summed anew: what comes and goes leaves rounding behind.
+            # Summed again, since additions and subtractions leave rounding errors.
             self._scales[group] = sum(present.values())
             self._changed.update((owner, group) for owner in present)
-        self._divided_anew.clear()
+        self._changed_groups.clear()
         changed, self._changed = self._changed, set()
         for entity in changed:
-            # Looked at only now: between two queues the caller may let other changes in.
+            # Read only now: between two queues the caller may make other changes.
             waiting = self._waiting.get(entity)
             if waiting is not None:
                 yield from self._of_entity(entity, waiting)
@@ -147,7 +152,7 @@ class Priorities(Generic[Queue]):
         return [(queue, waiting.priority(share, *amounts)) for queue, amounts in waiting.queues.items()]
 
     def correct(self, groups: Mapping[str, float], owners: Mapping[Entity, float]) -> None:
-        """New correction factors: by group, and by (owner, group); 1 where none is named."""
+        """Set the correction factors by group and by (owner, group). An entity without one has the factor 1."""
         if groups == self._group_factors and owners == self._owner_factors:
             return
         self._group_factors, self._owner_factors = groups, owners
@@ -173,21 +178,21 @@ class Priorities(Generic[Queue]):
             rows.append(Entitled(owner, group, share, factor, waiting.jobs, len(waiting.queues)))
         return rows
 
-    def _came(self, entity: Entity) -> None:
+    def _add_entity(self, entity: Entity) -> None:
         owner, group = entity
         self.newcomers = True
         if owner:
             factor = self._owner_factors.get(entity, 1.0)
             self._owners.setdefault(group, {})[owner] = factor
             self._scales[group] = self._scales.get(group, 0.0) + factor
-            self._divided_anew.add(group)
+            self._changed_groups.add(group)
 
-    def _went(self, entity: Entity) -> None:
+    def _remove_entity(self, entity: Entity) -> None:
         owner, group = entity
         self._changed.discard(entity)
         if owner:
             present = self._owners[group]
             self._scales[group] -= present.pop(owner)
-            self._divided_anew.add(group)
+            self._changed_groups.add(group)
             if not present:
                 del self._owners[group], self._scales[group]

@@ -1,10 +1,10 @@
-"""Turns of owners on pilots that serve one owner at a time, since their nodes isolate nobody.
+"""Turns of owners on pilots that serve one owner at a time because their nodes do not isolate owners.
 
-A pilot's first job gives its owner the first turn. A turn lasts for one quantum. When it is over, lots are drawn among
-all queues that the pilot would fit were it bound to nobody: `LOTS` draws by the rule in force. They divide the next
-turn's core-seconds among the owners that won them. The owner with the largest account has that turn, and pays for the
-whole of it. So each owner's turns add up to what the draws give that owner, within a quantum for each pilot, however
-few the turns are: a single draw for each turn would need hundreds of them.
+The owner of a pilot's first job has the first turn. A turn lasts for one quantum. At its end, `LOTS` lots are drawn by
+the rule in force, among all queues that would fit the pilot if it were not bound. The lots divide the core-seconds of
+the next turn among the owners. The owner with the largest account has the next turn and pays for all of it. So the
+turns of each owner follow the draws within one quantum for each pilot, even over few turns. A single draw for each turn
+would need hundreds of turns for that.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from pilotage.core.ids import PilotId
 LOTS = 256
 """Draws for each turn."""
 
-CLOSE = 1 / 8
+HYSTERESIS = 1 / 8
 """A pilot stays with its owner unless another account is larger by more than this part of a turn."""
 
-FORGOTTEN = 1024
-"""Turns of pilots that gave way, kept for the director; more than these nobody has asked for."""
+MAX_FOLLOWING = 1024
+"""Turns kept for the successors of pilots that gave way. The oldest are dropped beyond this number."""
 
 SHARE = "share"
-"""The reason for which such a pilot leaves."""
+"""The reason of a pilot that gives way."""
 
 
 def leave_for(owner: str) -> str:
-    """What the row of a pilot that gives way keeps in `leave`: the next turn there is `owner`'s."""
+    """The value of the column `leave` of a pilot that gives way to `owner`."""
     return f"{SHARE}:{owner}"
 
 
 def next_owner(leave: str) -> str | None:
-    """Whose turn comes after a pilot with this `leave`; None: it does not give way."""
+    """The owner to whom a pilot with this `leave` gives way; None if it does not give way."""
     return leave.removeprefix(f"{SHARE}:") if leave.startswith(f"{SHARE}:") else None
 
 
@@ -47,17 +47,17 @@ class Turn:
     """Seconds."""
     begun: float | None = None
     """None: its pilot has not asked for work yet."""
-    dealt: Mapping[str, float] = field(default_factory=dict)
-    """What each owner was given of it."""
+    credited: Mapping[str, float] = field(default_factory=dict)
+    """Core-seconds credited to each owner for it."""
     paid: float = 0.0
-    """What its owner paid. 0: a pilot's first turn, which a plain draw gave, is paid for when it is over."""
+    """Core-seconds that its owner paid. 0 for the first turn of a pilot, which is paid at its end."""
 
     def over(self, now: float) -> bool:
-        """A clock that stepped back ends it as well."""
+        """Whether the turn has ended. A clock that steps back also ends it."""
         return self.begun is not None and not self.begun <= now < self.begun + self.length
 
     def unused(self, at: float) -> float:
-        """The part that is left of it."""
+        """The part of the turn that remains at `at`."""
         if self.begun is None:
             return 1.0
         return min(1.0, max(0.0, (self.begun + self.length - at) / self.length))
@@ -65,23 +65,23 @@ class Turn:
 
 @dataclass(slots=True)
 class TurnBook:
-    """The turns of one server's pilots, and the accounts of owners at each CE. It may be forgotten.
+    """The turns of one server's pilots, and the accounts of owners at each CE. Kept in memory only.
 
-    Its methods return how to undo what they did.
+    Its methods return a function that undoes them.
     """
 
     accounts: dict[str, dict[str, float]] = field(default_factory=dict)
     """Core-seconds by CE and owner."""
     running: dict[PilotId, Turn] = field(default_factory=dict)
     following: dict[PilotId, Turn] = field(default_factory=dict)
-    """By the pilot that gives way: the turn of the pilot that is to be started in its place."""
+    """By the pilot that gives way: the turn of its successor."""
 
     def over(self, pilot: PilotId, now: float) -> bool:
-        """Whether lots are to be drawn before a pilot that is bound to an owner is given jobs."""
+        """Whether lots must be drawn before the bound pilot gets more jobs."""
         turn = self.running.get(pilot)
         return turn is not None and turn.over(now)
 
-    def draw_up(
+    def divide(
         self,
         turn: Turn,
         cores: int,
@@ -90,15 +90,15 @@ class TurnBook:
         *,
         fixed: bool = False,
     ) -> Callable[[], None]:
-        """Divide a turn by the lots, and have it be `turn.owner`'s or, unless that is `fixed`, another one's.
+        """Divide the core-seconds of a turn by the lots, and choose its owner unless that is `fixed`.
 
-        `lots`: how many each owner won. `waiting`: the number of an owner's waiting jobs.
+        `lots`: number of lots won by each owner. `waiting`: number of waiting jobs of an owner.
         """
         before = self.accounts.get(turn.ce, {})
         accounts = self.accounts[turn.ce] = {owner: before[owner] for owner in before if before[owner]}
         amount, number = turn.length * cores, sum(lots.values())
-        turn.dealt = {owner: amount * won / number for owner, won in lots.items()}
-        for owner, part in turn.dealt.items():
+        turn.credited = {owner: amount * won / number for owner, won in lots.items()}
+        for owner, part in turn.credited.items():
             accounts[owner] = accounts.get(owner, 0.0) + part
         if not fixed:
             turn.owner = self._next(accounts, turn, amount, waiting)
@@ -112,15 +112,15 @@ class TurnBook:
         self, accounts: Mapping[str, float], turn: Turn, amount: float, waiting: Callable[[str], int]
     ) -> str:
         own = turn.owner
-        # One whose pilots to come will take all that waits needs no further one.
-        others = [owner for owner in turn.dealt if owner != own and waiting(owner) > self._coming(owner)]
+        # An owner whose coming pilots suffice for all waiting jobs needs no further pilot.
+        others = [owner for owner in turn.credited if owner != own and waiting(owner) > self._coming(owner)]
         best = max(others, key=lambda owner: accounts[owner], default=own)
-        if own in turn.dealt and accounts[best] <= accounts[own] + amount * CLOSE:
+        if own in turn.credited and accounts[best] <= accounts[own] + amount * HYSTERESIS:
             return own
         return best
 
     def _coming(self, owner: str) -> int:
-        """Pilots that are to be started, or have been, and have not asked for work yet."""
+        """Pilots of an owner that are ordered or started and have not asked for work yet."""
         coming = sum(turn.owner == owner for turn in self.following.values())
         return coming + sum(turn.owner == owner and turn.begun is None for turn in self.running.values())
 
@@ -132,35 +132,35 @@ class TurnBook:
 
         def undo() -> None:
             turn.begun = begun
-            _restored(self.running, pilot, before)
+            _put_back(self.running, pilot, before)
 
         return undo
 
     def give_way(self, pilot: PilotId, turn: Turn) -> Callable[[], None]:
-        """The pilot leaves, and `turn` is that of the next one in its place."""
+        """The pilot leaves; its successor has `turn`."""
         before = self.running.pop(pilot, None)
         self.following[pilot] = turn
-        if len(self.following) > FORGOTTEN:
+        if len(self.following) > MAX_FOLLOWING:
             del self.following[next(iter(self.following))]
 
         def undo() -> None:
             self.following.pop(pilot, None)
-            _restored(self.running, pilot, before)
+            _put_back(self.running, pilot, before)
 
         return undo
 
     def take_over(self, pilot: PilotId) -> tuple[Turn | None, Callable[[], None]]:
-        """The turn after that of a pilot that gave way; None: another server knows it."""
+        """The turn of the successor of a pilot that gave way; None if another server has it."""
         turn = self.following.pop(pilot, None)
-        return turn, lambda: _restored(self.following, pilot, turn)
+        return turn, lambda: _put_back(self.following, pilot, turn)
 
     def start(self, pilot: PilotId, turn: Turn) -> Callable[[], None]:
         """The pilot is started for this turn, which begins when it first asks for work."""
         self.running[pilot] = turn
-        return lambda: _restored(self.running, pilot, None)
+        return lambda: _put_back(self.running, pilot, None)
 
     def end(self, pilot: PilotId, at: float | None) -> Callable[[], None]:
-        """A pilot has ended, or serves nobody after all: what is left of its turn is given back. `at` None: all."""
+        """A pilot has ended or serves nobody: give back the rest of its turn at `at`, or all of it if `at` is None."""
         turn = self.running.pop(pilot, None)
         if turn is None:
             return lambda: None
@@ -173,14 +173,14 @@ class TurnBook:
         return restore
 
     def give_back(self, turn: Turn, at: float | None) -> Callable[[], None]:
-        """Nobody uses what is left of a turn at the instant `at`; None: nobody has used any of it."""
+        """Give back the part of a turn that is unused at `at`, or all of it if `at` is None."""
         before = self.accounts.get(turn.ce, {})
         if not turn.paid:
             return lambda: None
         part = 1.0 if at is None else turn.unused(at)
         accounts = self.accounts[turn.ce] = dict(before)
-        for owner, dealt in turn.dealt.items():
-            accounts[owner] = accounts.get(owner, 0.0) - part * dealt
+        for owner, credit in turn.credited.items():
+            accounts[owner] = accounts.get(owner, 0.0) - part * credit
         accounts[turn.owner] = accounts.get(turn.owner, 0.0) + part * turn.paid
         return lambda: self._restore(turn.ce, before)
 
@@ -189,14 +189,14 @@ class TurnBook:
 
 
 def _fade(absent: Iterable[str], accounts: dict[str, float], amount: float) -> None:
-    """Who has nothing waiting neither gains nor owes for ever."""
+    """Let the accounts of owners without waiting jobs decay towards 0."""
     for owner in absent:
         accounts[owner] *= 1 - 1 / LOTS
         if abs(accounts[owner]) < amount / LOTS:
             del accounts[owner]
 
 
-def _restored(turns: dict[PilotId, Turn], pilot: PilotId, before: Turn | None) -> None:
+def _put_back(turns: dict[PilotId, Turn], pilot: PilotId, before: Turn | None) -> None:
     if before is None:
         turns.pop(pilot, None)
     else:

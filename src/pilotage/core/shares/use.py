@@ -1,9 +1,9 @@
-"""What was used: the intervals of attempts, added up in buckets of a minute, an hour and a day.
+"""Use: the intervals of attempts, added up in buckets of a minute, an hour and a day.
 
 See docs/reference/rules.md, section 5.
 
-The buckets are a cache of the attempts: `Ledger.charge` fills them from intervals, whether of the last minute or of
-all time. Time in which the system was down (`outages`) is charged to nobody and is not looked back upon.
+The buckets are a cache of the attempts. `Ledger.charge` fills them from intervals, of the last minute or of all time.
+Time in which the system was down (`outages`) is charged to nobody, and spans do not contain it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 MINUTES_KEPT = 3 * HOUR
 HOURS_KEPT = 8 * DAY
-"""Seconds for which the finer buckets are kept; those of a day as the policy says (`accounting.history`)."""
+"""Seconds for which buckets of minutes and hours are kept. `accounting.history` is the time for buckets of a day."""
 
 
 HALF_LIVES = 10
@@ -52,14 +52,14 @@ class Use:
         return self._grouped(unit).get(group, {})
 
     def _grouped(self, unit: Unit) -> dict[str, dict[str, float]]:
-        found = self._by_group.get(unit)
-        if found is None:
-            # Whole before it is seen: several threads may ask.
-            found = {}
+        grouped = self._by_group.get(unit)
+        if grouped is None:
+            # Completed before it is published, since several threads read it.
+            grouped = {}
             for (owner, group), amount in self._in(unit).items():
-                found.setdefault(group, {})[owner] = amount
-            self._by_group[unit] = found
-        return found
+                grouped.setdefault(group, {})[owner] = amount
+            self._by_group[unit] = grouped
+        return grouped
 
     def _in(self, unit: Unit) -> Mapping[Entity, float]:
         return self.jobs if unit == "jobs" else self.cores
@@ -67,7 +67,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Attempts as columns: whose, from when, until when (seconds since 1970), on how many cores."""
+    """Attempts as columns: entity, start, end (seconds since 1970), cores."""
 
     entities: Places
     starts: Floats
@@ -93,7 +93,7 @@ class Bucket:
 
 
 Outage = tuple[float, float]
-"""From when until when the system was down, or its clock stepped."""
+"""(begin, end) of a time in which the system was down or its clock stepped."""
 
 
 @dataclass(slots=True)
@@ -122,15 +122,15 @@ class Ledger:
     def kept(self, span: int) -> float:
         return {MINUTE: MINUTES_KEPT, HOUR: HOURS_KEPT, DAY: max(self.history, HOURS_KEPT)}[span]
 
-    # --- what is charged
+    # --- charging
 
     def charge(self, chunks: Iterable[Intervals], until: float) -> list[tuple[int, int]]:
-        """Add what intervals used between `as_of` and `until`; the (span, start) of the buckets that changed."""
+        """Add the use of intervals between `as_of` and `until`. Returns (span, start) of the changed buckets."""
         changed: set[tuple[int, int]] = set()
         pieces = list(self._up_time(self.as_of, until))
         for intervals in chunks:
             for span, buckets in self.levels.items():
-                # A whole bucket more than is kept: the one that the far edge is in.
+                # One bucket more than is kept: it contains the far edge.
                 oldest = (until - self.kept(span)) // span * span
                 for begin, end in pieces:
                     for start, bucket in spread(intervals, max(begin, oldest), end, span):
@@ -141,7 +141,7 @@ class Ledger:
         return sorted(changed)
 
     def _up_time(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
-        """What of [begin, end) was no outage."""
+        """The parts of [begin, end) without outages."""
         for down, up in self.outages:
             if up <= begin:
                 continue
@@ -154,11 +154,11 @@ class Ledger:
             yield begin, end
 
     def up_time(self, begin: float, end: float) -> float:
-        """Seconds of [begin, end) that were no outage."""
+        """Seconds of [begin, end) without outages."""
         return sum(up - down for down, up in self._up_time(begin, end))
 
     def forget_old(self) -> list[tuple[int, int]]:
-        """Drop the buckets that are older than is kept; their (span, start)."""
+        """Drop the buckets that are no longer kept. Returns their (span, start)."""
         gone = []
         for span, buckets in self.levels.items():
             first = self._first(span)
@@ -170,7 +170,7 @@ class Ledger:
     def _first(self, span: int) -> float:
         return (self.as_of - self.kept(span)) // span * span
 
-    # --- what is asked
+    # --- reading
 
     def over(self, span: float) -> Use:
         """Average use over the last `span` seconds of up-time before `as_of`."""
@@ -195,7 +195,9 @@ class Ledger:
         if not covered:
             return Use({}, {})
         places = np.concatenate([bucket.places for bucket, _ in covered])
-        fractions = np.repeat([fraction for _, fraction in covered], [len(one.places) for one, _ in covered])
+        fractions = np.repeat(
+            [fraction for _, fraction in covered], [len(bucket.places) for bucket, _ in covered]
+        )
         jobs = np.concatenate([bucket.jobs for bucket, _ in covered]) * fractions
         cores = np.concatenate([bucket.cores for bucket, _ in covered]) * fractions
         length = max(self.up_time(begin, end), 1.0)
@@ -281,7 +283,7 @@ class Ledger:
 
 
 def spread(intervals: Intervals, begin: float, end: float, span: int) -> Iterator[tuple[int, Bucket]]:
-    """What `intervals` use between two instants, in buckets of `span` seconds: (start, bucket), ascending."""
+    """The use of `intervals` between two instants in buckets of `span` seconds: (start, bucket), ascending."""
     origin = int(begin // span * span)
     count = int(-((origin - end) // span))
     if begin >= end or not len(intervals.starts):
@@ -290,7 +292,7 @@ def spread(intervals: Intervals, begin: float, end: float, span: int) -> Iterato
     used = ends > starts
     if not used.any():
         return
-    # Few entities of many are concerned as a rule: columns for those only.
+    # Columns only for the entities that occur, usually few of many.
     places, columns = np.unique(intervals.entities[used], return_inverse=True)
     low, high = (starts[used] - origin) / span, (ends[used] - origin) / span
     jobs = _spread(low, high, np.ones(len(low)), columns, len(places), count) * span
@@ -319,7 +321,7 @@ def _spread(low: Floats, high: Floats, weight: Floats, columns: Places, width: i
 
 
 def columns_of(ledger: Ledger, rows: Iterable[Sequence[object]]) -> Intervals:
-    """Rows (owner, group, started, ended or None, processors) as columns; those that run end never."""
+    """Rows (owner, group, started, ended or None, processors) as columns. An attempt without end runs forever."""
     places, starts, ends, cores = [], [], [], []
     for owner, group, started, ended, processors in rows:
         places.append(ledger.place((str(owner), str(group))))

@@ -30,7 +30,7 @@ class PriorityDuty:
         if priorities.newcomers and not 0 <= now - self._welcomed < NEWCOMERS_PERIOD:
             priorities.newcomers, self._welcomed = False, now
             self._context.wake_shares.set()
-        if pool.settling is None and not priorities.unsettled:
+        if pool.settling is None and not priorities.has_changes:
             return
         while not await writer.acall(lambda _: corrections.apply_priorities(pool)):
             pass
@@ -51,13 +51,13 @@ class ShareDuty:
         charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
         for part in book.saving(charged):
             await writer.acall(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
-        who = await writer.acall(lambda _: corrections.waiting(pool))
+        who = await writer.acall(lambda _: corrections.waiting_entities(pool))
         found = await asyncio.to_thread(self._corrections, who)
-        await writer.acall(lambda tx: corrections.apply_use(pool, tx, found, charged.as_of))
+        await writer.acall(lambda tx: corrections.apply_corrections(pool, tx, found, charged.as_of))
 
     def _corrections(self, who: corrections.WaitingEntities) -> Corrections:
         last, memory = usage.corrector_memory(self._context.readers.connection())
-        return corrections.corrections(self._context.book, who, last, memory)
+        return corrections.compute_corrections(self._context.book, who, last, memory)
 
 
 class LedgerDuty:

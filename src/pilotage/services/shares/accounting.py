@@ -1,4 +1,4 @@
-"""Who used how much, where, by the month."""
+"""Use by month, site, group and owner."""
 
 from __future__ import annotations
 

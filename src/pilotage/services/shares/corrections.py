@@ -1,7 +1,7 @@
-"""Shares at work: use is charged, corrections are drawn from it, priorities are settled; all off the hot path.
+"""Charges use, computes share corrections from it, and applies priorities, all off the hot path.
 
-Reading and computing happens on a reader's connection, in any thread; what comes of it is stored, and told to the
-index, in short requests to the writer.
+A reader's connection in any thread reads and computes. Short requests to the writer store the result and update the
+index.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from pilotage.store.tables import instance
 from pilotage.store.tables import usage as use_rows
 from pilotage.store.writer.transaction import Transaction
 
-SETTLED_AT_ONCE = 100
-"""Queues that take up a new priority in one turn of the writer: below 1 ms, as long as some matches."""
+QUEUES_PER_REQUEST = 100
+"""Queues that get a new priority in one request to the writer: below 1 ms, the time of a few matches."""
 
-SAVED_AT_ONCE = 20
+BUCKETS_PER_TRANSACTION = 20
 """Buckets stored in one transaction."""
 
-AHEAD = 60.0
-"""Buckets that reach so many seconds into the future were stored across a step of the clock: they are made anew."""
+MAX_AHEAD = 60.0
+"""Seconds. Buckets further in the future were stored before the clock stepped back, and are rebuilt."""
 
-WATCHED = {"Hour": 3600.0, "Week": 604800.0}
-"""What is shown of entities that nothing corrects."""
+SHOWN_SPANS = {"Hour": 3600.0, "Week": 604800.0}
+"""Spans in which use is shown for entities without a corrector."""
 
 
 def apply_priorities(pool: Pool) -> bool:
-    """Have the index take up some of the priorities that have changed; whether that was all. Writer's thread."""
+    """Apply some of the changed priorities to the index. Returns whether all are applied. Writer's thread."""
     if pool.settling is None:
         pool.settling = pool.index.apply_priorities()
-    done = sum(1 for _ in islice(pool.settling, SETTLED_AT_ONCE))
-    if done < SETTLED_AT_ONCE:
+    done = sum(1 for _ in islice(pool.settling, QUEUES_PER_REQUEST))
+    if done < QUEUES_PER_REQUEST:
         pool.settling = None
     return pool.settling is None
 
 
-class Reload(Exception):
-    """The store's buckets are no longer those that the ledger was read from: the clock has stepped back."""
+class LedgerOutdated(Exception):
+    """The buckets of the store have changed since the ledger was read: the clock has stepped back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
-    """What one `UseBook.charge` has changed."""
+class LedgerUpdate:
+    """The changes of one `UseBook.charge`."""
 
     before: float | None
-    """Until when the stored buckets held all use; None: they are made anew."""
+    """The end of the use in the stored buckets; None if they are rebuilt."""
     as_of: float
     known_entities: int
     buckets: list[tuple[int, int]]
@@ -66,14 +66,14 @@ class Charged:
 
 @dataclass(slots=True)
 class UseBook:
-    """The ledger of one server, and its way to the store. Safe to ask from any thread."""
+    """The ledger of one server and its changes for the store. Any thread may call it."""
 
     history: float
     _ledger: Ledger | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def charge(self, connection: Connection) -> Charged:
-        """Charge what attempts have used up to the last sign of life."""
+    def charge(self, connection: Connection) -> LedgerUpdate:
+        """Charge the use of attempts up to the server's last sign of life."""
         with self._lock:
             try:
                 with use_rows.snapshot(connection):
@@ -82,15 +82,15 @@ class UseBook:
                 self._ledger = None
                 raise
 
-    def _charge(self, connection: Connection) -> Charged:
-        found = instance.load(connection)
-        assert found is not None
+    def _charge(self, connection: Connection) -> LedgerUpdate:
+        server = instance.load(connection)
+        assert server is not None
         stored = use_rows.as_of(connection)
-        if stored is not None and stored > found.alive_at + AHEAD:
+        if stored is not None and stored > server.alive_at + MAX_AHEAD:
             stored = None
         ledger = self._ledger
         if ledger is None or ledger.as_of != stored:
-            oldest = found.alive_at - self.history
+            oldest = server.alive_at - self.history
             ledger = self._ledger = Ledger(oldest if stored is None else stored, self.history)
             if stored is not None:
                 use_rows.load(connection, ledger)
@@ -98,16 +98,18 @@ class UseBook:
         ledger.outages = use_rows.outages(connection)
         known = len(ledger.entities)
         portions = use_rows.attempts_since(connection, ledger.as_of)
-        changed = ledger.charge((columns_of(ledger, rows) for rows in portions), found.alive_at)
-        return Charged(stored, ledger.as_of, known, changed, ledger.forget_old())
+        changed = ledger.charge((columns_of(ledger, rows) for rows in portions), server.alive_at)
+        return LedgerUpdate(stored, ledger.as_of, known, changed, ledger.forget_old())
 
-    def saving(self, charged: Charged) -> Iterator[use_rows.LedgerChanges]:
-        """What is to be stored, a transaction each: one as a rule, so that a crash leaves all of it or nothing."""
+    def saving(self, charged: LedgerUpdate) -> Iterator[use_rows.LedgerChanges]:
+        """The changes to store, one transaction each; usually a single one."""
         ledger = self._ledger
         assert ledger is not None
         gone = set(charged.gone)
         keys = [key for key in charged.buckets if key not in gone]
-        portions = [keys[at : at + SAVED_AT_ONCE] for at in range(0, len(keys), SAVED_AT_ONCE)] or [[]]
+        portions = [
+            keys[at : at + BUCKETS_PER_TRANSACTION] for at in range(0, len(keys), BUCKETS_PER_TRANSACTION)
+        ] or [[]]
         for place, portion in enumerate(portions):
             yield use_rows.LedgerChanges(
                 expected=charged.before if place == 0 else None,
@@ -120,7 +122,7 @@ class UseBook:
             )
 
     def look(self, spans: Mapping[str, float]) -> dict[str, Use]:
-        """Average use over spans of up-time, by the names that they are given here."""
+        """Average use over spans of up-time, by the names of the spans."""
         with self._lock:
             ledger = self._ledger
             return {} if ledger is None else {name: ledger.over(span) for name, span in spans.items()}
@@ -140,15 +142,15 @@ class UseBook:
         return None if ledger is None else ledger.as_of
 
     def up_time(self, begin: float, end: float) -> float:
-        """Seconds between two instants in which the system was up."""
+        """Seconds of up-time between two instants."""
         with self._lock:
             return 0.0 if self._ledger is None else self._ledger.up_time(begin, end)
 
 
 def save_use(tx: Transaction, save: use_rows.LedgerChanges) -> None:
-    """Store a part of what was charged. Raises `Reload` if the store has gone another way meanwhile."""
+    """Store a part of the charged use. Raises `LedgerOutdated` if the store was rebuilt meanwhile."""
     if save.expected is not None and use_rows.as_of(tx.connection) != save.expected:
-        raise Reload
+        raise LedgerOutdated
     use_rows.save_changes(tx.connection, save)
 
 
@@ -157,21 +159,23 @@ def save_use(tx: Transaction, save: use_rows.LedgerChanges) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WaitingEntities:
-    """Who waits, as of one turn of the writer."""
+    """The policy and the entities with waiting jobs, at one moment."""
 
     policy: Policy
     entities: frozenset[Entity]
 
 
-def waiting(pool: Pool) -> WaitingEntities:
+def waiting_entities(pool: Pool) -> WaitingEntities:
     """Writer's thread."""
     return WaitingEntities(pool.policy, pool.index.priorities.waiting_owners())
 
 
-def corrections(book: UseBook, who: WaitingEntities, last: float | None, memory: Memory) -> Corrections:
-    """The corrections that the policy asks for, and what is shown of entities that it does not correct.
+def compute_corrections(
+    book: UseBook, who: WaitingEntities, last: float | None, memory: Memory
+) -> Corrections:
+    """The corrections of the policy, and reports on entities that nothing corrects.
 
-    `last` is when `memory` was drawn up.
+    `last` is the time of the correction that left `memory`.
     """
     policy = who.policy
     now = book.as_of or 0.0
@@ -185,19 +189,19 @@ def corrections(book: UseBook, who: WaitingEntities, last: float | None, memory:
     )
     names = policy.correction.correctors
     instances = {name: policy.correction.instances_of(name) for name in names}
-    return correct([*names, SHOWN_ONLY], {**instances, SHOWN_ONLY: _watched(policy)}, facts, memory)
+    return correct([*names, SHOWN_ONLY], {**instances, SHOWN_ONLY: _shown_only(policy)}, facts, memory)
 
 
 SHOWN_ONLY = ""
 """Stands for a corrector in reports of use that nothing corrects."""
 
 
-def _watched(policy: Policy) -> dict[str, HistoryInstance]:
+def _shown_only(policy: Policy) -> dict[str, HistoryInstance]:
     """Instances with the factor 1, which show the use of entities that no corrector looks at."""
     corrected = {instance.settings.group for instance in policy.correction.instances}
     slices = {
         name: CorrectionSlice(time_span=span, max_correction=1.0)
-        for name, span in WATCHED.items()
+        for name, span in SHOWN_SPANS.items()
         if span <= policy.accounting.history
     }
     targets = ["", *(group for group in policy.groups if not policy.sharing(group))]
@@ -208,17 +212,17 @@ def _watched(policy: Policy) -> dict[str, HistoryInstance]:
     }
 
 
-def apply_use(pool: Pool, tx: Transaction, found: Corrections, at: float) -> None:
-    """Store what is carried on, and have the priorities follow."""
+def apply_corrections(pool: Pool, tx: Transaction, corrections: Corrections, at: float) -> None:
+    """Store the memory of the correctors, and set the corrections in force."""
     before = (pool.corrections, pool.corrected_at)
-    tx.on_rollback(lambda: _put(pool, *before))
-    text = _encode(found) if pool.peers.shared else ""
-    use_rows.save_correction(tx.connection, at, found.memory, text)
-    _put(pool, found, at)
+    tx.on_rollback(lambda: _set_corrections(pool, *before))
+    text = _encode(corrections) if pool.peers.shared else ""
+    use_rows.save_correction(tx.connection, at, corrections.memory, text)
+    _set_corrections(pool, corrections, at)
     pool.peers.publish(tx, PeerUpdate(corrected=True))
 
 
-class _ReadCorrections(msgspec.Struct):
+class _PublishedCorrections(msgspec.Struct):
     """Corrections as other servers read them."""
 
     groups: dict[str, float]
@@ -226,20 +230,22 @@ class _ReadCorrections(msgspec.Struct):
     reports: list[InstanceReport]
 
 
-def _encode(found: Corrections) -> str:
-    owners = [(owner, group, factor) for (owner, group), factor in found.owners.items()]
-    return msgspec.json.encode(_ReadCorrections(found.groups, owners, found.reports)).decode()
+def _encode(corrections: Corrections) -> str:
+    owners = [(owner, group, factor) for (owner, group), factor in corrections.owners.items()]
+    return msgspec.json.encode(
+        _PublishedCorrections(corrections.groups, owners, corrections.reports)
+    ).decode()
 
 
 def read_corrections(pool: Pool, tx: Transaction) -> None:
-    """Have the priorities follow the corrections that another server has drawn up."""
+    """Set the corrections in force that another server has computed."""
     at, text = use_rows.last_correction(tx.connection)
     if text:
-        found = msgspec.json.decode(text, type=_ReadCorrections)
-        owners = {(owner, group): factor for owner, group, factor in found.owners}
-        _put(pool, Corrections(found.groups, owners, found.reports), at)
+        corrections = msgspec.json.decode(text, type=_PublishedCorrections)
+        owners = {(owner, group): factor for owner, group, factor in corrections.owners}
+        _set_corrections(pool, Corrections(corrections.groups, owners, corrections.reports), at)
 
 
-def _put(pool: Pool, found: Corrections, at: float | None) -> None:
-    pool.corrections, pool.corrected_at = found, at
-    pool.index.priorities.correct(found.groups, found.owners)
+def _set_corrections(pool: Pool, corrections: Corrections, at: float | None) -> None:
+    pool.corrections, pool.corrected_at = corrections, at
+    pool.index.priorities.correct(corrections.groups, corrections.owners)

@@ -1,4 +1,4 @@
-"""Entitled against used, over a period."""
+"""Compares the shares with the use of a period."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pilotage.wire.shares import FairnessReport, FairnessRow
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What is known of a time: average use, how many attempts ran, and who had work waiting for what part of it.
+    """Facts about a period: average use, number of attempts, and demand.
 
-    `demand` maps (owner, group) to a part of 1; for an entity that is not named nothing waited.
+    `demand` maps (owner, group) to the part of the period in which jobs waited. A missing entity had no waiting jobs.
     """
 
     begin: float
@@ -31,7 +31,7 @@ class Period:
 
 
 def period(connection: Connection, book: UseBook, policy: Policy, begin: float, end: float) -> Period:
-    """Read what is known of [begin, end). Reader's connection, any thread."""
+    """Read the facts about [begin, end). Reader's connection, any thread."""
     intervals: dict[Entity, list[tuple[float, float]]] = {}
     for owner, group, since, until in use_rows.waiting_times(connection, begin):
         interval = (max(since, begin), end if until is None else min(until, end))
@@ -44,7 +44,7 @@ def period(connection: Connection, book: UseBook, policy: Policy, begin: float, 
 
 
 ALWAYS = 0.95
-"""An entity that had work waiting for this part of the time counts as one that always had."""
+"""An entity with waiting jobs for this part of the time counts as one that always had waiting jobs."""
 
 
 def fairness_report(policy: Policy, entitled: Sequence[Entitled], period: Period) -> FairnessReport:
@@ -105,7 +105,7 @@ class _Groups:
             demand=lambda group: max(
                 (d for (_, g), d in self.period.demand.items() if g == group), default=0.0
             ),
-            name=lambda group: ("", group),
+            pair_of=lambda group: ("", group),
         )
 
     def owners(self, group: str) -> list[FairnessRow]:
@@ -120,7 +120,7 @@ class _Groups:
             starts=lambda owner: self.period.starts.get((owner, group), 0),
             waits=lambda owner: self.waiting.get((owner, group), 0),
             demand=lambda owner: self.period.demand.get((owner, group), 0.0),
-            name=lambda owner: (owner, group),
+            pair_of=lambda owner: (owner, group),
         )
 
     @staticmethod
@@ -136,28 +136,28 @@ class _Groups:
         starts: Callable[[str], int],
         waits: Callable[[str], int],
         demand: Callable[[str], float],
-        name: Callable[[str], Entity],
+        pair_of: Callable[[str], Entity],
     ) -> list[FairnessRow]:
         if not shares:
             return []
-        whole = sum(running.get(one, 0.0) for one in shares)
-        used = {one: running.get(one, 0.0) / whole if whole else 0.0 for one in shares}
+        whole = sum(running.get(entity, 0.0) for entity in shares)
+        used = {entity: running.get(entity, 0.0) / whole if whole else 0.0 for entity in shares}
         expected = expected_use(shares, self.policy.matching.rule, instances)
-        total = sum(starts(one) for one in shares)
-        bounds = {one: bound(expected[one], total, instances) for one in shares}
-        verdicts = judge(used, expected, bounds, {one: demand(one) >= ALWAYS for one in shares})
+        total = sum(starts(entity) for entity in shares)
+        bounds = {entity: bound(expected[entity], total, instances) for entity in shares}
+        verdicts = judge(used, expected, bounds, {entity: demand(entity) >= ALWAYS for entity in shares})
         share = sum(shares.values())
         return [
             FairnessRow(
-                *name(one),
-                entitled=shares[one] / share,
-                expected=expected[one],
-                used=used[one],
-                bound=bounds[one],
-                running=running.get(one, 0.0),
-                waiting=waits(one),
-                demand=demand(one),
-                verdict=str(verdicts[one]),
+                *pair_of(entity),
+                entitled=shares[entity] / share,
+                expected=expected[entity],
+                used=used[entity],
+                bound=bounds[entity],
+                running=running.get(entity, 0.0),
+                waiting=waits(entity),
+                demand=demand(entity),
+                verdict=str(verdicts[entity]),
             )
-            for one in shares
+            for entity in shares
         ]

@@ -1,4 +1,4 @@
-"""What people are shown of shares: entitled, used, corrected, and what comes of it."""
+"""The table of `pilotage share list`: shares, use, corrections and priorities."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ STRANDED = "not in the policy: its jobs stay, and do not start"
 
 @dataclass(frozen=True, slots=True)
 class Entitlements:
-    """What the share table is made of, all of one moment."""
+    """The input of the share table, all of one moment."""
 
     policy: Policy
     corrections: Corrections
     corrected_at: float | None
     entitled: list[Entitled]
-    """The entities with waiting jobs that the policy knows, then those that it does not."""
+    """The entities with waiting jobs: first the members of the policy, then all others."""
 
 
 def entitlements(pool: Pool) -> Entitlements:
-    """As of now. In the writer's turn."""
+    """The present input of the share table. Writer's thread."""
     stranded = [entry for entry in pool.index.entries.values() if entry.waiting and not entry.admitted]
     entitled = [*pool.index.priorities.table(), *_without_share(stranded)]
     return Entitlements(pool.policy, pool.corrections, pool.corrected_at, entitled)
 
 
-def share_table(found: Entitlements, as_of: float | None) -> ShareTable:
-    """Every group of the policy, and every owner with waiting jobs or use; and whoever waits without being in it."""
-    table = _Table(found.policy, found.corrections, found.entitled)
+def share_table(entitlements: Entitlements, as_of: float | None) -> ShareTable:
+    """Rows of every group of the policy, of owners with waiting jobs or use, and of waiting non-members."""
+    table = _Table(entitlements.policy, entitlements.corrections, entitlements.entitled)
     return ShareTable(
-        rule=found.policy.matching.rule,
-        correctors=list(found.policy.correction.correctors),
+        rule=entitlements.policy.matching.rule,
+        correctors=list(entitlements.policy.correction.correctors),
         as_of=as_of,
-        corrected_at=found.corrected_at,
+        corrected_at=entitlements.corrected_at,
         rows=list(table.rows()),
     )
 
 
 def _without_share(stranded: Iterable[IndexedQueue]) -> list[Entitled]:
-    """Jobs of groups or owners that are not in the policy any more, by owner."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    """Waiting jobs of groups and owners that have left the policy, by owner."""
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
     for entry in stranded:
         key = (entry.identity.owner, entry.identity.group)
-        waiting, queues = found.get(key, (0, 0))
-        found[key] = (waiting + entry.waiting, queues + 1)
-    return [Entitled(*key, 0.0, 1.0, *counts) for key, counts in sorted(found.items())]
+        waiting, queues = counts.get(key, (0, 0))
+        counts[key] = (waiting + entry.waiting, queues + 1)
+    return [Entitled(*key, 0.0, 1.0, *entry) for key, entry in sorted(counts.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +103,29 @@ def _parts_of(corrections: Corrections, group: str) -> dict[str, _Parts]:
         if instance.group == group:
             for entity in instance.entities:
                 reports.setdefault(entity.name, []).append((instance, entity))
-    return {name: _Parts(found) for name, found in reports.items()}
+    return {name: _Parts(parts) for name, parts in reports.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
     policy: Policy
-    found: Corrections
+    corrections: Corrections
     entitled: Sequence[Entitled]
 
     def rows(self) -> Iterable[ShareRow]:
-        policy, parts = self.policy, _parts_of(self.found, "")
+        policy, parts = self.policy, _parts_of(self.corrections, "")
         shares, waiting = policy.shares(), dict[str, list[Entitled]]()
-        for one in self.entitled:
-            waiting.setdefault(one.group, []).append(one)
-        # Of those that wait or have used something; whoever begins to wait counts at once.
+        for entity in self.entitled:
+            waiting.setdefault(entity.group, []).append(entity)
+        # Groups with waiting jobs or use; a group counts as soon as it has waiting jobs.
         counted = {name for name in shares if name in parts or name in waiting}
         whole = sum(shares[name] for name in counted)
         for group in sorted({*shares, *waiting}):
-            theirs = waiting.get(group, [])
+            entities = waiting.get(group, [])
             part = shares[group] / whole if group in counted and whole else None
-            yield self._group(group, theirs, part, parts.get(group, NO_PARTS))
+            yield self._group(group, entities, part, parts.get(group, NO_PARTS))
             if not policy.sharing(group):
-                yield from self._owners(group, theirs)
+                yield from self._owners(group, entities)
 
     def _group(self, group: str, entitled: Sequence[Entitled], part: float | None, parts: _Parts) -> ShareRow:
         known = group in self.policy.groups
@@ -136,17 +136,17 @@ class _Table:
             entitled=part,
             correction=parts.correction,
             scaled=parts.correction,
-            priority=sum(one.share for one in entitled),
-            waiting=sum(one.waiting for one in entitled),
-            queues=sum(one.queues for one in entitled),
+            priority=sum(entity.share for entity in entitled),
+            waiting=sum(entity.waiting for entity in entitled),
+            queues=sum(entity.queues for entity in entitled),
             slices=parts.slices(),
             factors=parts.factors(),
             note="" if known else STRANDED,
         )
 
     def _owners(self, group: str, entitled: Sequence[Entitled]) -> Iterable[ShareRow]:
-        policy, parts = self.policy, _parts_of(self.found, group)
-        waiting = {one.owner: one for one in entitled}
+        policy, parts = self.policy, _parts_of(self.corrections, group)
+        waiting = {entity.owner: entity for entity in entitled}
         admitted = {owner for owner in {*waiting, *parts} if policy.admits(owner, group)}
         dividing = sum(1 for owner in waiting if owner in admitted)
         for owner in sorted({*parts, *waiting}):

@@ -1,4 +1,4 @@
-"""Whose turn it is on a pilot that serves one owner at a time (core/shares/turns.py)."""
+"""Begins and ends the turns of owners on bound pilots (core/shares/turns.py)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
 Lots = Callable[[], Mapping[str, int]]
-"""Draws lots among all queues that the pilot would fit were it bound to nobody; by owner."""
+"""Draws lots among all queues that would fit the pilot if it were not bound. Returns the lots by owner."""
 
 
 def turn_over(pool: Pool, pilot: PilotRow, now: float) -> bool:
-    """Whether lots must be drawn before this pilot, which is bound to an owner, is given jobs. Asked at every take."""
+    """Whether lots must be drawn before this bound pilot gets jobs. Called for each request for jobs."""
     turn = pool.turns.running.get(pilot.id)
     return turn is None or turn.begun is None or turn.over(now)
 
 
 def begin_turn(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
-    """The pilot's first job has just bound it to its owner, who pays for this turn when it is over."""
+    """Begin the turn of the owner of the pilot's first job, who pays at its end."""
     ce = pool.policy.ces.get(pilot.ce)
     if ce is not None and ce.owners == "any":
         turn = Turn(pilot.ce, pilot.only_owner or "", ce.quantum, now)
@@ -30,7 +30,7 @@ def begin_turn(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None
 
 
 def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: float) -> bool:
-    """Begin the pilot's next turn; False: it is another owner's, and the pilot is told to leave."""
+    """Begin the next turn of the pilot. False if another owner has it, and the pilot must leave."""
     turns, ce = pool.turns, pool.policy.ces.get(pilot.ce)
     assert pilot.only_owner is not None
     if ce is None or ce.owners != "any":
@@ -44,9 +44,9 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
     cores, won = max(1, pilot.processors), lots()
     if not current.paid:
         used = Turn(pilot.ce, pilot.only_owner, min(max(0.0, now - current.begun), current.length))
-        tx.on_rollback(turns.draw_up(used, cores, won, pool.index.waiting_jobs_of, fixed=True))
+        tx.on_rollback(turns.divide(used, cores, won, pool.index.waiting_jobs_of, fixed=True))
     turn = Turn(pilot.ce, pilot.only_owner, ce.quantum)
-    tx.on_rollback(turns.draw_up(turn, cores, won, pool.index.waiting_jobs_of))
+    tx.on_rollback(turns.divide(turn, cores, won, pool.index.waiting_jobs_of))
     if turn.owner == pilot.only_owner:
         tx.on_rollback(turns.begin(pilot.id, turn, now))
         return True

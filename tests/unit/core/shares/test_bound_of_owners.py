@@ -19,7 +19,7 @@ def entitled(factors: dict[str, float]) -> dict[str, float]:
     for owner in factors:
         priorities.set(f"queue of {owner}", owner, "g", 1, 1)
     priorities.correct({}, {(owner, "g"): factor for owner, factor in factors.items()})
-    list(priorities.settle())
+    list(priorities.recompute())
     return {row.owner: row.share for row in priorities.table()}
 
 

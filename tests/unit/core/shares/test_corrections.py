@@ -223,7 +223,7 @@ def test_owner_corrections_leave_their_groups_share_whole() -> None:
     for number, owner in enumerate(("ann", "bob", "cleo")):
         priorities.set(number, owner, "A", 1, 1)
     priorities.correct(found.groups, found.owners)
-    settled = dict(priorities.settle())
+    settled = dict(priorities.recompute())
     assert sum(settled.values()) == pytest.approx(1000 * found.groups["A"], rel=1e-15)
     assert settled[2] / settled[0] == pytest.approx(found.owners["cleo", "A"] / found.owners["ann", "A"])
     assert settled[0] < settled[1] <= settled[2]

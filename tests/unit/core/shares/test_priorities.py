@@ -85,7 +85,7 @@ def test_a_shared_group_is_divided_by_the_sums_of_its_queues() -> None:
     priorities: Priorities[str] = Priorities({"home": 1000}, frozenset({"home"}))
     for name, one in queues.items():
         priorities.set(name, one.owner, one.group, one.weight, one.jobs)
-    assert dict(priorities.settle()) == {"a": 750, "b": 250}
+    assert dict(priorities.recompute()) == {"a": 750, "b": 250}
 
 
 def test_owners_share_a_group_equally_whatever_they_have_waiting() -> None:
@@ -94,14 +94,14 @@ def test_owners_share_a_group_equally_whatever_they_have_waiting() -> None:
         "b1": Waiting("b", "physics", 2, 2),
         "b2": Waiting("b", "physics", 6, 6),
     }
-    assert dict(of(queues).settle()) == {"a": 500, "b1": 125, "b2": 375}
+    assert dict(of(queues).recompute()) == {"a": 500, "b1": 125, "b2": 375}
 
 
 def test_where_sums_are_equal_each_queue_gets_one_nth_as_the_document_says() -> None:
     shared = {f"q{n}": Waiting(f"o{n}", "production", 4, 2) for n in range(8)}
-    assert dict(of(shared).settle()) == dict.fromkeys(shared, 3000 / 8)
+    assert dict(of(shared).recompute()) == dict.fromkeys(shared, 3000 / 8)
     divided = {f"q{owner}{n}": Waiting(f"o{owner}", "physics", 4, 2) for owner in range(2) for n in range(4)}
-    assert dict(of(divided).settle()) == dict.fromkeys(divided, 1000 / (2 * 4))
+    assert dict(of(divided).recompute()) == dict.fromkeys(divided, 1000 / (2 * 4))
 
 
 def test_many_jobs_weigh_within_an_owner_and_never_between_owners() -> None:
@@ -110,15 +110,15 @@ def test_many_jobs_weigh_within_an_owner_and_never_between_owners() -> None:
         "b1": Waiting("b", "physics", 1, 1),
         "b2": Waiting("b", "physics", 3, 3),
     }
-    assert dict(of(queues).settle()) == {"a": 500, "b1": 125, "b2": 375}
+    assert dict(of(queues).recompute()) == {"a": 500, "b1": 125, "b2": 375}
 
 
 def test_an_entity_with_user_priority_0_only_is_divided_by_jobs() -> None:
     queues = {"a": Waiting("a", "physics", 0, 3), "b": Waiting("a", "physics", 0, 1)}
     priorities = of(queues)
-    assert dict(priorities.settle()) == {"a": 750, "b": 250}
+    assert dict(priorities.recompute()) == {"a": 750, "b": 250}
     priorities.set("b", "a", "physics", 1, 2)
-    assert dict(priorities.settle()) == {"a": 0, "b": 1000}
+    assert dict(priorities.recompute()) == {"a": 0, "b": 1000}
 
 
 def test_a_group_that_the_policy_has_forgotten_has_no_share() -> None:
@@ -128,7 +128,7 @@ def test_a_group_that_the_policy_has_forgotten_has_no_share() -> None:
         "c": Waiting("c", "physics", 1, 1),
     }
     priorities = of(queues)
-    assert dict(priorities.settle()) == {"a": 0, "b": 0, "c": 1000}
+    assert dict(priorities.recompute()) == {"a": 0, "b": 0, "c": 1000}
     assert priorities.of("a", "a", "gone") == 0
     assert [row.share for row in priorities.table()] == [0, 0, 1000]
 
@@ -137,16 +137,16 @@ def test_corrections_of_a_group_change_it_alone() -> None:
     queues = {"a": Waiting("a", "physics", 1, 1), "b": Waiting("x", "production", 1, 1)}
     priorities = of(queues)
     priorities.correct({"physics": 2.6}, {})
-    assert dict(priorities.settle()) == {"a": 2600, "b": 3000}
+    assert dict(priorities.recompute()) == {"a": 2600, "b": 3000}
     priorities.correct({}, {})
-    assert dict(priorities.settle()) == {"a": 1000, "b": 3000}
+    assert dict(priorities.recompute()) == {"a": 1000, "b": 3000}
 
 
 def test_corrections_of_owners_are_scaled_to_their_groups_corrected_share() -> None:
     queues = {owner: Waiting(owner, "physics", 1, 1) for owner in "abc"}
     priorities = of(queues)
     priorities.correct({"physics": 0.5}, {("a", "physics"): 3, ("b", "physics"): 0.5, ("z", "physics"): 100})
-    assert dict(priorities.settle()) == {
+    assert dict(priorities.recompute()) == {
         "a": 500 * 3 / 4.5,
         "b": 500 * 0.5 / 4.5,
         "c": 500 * 1 / 4.5,
@@ -160,7 +160,7 @@ def test_corrections_of_owners_are_scaled_to_their_groups_corrected_share() -> N
 def test_owner_factors_of_a_shared_group_mean_nothing() -> None:
     priorities = of({"a": Waiting("x", "production", 1, 1)})
     priorities.correct({}, {("x", "production"): 5, ("", "production"): 5})
-    assert dict(priorities.settle()) == {"a": 3000}
+    assert dict(priorities.recompute()) == {"a": 3000}
 
 
 def test_what_is_said_of_a_new_queue_is_what_settling_says_to_the_last_digit() -> None:
@@ -173,7 +173,7 @@ def test_what_is_said_of_a_new_queue_is_what_settling_says_to_the_last_digit() -
         }
         priorities = of(queues)
         priorities.correct({"physics": rng.uniform(0.2, 5)}, {})
-        settled = dict(priorities.settle())
+        settled = dict(priorities.recompute())
         assert settled == {name: priorities.of(name, one.owner, one.group) for name, one in queues.items()}
 
 
@@ -188,26 +188,26 @@ def test_settling_yields_only_queues_of_entities_that_changed() -> None:
         "p": Waiting("x", "production", 1, 1),
     }
     priorities = of(queues)
-    assert priorities.unsettled
-    assert {queue for queue, _ in priorities.settle()} == {"a1", "a2", "b", "p"}
-    assert not priorities.unsettled
-    assert list(priorities.settle()) == []
+    assert priorities.has_changes
+    assert {queue for queue, _ in priorities.recompute()} == {"a1", "a2", "b", "p"}
+    assert not priorities.has_changes
+    assert list(priorities.recompute()) == []
     priorities.set("a1", "a", "physics", 2, 2)
-    assert {queue for queue, _ in priorities.settle()} == {"a1", "a2"}
+    assert {queue for queue, _ in priorities.recompute()} == {"a1", "a2"}
     priorities.set("q", "y", "production", 2, 2)
-    assert {queue for queue, _ in priorities.settle()} == {"p", "q"}
+    assert {queue for queue, _ in priorities.recompute()} == {"p", "q"}
     priorities.set("c", "c", "physics", 1, 1)
-    assert {queue for queue, _ in priorities.settle()} == {"a1", "a2", "b", "c"}
+    assert {queue for queue, _ in priorities.recompute()} == {"a1", "a2", "b", "c"}
     priorities.set("c", "c", "physics", 0, 0)
-    assert {queue for queue, _ in priorities.settle()} == {"a1", "a2", "b"}
+    assert {queue for queue, _ in priorities.recompute()} == {"a1", "a2", "b"}
 
 
 def test_a_queue_that_is_not_known_may_go() -> None:
     priorities = of({"a": Waiting("a", "physics", 1, 1)})
-    list(priorities.settle())
+    list(priorities.recompute())
     priorities.set("b", "a", "physics", 0, 0)
     priorities.set("c", "c", "physics", 0, 0)
-    assert dict(priorities.settle()) == {"a": 1000}
+    assert dict(priorities.recompute()) == {"a": 1000}
     assert priorities.waiting_owners() == {("a", "physics")}
 
 
@@ -249,7 +249,7 @@ def test_a_burst_of_new_queues_recomputes_nothing(count: int, monkeypatch: pytes
         priorities=priorities,
         rng=Random(1),
     )
-    monkeypatch.setattr(Priorities, "settle", lambda _: pytest.fail("settled on the hot path"))
+    monkeypatch.setattr(Priorities, "recompute", lambda _: pytest.fail("recomputed on the hot path"))
     monkeypatch.setattr(Counted, "uses", 0)
     for number in range(count):
         identity = QueueIdentity(f"o{number}", "physics", tags=frozenset())
@@ -278,11 +278,11 @@ def test_a_hundred_thousand_comings_and_goings_leave_no_rounding_behind(settles:
             queues[name] = Waiting(f"o{number}", "physics", rng.randrange(9), 9)
             priorities.set(name, f"o{number}", "physics", queues[name].weight, 9)
         if settles and step % (100_000 // settles) == 0:
-            list(priorities.settle())
+            list(priorities.recompute())
     expected = from_scratch(queues, {"physics": 1 / 3}, factors)
     for name, one in queues.items():  # before anything is settled, a newcomer is told nearly the same
         assert math.isclose(priorities.of(name, one.owner, one.group), expected[name], rel_tol=1e-9)
-    found = dict(priorities.settle())
+    found = dict(priorities.recompute())
     for name, one in queues.items():
         found[name] = priorities.of(name, one.owner, one.group)
     assert found.keys() == expected.keys()
@@ -294,11 +294,11 @@ def test_everybody_may_go_and_come_back() -> None:
     priorities = of(queues)
     for name, one in queues.items():
         priorities.set(name, one.owner, one.group, 0, 0)
-    assert list(priorities.settle()) == []
+    assert list(priorities.recompute()) == []
     assert priorities.table() == []
     assert not priorities.waiting_owners()
     priorities.set("a", "a", "physics", 0, 2)
-    assert dict(priorities.settle()) == {"a": 1000}
+    assert dict(priorities.recompute()) == {"a": 1000}
 
 
 # --- any order of changes
@@ -362,7 +362,7 @@ class AgainstScratch(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        news = list(self.priorities.settle())
+        news = list(self.priorities.recompute())
         assert len(dict(news)) == len(news), "one queue told twice"
         assert {entity_of(self.queues[queue]) for queue, _ in news} <= self.touched
         self.held.update(news)
@@ -374,7 +374,7 @@ class AgainstScratch(RuleBasedStateMachine):
         """`settle` is paused between queues, and what comes meanwhile is for the next one."""
         touched, self.touched = self.touched, set()
         told = set()
-        for number, (queue, priority) in enumerate(self.priorities.settle()):
+        for number, (queue, priority) in enumerate(self.priorities.recompute()):
             if number == after:
                 self.change(place, jobs, 1)
             told.add(queue)

@@ -3,7 +3,7 @@
     c = clamp(expected / used, 1/Max, Max);  factor = clamp(Σ c·Weight / Σ Weight, 1/Global, Global)
 
 The integral form carries the c of each slice on: c ← clamp(c · (expected/used)^(gain · elapsed/TimeSpan)). It settles
-only where use is as expected, whatever the draw rule or the lengths of jobs make of a priority.
+only where use is as expected, for every draw rule and all lengths of jobs.
 """
 
 from __future__ import annotations
