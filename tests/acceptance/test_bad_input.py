@@ -318,7 +318,7 @@ def test_an_input_sandbox_that_is_too_large_as_a_whole_is_refused(pool: Instance
     description = {"executable": "true", "input_sandbox": ["a", "b"]}
     pool.client().apply_policy(pool.policy + "max_input_sandbox = 1000\n")
     try:
-        with pytest.raises(InvalidInput, match="1200 bytes, more than 1000"):
+        with pytest.raises(InvalidInput, match="1,200 bytes; the limit is 1,000"):
             pool.client().submit(description, folder=tmp_path)
     finally:
         pool.client().apply_policy(pool.policy)

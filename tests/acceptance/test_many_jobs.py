@@ -219,7 +219,7 @@ def test_what_the_server_says_to_bad_chunks(pool: Instance) -> None:
         ask("PUT", f"{address}/chunks/0", body=lambda: b"[[1,2]]", size=7)
     assert ask("GET", address).json()["count"] == 2
     assert ask("POST", f"{address}/close", json={"count": 2}).json()["count"] == 2
-    with pytest.raises(Conflict, match="closed with 2 jobs"):
+    with pytest.raises(Conflict, match="closed, with 2 jobs"):
         ask("PUT", f"{address}/chunks/1", body=lambda: b"[[1,2]]", size=7)
     with pytest.raises(InvalidInput, match="differs from job to job"):
         ask("POST", "/v1/submissions/open", json={**request, "key": "v", "description": {

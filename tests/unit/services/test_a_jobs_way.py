@@ -178,7 +178,7 @@ def test_a_finish_before_the_kill_wins(bench: Bench) -> None:
     pilot = bench.pilot()
     pilot.finish(pilot.hold())
     outcome = bench.act("kill", job)
-    assert (outcome.done, outcome.refused) == ([], [(job, "it is Done already")])
+    assert (outcome.done, outcome.refused) == ([], [(job, "the job is already Done")])
     assert bench.state(job) == "Done"
 
 
@@ -573,7 +573,7 @@ def test_what_is_deleted_is_gone_but_its_history(bench: Bench) -> None:
     assert bench.act("delete", job).done == [job]
     assert bench.connection.execute("SELECT * FROM results").fetchall() == []
     assert bench.moves(job)[-1] == "Deleted"
-    assert bench.act("delete", job).refused == [(job, "it is deleted already")]
+    assert bench.act("delete", job).refused == [(job, "the job is already Deleted")]
 
 
 def test_a_pilot_that_is_told_to_leave_gets_no_work(bench: Bench) -> None:

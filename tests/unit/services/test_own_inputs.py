@@ -68,7 +68,7 @@ def test_a_file_that_has_gone_refuses_the_rows(bench: Bench) -> None:
     uploaded(bench, FILES[0].digest)
     values = [[encode_file(file)] for file in FILES[:2]]
     prepared = bench.prepared(names=("@1",), rows=values, input_sandbox=SANDBOX, inputs=[COMMON])
-    with pytest.raises(InvalidInput, match="no longer there"):
+    with pytest.raises(InvalidInput, match="was deleted"):
         bench.accept(prepared)
     assert bench.connection.execute("SELECT count(*) FROM submissions").fetchone()[0] == 0
 

@@ -154,7 +154,10 @@ def test_an_old_job_is_deleted_and_not_killed(bench: Bench) -> None:
     bench.now += 2 * DAY
     everything(bench)
     refused = bench.act("kill", offer.job, other.job)
-    assert set(refused.refused) == {(offer.job, "it is Done already"), (other.job, "it is Failed already")}
+    assert set(refused.refused) == {
+        (offer.job, "the job is already Done"),
+        (other.job, "the job is already Failed"),
+    }
     assert bench.act("reschedule", offer.job).refused == [
         (offer.job, "it is Done: only a failed or killed job is rescheduled")
     ]
@@ -165,7 +168,7 @@ def test_an_old_job_is_deleted_and_not_killed(bench: Bench) -> None:
     bench.check()
     bench.now += 2 * DAY
     assert everything(bench) == {"hot": 2}
-    assert bench.act("delete", offer.job).refused == [(offer.job, "it is deleted already")]
+    assert bench.act("delete", offer.job).refused == [(offer.job, "the job is already Deleted")]
 
 
 # --- what goes when

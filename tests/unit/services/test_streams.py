@@ -15,12 +15,12 @@ from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded
 from pilotage.core.jobs.description import InputFile, JobDescription
 from pilotage.services.submission import chunked
 from pilotage.services.submission import job_creation as making_module
-from pilotage.services.submission.accept import ChunkedInsert, forget_staged
+from pilotage.services.submission.accept import ChunkedInsert, delete_staged
 from pilotage.services.submission.chunked import (
-    KEPT_OPEN,
+    IDLE_TIMEOUT,
     accept_chunk,
     close,
-    close_left_open,
+    close_idle_submissions,
     open_submission,
 )
 from pilotage.services.submission.job_creation import (
@@ -132,10 +132,10 @@ def test_a_chunk_with_other_rows_is_a_conflict(bench: Bench) -> None:
 @pytest.mark.parametrize("number", [1, 5, -1])
 def test_a_gap_is_a_conflict(bench: Bench, number: int) -> None:
     stream = Stream(bench)
-    with pytest.raises(Conflict, match="0 is the next one"):
+    with pytest.raises(Conflict, match="expects chunk 0 next"):
         stream.accept(number, "a")
     stream.send(0, "a")
-    with pytest.raises(Conflict, match="1 is the next one"):
+    with pytest.raises(Conflict, match="expects chunk 1 next"):
         stream.accept(2, "a")
     assert len(stream.parameters()) == 1
 
@@ -143,7 +143,7 @@ def test_a_gap_is_a_conflict(bench: Bench, number: int) -> None:
 def test_nothing_comes_after_the_close(bench: Bench) -> None:
     stream = Stream(bench)
     stream.send(0, "a")
-    with pytest.raises(Conflict, match="has 1 rows, and 2 were sent"):
+    with pytest.raises(Conflict, match="has 1 rows, but the client sent 2"):
         stream.close(2)
     assert stream.close(1) == stream.close(1)
     with pytest.raises(Conflict, match="closed with 1 jobs"):
@@ -159,7 +159,7 @@ def test_the_key_opens_the_same_submission_again(bench: Bench) -> None:
     assert (stream.open().id, stream.open().count) == (stream.id, 1)
     assert Stream(bench, key="other").id != stream.id
     assert Stream(bench, owner="bob").id != stream.id
-    with pytest.raises(Conflict, match="key k was used before"):
+    with pytest.raises(Conflict, match="key k belongs to another submission"):
         Stream(bench, arguments=("other",))
     with pytest.raises(NotFound):
         stream.accept(1, "b", owner="bob")
@@ -300,12 +300,12 @@ def test_the_limit_of_waiting_jobs_holds_across_chunks(tmp_path: Any) -> None:
 def test_a_submission_that_is_left_open_is_closed_after_a_day(bench: Bench) -> None:
     stream, other = Stream(bench), Stream(bench, key="other")
     stream.send(0, "a")
-    bench.now += KEPT_OPEN - 10
+    bench.now += IDLE_TIMEOUT - 10
     other.send(0, "b")
     bench.now += 9
-    assert bench.do(lambda tx: close_left_open(bench.pool, tx, bench.now)) == []
+    assert bench.do(lambda tx: close_idle_submissions(bench.pool, tx, bench.now)) == []
     bench.now += 2
-    [left] = bench.do(lambda tx: close_left_open(bench.pool, tx, bench.now))
+    [left] = bench.do(lambda tx: close_idle_submissions(bench.pool, tx, bench.now))
     assert left.id == stream.id
     assert "submission 1 is closed with 1 jobs" in bench.kinds("left-open")[0]
     with pytest.raises(Conflict, match="closed with 1 jobs"):
@@ -366,7 +366,7 @@ def test_what_was_not_accepted_is_gone_after_a_crash(bench: Bench) -> None:
     step(bench, accepting)
     bench.crash(lambda tx: accepting.step(bench.pool, tx, bench.now))
     [left] = submissions.staged(bench.connection)
-    while not bench.do(lambda tx: forget_staged(tx, left)):
+    while not bench.do(lambda tx: delete_staged(tx, left)):
         pass
     assert submissions.staged(bench.connection) == []
     for table in ("submissions", "submission_chunks", "pending_rows", "jobs"):

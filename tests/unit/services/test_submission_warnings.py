@@ -56,29 +56,29 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
 @pytest.mark.parametrize(
     ("fields", "part"),
     [
-        ({"tags": ("GPU", "apptainer")}, "it asks for the tag GPU, not offered by CE local"),
-        ({"platforms": ("el5",)}, "it asks for the platform el5, and there is el9"),
+        ({"tags": ("GPU", "apptainer")}, "it requests the tag GPU, not offered by CE local"),
+        ({"platforms": ("el5",)}, "it requests the platform el5, and the known ones are el9"),
         ({"requirements": "other.GPUs > 1"}, "its Requirements (other.GPUs > 1) are not true at CE local"),
-        ({"processors": 8}, "it asks for 8 processors, and CE local offer at most 4"),
-        ({"memory": 9000}, "it asks for 9,000 MB of memory (step"),
+        ({"processors": 8}, "it requests 8 processors, and CE local offer at most 4"),
+        ({"memory": 9000}, "it requests 9,000 MB of memory (bucket"),
         (
             {"cpu_time": 300_000},
-            "it asks for 300,000 s of CPU time (step 300,000 s), and a pilot of CE local has",
+            "it requests 300,000 s of CPU time (bucket 300,000 s), and a pilot of CE local has",
         ),
-        ({"setup": "LHCb"}, "it asks for the setup LHCb, and there is none"),
-        ({"sites": ("there",)}, "no site that it may run at has a CE"),
+        ({"setup": "LHCb"}, "it requests the setup LHCb, and the known setups are none"),
+        ({"sites": ("there",)}, "none of its allowed sites has a CE"),
         ({"pilot_types": ("private",)}, "it accepts private pilots only, and those of CE local are generic"),
         (
             {"wall_time": 90_000},
-            "its wall time of 90,000 s is above that of each CE that fits it (at most 86,400 s)",
+            "its wall time of 90,000 s exceeds that of every CE that fits (at most 86,400 s)",
         ),
         (
             {"banned_sites": ("nowhere",)},
-            "BannedSites: there is no nowhere in the policy; there are: here, there",
+            "BannedSites: the policy has no site nowhere; its sites are: here, there",
         ),
         ({"arguments": ("%s",)}, "%s in arguments is passed on unchanged"),
         ({"submit_pools": ("a",), "grid_middlewares": ("b",)}, "SubmitPools and GridMiddleware are kept"),
-        ({"pilot_types": ("private",)}, "PilotTypes is kept with the job and has no effect"),
+        ({"pilot_types": ("private",)}, "PilotTypes is stored with the job, but has no effect"),
     ],
 )
 def test_what_nothing_satisfies_is_told(bench: Bench, fields: dict[str, Any], part: str) -> None:
@@ -134,6 +134,6 @@ def test_all_unknown_sites_and_CEs_are_refused_at_once(bench: Bench) -> None:
     with pytest.raises(Mistakes) as caught:
         check(wrong, bench.pool.policy)
     assert [error.field for error in caught.value.all] == ["Site", "GridCE"]
-    with pytest.raises(InvalidInput, match="there is no a in the policy"):
+    with pytest.raises(InvalidInput, match="Site: a is not in the policy"):
         check(replace(wrong, grid_ces=()), bench.pool.policy)
     check(JobDescription("x", banned_sites=("c",)), bench.pool.policy)

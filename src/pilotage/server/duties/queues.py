@@ -29,7 +29,7 @@ class QueueDuty:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await writer.acall(lambda tx: submissions.mark_empty_queues(tx.connection, clock()))
         await writer.acall(lambda tx: self._forget(tx, clock() - QUEUE_KEPT))
-        while left := await writer.acall(lambda tx: chunked.close_left_open(pool, tx, clock())):
+        while left := await writer.acall(lambda tx: chunked.close_idle_submissions(pool, tx, clock())):
             for one in left:
                 log.warning("submission %d was left open: closed with %d jobs", one.id, one.count)
 

@@ -81,5 +81,5 @@ async def finish_submissions(context: Context, untouched_since: float = inf) -> 
 
 async def forget_staged(context: Context, submission: SubmissionId) -> None:
     """Take back a submission that was stored in part; its client was told nothing."""
-    while not await context.bulk.write(lambda tx: submission_service.forget_staged(tx, submission)):
+    while not await context.bulk.write(lambda tx: submission_service.delete_staged(tx, submission)):
         pass

@@ -66,7 +66,7 @@ from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook, read_corrections
-from pilotage.services.submission.job_creation import AIM, AIM_ELSEWHERE, ChunkPace
+from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, ChunkPace
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
@@ -211,7 +211,7 @@ class _Server:
             home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             in_loop=on_file,
             bulk=SubmissionGate(
-                self._writer, ChunkPace(time.perf_counter, AIM if on_file else AIM_ELSEWHERE)
+                self._writer, ChunkPace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
             ),
         )
         context.home_token.write()

@@ -1,4 +1,4 @@
-"""What people do to jobs: kill, reschedule, delete."""
+"""Actions of users on jobs: kill, reschedule, delete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
 CHUNK = 500
-"""So many jobs are changed in one transaction: no write takes over 5 ms."""
+"""Jobs changed per transaction, so that no write takes over 5 ms."""
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ def act(
     now: float,
     dry_run: bool,
 ) -> Outcome:
-    """Do `verb` to jobs that the caller may change; at most CHUNK of them."""
+    """Apply `verb` to at most CHUNK jobs. The caller must have checked that the actor may change them."""
     moves = JobTransitions(pool, tx, now, pool.batch(now, actor))
-    rows = _rows(tx, verb, list(ids), dry_run=dry_run)
+    rows = _load_jobs(tx, verb, list(ids), dry_run=dry_run)
     places: dict[int, PilotRow | None] = {}
     outcome = Outcome([], [])
     for job in rows.values():
@@ -66,10 +66,10 @@ def act(
     return outcome
 
 
-def _rows(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[int, JobRow]:
-    """The jobs, those that are to change in the hot table and locked there.
+def _load_jobs(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[int, JobRow]:
+    """The jobs; ended jobs that will change are moved to the hot table and locked there.
 
-    What history says of a job is no lock: another server may just be changing it, and is waited for by `recall`.
+    Reading history takes no lock. Another server may be changing the job, and is waited for by `recall`.
     """
     rows = jobs.by_ids(tx.connection, ids)
     ended = [job.id for job in rows.values() if job.state in FINAL and not REFUSALS[verb](job)]
@@ -81,13 +81,13 @@ def _rows(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[
 
 def _refuse_kill(job: JobRow) -> str:
     decision = decide(custody_of(job.state), Message.KILL, Relation.CURRENT)
-    return "" if decision.effect is Effect.END else f"it is {job.state} already"
+    return "" if decision.effect is Effect.END else f"the job is already {job.state}"
 
 
 def _kill(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | None) -> None:
     moves.cut_attempt(job, "killed")
     if job.epoch:
-        # What this try still reports is not taken, even if the job is rescheduled before it is heard.
+        # Later reports of this attempt are refused, even if the job is rescheduled before they arrive.
         job = moves.finish_taken(job, job.epoch, "killed")
     moves.end(job, "killed", JobState.KILLED, reason or "killed", place)
 
@@ -95,17 +95,17 @@ def _kill(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | Non
 def _refuse_reschedule(job: JobRow) -> str:
     if job.state in (JobState.FAILED, JobState.KILLED):
         return ""
-    return f"it is {job.state}: only a failed or killed job is rescheduled"
+    return f"the job is {job.state}: only failed and killed jobs can be rescheduled"
 
 
 def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:
-    """Straight back to its queue, its failures forgotten."""
+    """Return the job to its queue at once, with its failure counters reset."""
     again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
     moves.requeue(again._replace(queue=_find_queue(moves, job), failures=0, own_failures=0))
 
 
 def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
-    """The row of a queue goes a day after its last unfinished job; a job that comes back needs one."""
+    """The queue of a job that returns. Its row may be gone, since it is deleted a day after its last unfinished job."""
     pool, tx = moves.pool, moves.tx
     if submissions.queue_identity(tx.connection, job.queue) is not None:
         submissions.keep_queue(tx.connection, job.queue)
@@ -120,7 +120,11 @@ def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
 def _refuse_delete(job: JobRow) -> str:
     if JOB_STATES.allows(job.state, JobState.DELETED):
         return ""
-    return "it is deleted already" if job.state is JobState.DELETED else f"it is {job.state}: kill it first"
+    return (
+        "the job is already Deleted"
+        if job.state is JobState.DELETED
+        else f"the job is {job.state}: kill it first"
+    )
 
 
 def _delete(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | None) -> None:
@@ -137,4 +141,4 @@ REFUSALS: dict[str, Callable[[JobRow], str]] = {
 
 def check_verb(verb: str) -> None:
     if verb not in VERBS:
-        raise InvalidInput(f"unknown verb {verb}", hint=f"one of {', '.join(VERBS)}")
+        raise InvalidInput(f"unknown action {verb}", hint=f"use one of: {', '.join(VERBS)}")

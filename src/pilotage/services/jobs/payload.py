@@ -1,4 +1,4 @@
-"""A job as its pilot gets it."""
+"""Payloads: jobs in the form that pilots receive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilotage.wire.pilot import Input, Payload
 
 
 def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload:
-    """What a job is to run; `parameters` are the JSON of its own. Jobs without placeholders share one."""
+    """The payload of a job; `parameters` is the JSON of its row. Jobs without placeholders share one payload."""
     common = facts.common.get("")
     if common is None:
         row = facts.row
@@ -61,7 +61,7 @@ def parameter_values(facts: JobFacts) -> dict[str, Any]:
 
 
 def has_input(facts: JobFacts, digest: str) -> bool:
-    """Whether a job has an uploaded file with this digest among its inputs."""
+    """Whether an uploaded file with this digest is an input of the job."""
     if any(item["source"] == digest and item["mode"] == COPY for item in json.loads(facts.inputs)):
         return True
     values = json.loads(facts.parameters) if facts.parameters else []
@@ -71,7 +71,7 @@ def has_input(facts: JobFacts, digest: str) -> bool:
 
 
 def stored_description(facts: JobFacts, job: int) -> JobDescription:
-    """The description of one job, its parameters filled in."""
+    """The description of one job, with its placeholders replaced."""
     values = json.loads(facts.parameters) if facts.parameters else []
     description = description_from_json(json.loads(facts.description))
     return _bound(description, json.loads(facts.names), values, job, facts.first_job, facts.job_count)
@@ -81,7 +81,7 @@ def _bound(
     description: JobDescription, names: Sequence[str], values: Sequence[Any], job: int, first: int, count: int
 ) -> JobDescription:
     bound = bind(description, names, values, job - first, count) if names else description
-    # The description of a parametric or single job may name its own id.
+    # Any description may contain the placeholder of the job's id.
     if any("%j" in text for text in _bindable(bound)):
         bound = _with_id(bound, str(job))
     return bound
@@ -115,9 +115,9 @@ def _with_id(description: JobDescription, job: str) -> JobDescription:
 def _inputs(
     named: Sequence[InputFile], uploaded: Sequence[Input], own: Mapping[int, PerJobFile]
 ) -> list[Input]:
-    """The inputs of one job. A folder that was named has become one uploaded input for each of its files.
+    """The inputs of one job. A named folder has become one uploaded input per file.
 
-    `own` are those that this job alone has, by their place in `named`.
+    `own` maps an index in `named` to the file that only this job has.
     """
     inputs = []
     for place, item in enumerate(named):
@@ -129,5 +129,5 @@ def _inputs(
             inputs.append(Input(item.name, item.mode, item.source, 0, item.executable))
             continue
         below = item.name + "/"
-        inputs += [one for one in uploaded if one.name == item.name or one.name.startswith(below)]
+        inputs += [file for file in uploaded if file.name == item.name or file.name.startswith(below)]
     return inputs

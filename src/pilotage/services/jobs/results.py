@@ -1,4 +1,4 @@
-"""What the end of a payload does to its job."""
+"""Applies the result of a payload to its job."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.pilot import Finish
 
 MESSAGE_BYTES = 2000
-"""A pilot's words about a failure are cut to this length."""
-MOST_MISSING, MOST_REFUSED = 1000, 100
+"""Maximum length of a pilot's message about a failure; the rest is cut."""
+MAX_MISSING, MAX_REFUSED = 1000, 100
 NAME_LENGTH, REASON_LENGTH = 1000, 200
-"""Of what a pilot tells about outputs, in characters; the rest is cut."""
+"""Characters of a name and a reason in a report about outputs; the rest is cut."""
 _SHOWN_NAME = 100
 
 
 def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: JobTransitions) -> JobState:
-    """Apply a finish that the hand-over has accepted; the new state of the job."""
+    """Apply a finish that the hand-over has accepted. Returns the new state of the job."""
     failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
     reason = describe(finish, failure)
     place = pilot if job.pilot == pilot.id else None
@@ -35,7 +35,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         return JobState.DONE
     with_pilot = job.state in HELD or job.state is JobState.MATCHED
     if with_pilot or failure in THE_PAYLOADS_OWN:
-        # Otherwise it was counted when its lease ran out.
+        # Otherwise the failure was counted when the lease expired.
         job = counted(job, failure)
     own = failure in THE_PAYLOADS_OWN
     description = pool.submission(moves.tx, job.submission).description
@@ -58,7 +58,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
 
 
 def describe(finish: Finish, failure: str) -> str:
-    """One line for a person."""
+    """The result as one line of text."""
     message = finish.message[:MESSAGE_BYTES]
     if failure in ("", "payload"):
         how = f"signal {finish.signal}" if finish.signal else f"exit code {finish.exit_code}"
@@ -69,7 +69,7 @@ def describe(finish: Finish, failure: str) -> str:
 
 
 def incomplete_outputs(finish: Finish) -> str:
-    """The first output that is missing or was refused, and how many there are; "" if all are stored."""
+    """The first missing or refused output, and the number of others; "" if all are stored."""
     number = len(finish.missing) + len(finish.refused)
     if not number:
         return ""
@@ -99,13 +99,13 @@ def _close(finish: Finish, outcome: str, failure: str, moves: JobTransitions) ->
 
 
 def save_result(finish: Finish, moves: JobTransitions) -> None:
-    """Store what a try printed, and which outputs it left."""
+    """Store the standard output and error of an attempt, and the list of its outputs."""
     stdout, stderr = _decoded(finish.stdout), _decoded(finish.stderr)
     if stdout or stderr or finish.outputs or finish.missing or finish.refused:
         outputs = [(name, -1) for name in finish.outputs]
-        missing = [pattern[:NAME_LENGTH] for pattern in finish.missing[:MOST_MISSING]]
+        missing = [pattern[:NAME_LENGTH] for pattern in finish.missing[:MAX_MISSING]]
         refused = [
-            (one.name[:NAME_LENGTH], one.reason[:REASON_LENGTH]) for one in finish.refused[:MOST_REFUSED]
+            (one.name[:NAME_LENGTH], one.reason[:REASON_LENGTH]) for one in finish.refused[:MAX_REFUSED]
         ]
         moves.result(
             attempts.Result(JobId(finish.job), finish.epoch, stdout, stderr, outputs, missing, refused)

@@ -1,8 +1,7 @@
-"""The moves of jobs in one transaction: each checked against the table, logged, told to the index, saved in bulk.
+"""State transitions of jobs in one transaction: checked, logged, applied to the index, and saved in bulk.
 
-One `JobTransitions` serves all requests that share a transaction. It keeps the rows of the jobs that they speak
-of as they are after the moves so far, so that nobody reads what somebody has just decided, and each kind of
-move is one statement.
+One `JobTransitions` serves all requests that share a transaction. It keeps the current rows of their jobs, so each
+request sees the transitions of the earlier ones. Each kind of transition is saved by one statement.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pilotage.store.writer.transaction import Transaction
 
 
 def counted(job: JobRow, failure: str) -> JobRow:
-    """The job with one more failed try."""
+    """The job with one more failed attempt."""
     if failure in THE_PAYLOADS_OWN:
         return job._replace(own_failures=job.own_failures + 1)
     return job._replace(failures=job.failures + 1)
@@ -41,28 +40,28 @@ _encode = msgspec.json.encode
 
 @dataclass(slots=True)
 class JobTransitions:
-    """Collects what the requests of one transaction do to jobs; `write` saves it, events included."""
+    """Collects the transitions of one transaction; `write` saves them with their events."""
 
     pool: Pool
     tx: Transaction
     now: float
     events: EventBatch
     pilot: PilotId | None = None
-    """Who makes the next moves, if the actor of the events is `events.SEVERAL_PILOTS`."""
+    """The pilot that causes the next transitions, if the actor of the events is `events.SEVERAL_PILOTS`."""
     rows: dict[int, JobRow] = field(default_factory=dict)
-    """Jobs that were looked at, as they are now."""
+    """The loaded jobs in their current state."""
     lost: set[tuple[PilotId, JobId]] = field(default_factory=set)
-    """Of the jobs that were offered to somebody: those that no longer waited. Nothing was done to them."""
+    """Offers of jobs that no longer waited. These jobs were not changed."""
     noted: list[tuple[Noted[Any], bool]] = field(default_factory=list)
-    """Kinds of offer that takes were noted of, and whether they were given jobs."""
+    """The kinds of offer with a recorded request, and whether they were given jobs."""
     _queues: dict[QueueId, Transaction] = field(init=False)
-    """Those that are read again if the transaction fails."""
+    """Queues that are reloaded if the transaction fails."""
     _pilots: dict[str | None, PilotRow] = field(init=False)
-    """Likewise."""
+    """Pilots that are reloaded if the transaction fails."""
     _moved_since: set[JobId] = field(default_factory=set)
-    """Jobs with a move that is not written yet."""
+    """Jobs with a transition that is not written yet."""
     _offered_since: set[int] = field(default_factory=set)
-    """Jobs that were looked at, but offered to somebody since: their rows must be read again."""
+    """Loaded jobs that were offered to a pilot since: their rows must be read again."""
     _offered: list[tuple[Any, ...]] = field(default_factory=list)
     """Values of `jobs.Offered`."""
     _held: list[jobs.HeldJob] = field(default_factory=list)
@@ -84,9 +83,9 @@ class JobTransitions:
         self._queues, self._pilots = self.pool.touched(self.tx)
 
     def _write_waiting(self) -> None:
-        """Before heads are read from the store: it must have the jobs that wait again, and none that wait no longer.
+        """Write before heads are read from the store, so that the store has exactly the jobs that wait.
 
-        A job that the index counts and a read does not find would never be given out.
+        A job that the index counts but the store does not return would never be offered.
         """
         if self._freed or self._ended:
             self.write()
@@ -103,7 +102,7 @@ class JobTransitions:
     # --- the rows
 
     def load(self, ids: Iterable[int]) -> None:
-        """Have these jobs among the rows, if they exist."""
+        """Load the existing jobs among `ids` into `rows`."""
         missing = {job for job in ids if job not in self.rows}
         if missing:
             if not missing.isdisjoint(self._moved_since):
@@ -111,14 +110,14 @@ class JobTransitions:
             self.rows.update(jobs.by_ids(self.tx.connection, sorted(missing)))
 
     def row(self, job: int) -> JobRow | None:
-        """A job that was loaded, as it is now; None: there is no such job."""
+        """A loaded job in its current state; None: the job does not exist."""
         if job in self._offered_since:
             self._offered_since.discard(job)
             self.load((job,))
         return self.rows.get(job)
 
     def of_pilot(self, pilot: PilotId) -> list[JobRow]:
-        """What a pilot has: offered to it or held by it."""
+        """The jobs that are offered to a pilot or held by it."""
         self.write()
         found = jobs.of_pilot(self.tx.connection, pilot)
         self.rows.update((job.id, job) for job in found)
@@ -153,12 +152,12 @@ class JobTransitions:
         self._moved_since.clear()
         self.events.write(connection)
 
-    # --- the moves
+    # --- transitions
 
     def offer(self, head: Head, entry: IndexedQueue, pilot: PilotRow, take_number: int) -> int:
-        """Waiting → Matched, of a job that the index has given out (values of `WaitingJob`); its new epoch.
+        """Waiting → Matched for a job drawn from the index (values of `WaitingJob`). Returns its new epoch.
 
-        Whether it was given is known when it is written: see `lost`.
+        Writing shows whether the job still waited: see `lost`.
         """
         job, epoch, last_event = head[0], int(head[2]) + 1, head[3]
         if job in self._moved_since:
@@ -174,7 +173,7 @@ class JobTransitions:
         return epoch
 
     def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
-        """A take of `pilot` is answered with an offer of these jobs."""
+        """Record that request `number` of `pilot` is answered with an offer of these jobs."""
         pilot.take_number = number
         pilot.jobs.extend(given)
         if self.pool.unconfirmed.get(pilot.id, inf) > self.now:
@@ -204,7 +203,7 @@ class JobTransitions:
         return self._now(job, state=JobState.RUNNING, attempt=job.attempt + 1, last_event=event)
 
     def free(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
-        """Back to the queue at once; counts as nothing. `place` is where it was."""
+        """Return the job to its queue at once, without counting a failure. `place` is its pilot."""
         self._left(job, place)
         previous = job
         if job.state is not JobState.MATCHED:
@@ -219,7 +218,7 @@ class JobTransitions:
         self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
 
     def retry(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
-        """To Rescheduled, until the delay of the policy is over."""
+        """Move to Rescheduled, until the retry delay of the policy is over."""
         self._left(job, place)
         event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
         later = self.now + self.pool.policy.jobs.retry_delay
@@ -246,7 +245,7 @@ class JobTransitions:
         *,
         exit_code: int | None = None,
     ) -> None:
-        """To a final state."""
+        """Move to a final state."""
         assert new in FINAL
         self._left(job, place)
         event = self._event(kind, job, new, job.epoch, reason)
@@ -256,19 +255,19 @@ class JobTransitions:
         self._now(job, state=new, last_event=event, pilot=None)
 
     def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> JobRow:
-        """A move that changes nothing but the state."""
+        """A transition that changes only the state."""
         event = self._event(kind, job, new, job.epoch, reason)
         self._moved.append(jobs.StateChange(new, reason, event, job.id))
         return self._now(job, state=new, last_event=event)
 
     def count(self, job: JobRow) -> None:
-        """Remember how many tries have failed, of a job that stays where it is."""
+        """Save the failure counters of a job that keeps its state."""
         self._moved_since.add(job.id)
         self._counted.append(jobs.FailureCounts(job.failures, job.own_failures, job.id))
         self._now(job)
 
     def finish_taken(self, job: JobRow, epoch: int, digest: str) -> JobRow:
-        """A finish of this epoch has been answered: the same one again gets the same answer."""
+        """Record the answered finish of this epoch; a repeated finish gets the same answer."""
         self._finishes.append(jobs.AcceptedFinish(epoch, digest, job.id))
         return self._now(job, finished_epoch=epoch, finished_digest=digest)
 
@@ -282,15 +281,15 @@ class JobTransitions:
     def result(self, result: attempts.Result) -> None:
         self._results.append(result)
 
-    # --- what each move does
+    # --- steps of a transition
 
     def _event(
         self, kind: str, job: JobRow, new: JobState, epoch: int, detail: str = "", *, again: bool = False
     ) -> int:
-        """Log a move; `again`: it is the second step of one."""
+        """Log a transition. `again`: this is the second step of a transition."""
         JOB_STATES.check(job.state, new)
         if job.id in self._moved_since and not again:
-            # Statements of one kind go together: a job's second move must not be written before its first.
+            # Statements are grouped by kind: the second transition of a job must not be written before the first.
             self.write()
         self._moved_since.add(job.id)
         return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
@@ -300,7 +299,7 @@ class JobTransitions:
         return row
 
     def _left(self, job: JobRow, place: PilotRow | None) -> None:
-        """The job leaves what it was in: a queue, or a pilot."""
+        """Remove the job from its queue or from its pilot."""
         if job.state is JobState.WAITING:
             if self.pool.counts(job.id):
                 self.pool.touch_queue(self.tx, job.queue)
@@ -308,7 +307,7 @@ class JobTransitions:
         elif job.state in _WITH_PILOT and place is not None:
             if job.id in place.jobs:
                 self.touch_pilot(place)
-                place.jobs = [one for one in place.jobs if one != job.id]
+                place.jobs = [held for held in place.jobs if held != job.id]
             self.pool.limits.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:

@@ -1,9 +1,8 @@
-"""Submission: a description becomes jobs that wait in a task queue.
+"""Accepts submissions: checks them, and stores them for the creation of their jobs.
 
-A submission that is one request is accepted whole or not at all, however large: its chunks are stored one after
-the other, the last of them makes it accepted, and only then are jobs made of it
-(services/submission/job_creation.py). One whose rows come in chunks of their own is in
-services/submission/chunked.py.
+A submission in one request is accepted as a whole or not at all. Its chunks are stored one by one, and the last chunk
+makes it accepted. Then services/submission/job_creation.py creates its jobs. Submissions with rows in several requests
+are in services/submission/chunked.py.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from pilotage.wire.submissions import SubmitResponse, UploadedInput
 
 @dataclass(frozen=True, slots=True)
 class PreparedSubmission:
-    """A submission that has been read and checked, before anything is stored."""
+    """A submission that was parsed and checked, but not stored yet."""
 
     owner: str
     group: str
@@ -45,7 +44,7 @@ class PreparedSubmission:
     identity: QueueIdentity
     warnings: tuple[str, ...]
     expected: int | None = None
-    """Of one whose rows come later: how many at most, if that was said."""
+    """For rows that follow in chunks: their maximum number, if the client announced it."""
 
     @property
     def count(self) -> int:
@@ -76,14 +75,14 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
 
 
 def check_places(description: JobDescription, policy: Policy) -> None:
-    """Refuse sites and CEs that the policy does not have: such a job would wait for ever. All are told at once.
+    """Refuse sites and CEs that are not in the policy, because such a job would wait forever. Reports all at once.
 
-    A banned site that is not there keeps nothing from running; submission warns of it.
+    An unknown banned site does no harm; submission only warns of it.
     """
     check_mistakes(
         InvalidInput(
-            f"{field}: there is no {name} in the policy",
-            hint=f"there are: {', '.join(sorted(known)) or 'none'}",
+            f"{field}: {name} is not in the policy",
+            hint=f"known: {', '.join(sorted(known)) or 'none'}",
             field=field,
         )
         for field, given, known in (
@@ -102,7 +101,7 @@ def resolve_inputs(
     size_of: Callable[[str], int | None],
     policy: Policy,
 ) -> tuple[Input, ...]:
-    """The uploaded part of the input sandbox. `size_of(digest)`: bytes that this owner has uploaded, or None."""
+    """The uploaded inputs. `size_of(digest)` returns the bytes of a file that this owner uploaded, or None."""
     inputs = []
     total = 0
     for item in uploaded:
@@ -110,26 +109,30 @@ def resolve_inputs(
         size = size_of(item.digest)
         if size is None:
             raise InvalidInput(
-                f"input {item.name} was not uploaded", hint=f"PUT /v1/uploads/{item.digest} first"
+                f"input {item.name} was not uploaded", hint=f"upload it first: PUT /v1/uploads/{item.digest}"
             )
         total += size
         inputs.append(Input(item.name, "copy", item.digest, size, item.executable))
     for name, count in Counter(item.name for item in inputs).items():
         if count > 1:
-            raise InvalidInput(f"two inputs are called {name}", field="InputSandbox")
+            raise InvalidInput(f"two input files have the name {name}", field="InputSandbox")
     most = policy.jobs.max_input_sandbox
     if total > most:
-        raise InvalidInput(f"the input sandbox has {total} bytes, more than {most}", field="InputSandbox")
-    own = per_job_columns(description, names)
-    sent = [item for place, item in enumerate(description.input_sandbox) if place not in own]
+        raise InvalidInput(
+            f"the input sandbox has {total:,} bytes; the limit is {most:,} (jobs.max_input_sandbox)",
+            field="InputSandbox",
+        )
+    per_job = per_job_columns(description, names)
+    sent = [item for place, item in enumerate(description.input_sandbox) if place not in per_job]
     if any(item.mode == "copy" for item in sent) and not uploaded:
         raise InvalidInput(
-            "the files of the input sandbox were not uploaded", hint="submit them with the client"
+            "the files of the input sandbox were not uploaded",
+            hint="submit with the client, which uploads them",
         )
     return tuple(inputs)
 
 
-def check_own_files(
+def check_per_job_files(
     description: JobDescription,
     names: Sequence[str],
     parameters: Sequence[Sequence[Any]],
@@ -137,9 +140,9 @@ def check_own_files(
     sizes_of: Callable[[Sequence[str]], Mapping[str, int]],
     policy: Policy,
 ) -> None:
-    """Refuse rows that name files which this owner has not uploaded, or too much for one job.
+    """Refuse rows with input files that this owner has not uploaded, or with too many bytes for one job.
 
-    `common` are the bytes of the files that all jobs get; `sizes_of(digests)` tells of those that were uploaded.
+    `common` is the size of the files that all jobs share. `sizes_of(digests)` returns digest → bytes of uploaded files.
     """
     places = tuple(per_job_columns(description, names).values())
     if not places:
@@ -152,29 +155,32 @@ def check_own_files(
             if sizes.get(file.digest) != file.size:
                 raise InvalidInput(
                     f"row {number}: the input file {file.digest} was not uploaded",
-                    hint=f"PUT /v1/uploads/{file.digest} first",
+                    hint=f"upload it first: PUT /v1/uploads/{file.digest}",
                 )
         total = common + sum(file.size for file in files)
         if total > most:
             raise InvalidInput(
-                f"row {number}: the input sandbox has {total} bytes, more than {most}", field="InputSandbox"
+                f"row {number}: the input sandbox has {total:,} bytes; the limit is {most:,} (jobs.max_input_sandbox)",
+                field="InputSandbox",
             )
 
 
 def _check_name(name: str) -> None:
     parts = name.split("/")
     if not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in name:
-        raise InvalidInput(f"{name!r} is no relative path inside the payload's folder", field="InputSandbox")
+        raise InvalidInput(
+            f"{name!r} is not a relative path inside of the job's folder", field="InputSandbox"
+        )
 
 
 @dataclass(slots=True)
 class ChunkedInsert:
-    """Stores a submission, a chunk in each transaction; with the last one it is accepted."""
+    """Stores a submission, one chunk per transaction. The last chunk makes it accepted."""
 
     prepared: PreparedSubmission
     chunks: tuple[ChunkRows, ...]
     submission: rows.SubmissionRow | None = None
-    """As far as it is stored."""
+    """The row of the submission, as stored so far."""
     _place: int = 0
 
     @classmethod
@@ -183,7 +189,7 @@ class ChunkedInsert:
         return cls(prepared, tuple(cut(prepared.rows, prepared.count, places)))
 
     def step(self, pool: Pool, tx: Transaction, now: float) -> rows.SubmissionRow | None:
-        """Store the next chunk; the submission if that was the last, or the first one of the same owner and key."""
+        """Store the next chunk. Returns the submission after the last chunk, or if the owner used the key before."""
         before = self.submission, self._place
 
         def undo() -> None:
@@ -225,14 +231,14 @@ class ChunkedInsert:
         check_same(known, prepared)
         if known.state == rows.OPEN:
             raise Conflict(
-                f"the submission {known.id} of the key {prepared.key} is open: its rows come in chunks",
-                hint="go on with it as it was begun, or give another key",
+                f"the submission {known.id} with the key {prepared.key} is still open for rows in chunks",
+                hint="continue it with chunks, or submit with another key",
             )
         return known
 
 
 def check_acceptable(pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float) -> None:
-    """Raise what `begin` would raise, and write nothing; for a trial."""
+    """Raise the errors of `begin` without writing anything; for a dry run."""
     known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
     if known is None:
         check_room(pool, tx, prepared.owner, prepared.count)
@@ -242,9 +248,9 @@ def check_acceptable(pool: Pool, tx: Transaction, prepared: PreparedSubmission, 
 
 
 def accept(pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float) -> rows.SubmissionRow:
-    """Store a small submission in one transaction; the same owner and key again gives the first one."""
-    accepting = ChunkedInsert.of(prepared)
-    while (submission := accepting.step(pool, tx, now)) is None:
+    """Store a small submission in one transaction. The same owner and key again return the first submission."""
+    insert = ChunkedInsert.of(prepared)
+    while (submission := insert.step(pool, tx, now)) is None:
         pass
     return submission
 
@@ -252,7 +258,7 @@ def accept(pool: Pool, tx: Transaction, prepared: PreparedSubmission, now: float
 def begin(
     pool: Pool, tx: Transaction, prepared: PreparedSubmission, state: str, now: float
 ) -> rows.SubmissionRow:
-    """Store a submission without rows, and reserve the ids of the jobs that it is known to have."""
+    """Store a submission without rows, and reserve the ids of its jobs if their number is known."""
     if state == rows.STAGED:
         check_room(pool, tx, prepared.owner, prepared.count)
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
@@ -285,40 +291,45 @@ def begin(
 
 
 def _use_uploads(tx: Transaction, prepared: PreparedSubmission, now: float) -> None:
-    """They were there when the submission was prepared; old ones that nobody named may have gone since.
+    """Mark the uploads as used; raises InvalidInput if one was deleted since the submission was prepared.
 
-    Their rows change, so that a server that is just deleting old ones and this one cannot both be right.
+    Updating their rows conflicts with a server that deletes old uploads at the same time, so only one of them succeeds.
     """
     for item in prepared.inputs:
         if not rows.renew_upload(tx.connection, prepared.owner, item.source, now):
             raise InvalidInput(
-                f"input {item.name} is no longer there: it was too old", hint="submit again with the file"
+                f"the uploaded input {item.name} was deleted, because it was too old",
+                hint="submit again with the file",
             )
 
 
 def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[str]) -> None:
-    """The same of the files that the rows of a chunk name."""
+    """Mark the input files named in the rows of a chunk as used, like `_use_uploads`."""
     if not digests:
         return
     if rows.renew_uploads(tx.connection, owner, digests, chunk.accepted) != len(digests):
         raise InvalidInput(
-            "an input file of these rows is no longer there: it was too old",
+            "an uploaded input file of these rows was deleted, because it was too old",
             hint="submit again with the files",
         )
     chunk_rows.insert_files(tx.connection, chunk.submission, chunk.number, digests)
 
 
 def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
-    """Raises `Overloaded` if with `count` jobs more too many of the owner would wait."""
+    """Raises `Overloaded` if `count` more jobs would exceed the owner's limit of waiting jobs."""
     most = pool.policy.jobs.max_waiting_per_owner
     entries = pool.index.entries.values()
     waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
     if waiting + count > most or waiting + count + chunk_rows.count_unmade(tx.connection, owner) > most:
-        raise Overloaded(f"{owner} would have more than {most:,} waiting jobs", retry_after=10.0)
+        raise Overloaded(
+            f"{owner} would have more than {most:,} waiting jobs (jobs.max_waiting_per_owner)",
+            hint="submit again when some of them have started",
+            retry_after=10.0,
+        )
 
 
-def forget_staged(tx: Transaction, submission: SubmissionId) -> bool:
-    """Take back a part of a submission that was not accepted; whether it is all gone."""
+def delete_staged(tx: Transaction, submission: SubmissionId) -> bool:
+    """Delete the last chunk of a submission that was not accepted. Returns whether all of it is deleted."""
     if chunk_rows.delete_last(tx.connection, submission):
         return False
     rows.delete_staged(tx.connection, submission)
@@ -335,11 +346,13 @@ def _inputs_text(prepared: PreparedSubmission) -> str:
 
 def check_not_staged(known: rows.SubmissionRow) -> None:
     if known.state == rows.STAGED:
-        raise Overloaded(f"a submission with the key {known.key} is just being accepted", retry_after=0.2)
+        raise Overloaded(
+            f"another submission with the key {known.key} is being accepted now", retry_after=0.2
+        )
 
 
 def check_same(known: rows.SubmissionRow, prepared: PreparedSubmission) -> None:
-    """Raises `Conflict` if a key was used for another description."""
+    """Raises `Conflict` if the key belongs to another description."""
     same = (known.description, known.inputs, known.names) == (
         _description_text(prepared),
         _inputs_text(prepared),
@@ -351,13 +364,13 @@ def check_same(known: rows.SubmissionRow, prepared: PreparedSubmission) -> None:
 
 def key_conflict(known: rows.SubmissionRow, prepared: PreparedSubmission) -> Conflict:
     return Conflict(
-        f"the key {prepared.key} was used before for another submission ({known.id})",
-        hint="a key says that two submissions are the same one: give another, or none",
+        f"the key {prepared.key} belongs to another submission ({known.id})",
+        hint="a key identifies one submission: use another key, or none",
     )
 
 
 def response(submission: rows.SubmissionRow, last: int | None = None) -> SubmitResponse:
-    """`last`: its highest job id, where its ids do not follow one another."""
+    """The answer to the client. `last` is the highest job id, if the ids are not consecutive."""
     first = submission.first_job
     return SubmitResponse(
         submission.id,

@@ -1,7 +1,7 @@
-"""Jobs are made of accepted chunks, some in each transaction: the one way in which jobs come to be.
+"""Creates the jobs of accepted chunks, a few per transaction. All jobs are created here.
 
-A chunk is parameter rows that one transaction has stored. What is accepted is whole: the jobs are made of it
-afterwards, by the server itself if need be (after a crash), and no write holds the others up.
+A chunk is a set of parameter rows stored by one transaction. Acceptance is atomic; the jobs are created later, after
+a crash by the next server. So no transaction blocks the others for long.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS, max_rows_per_chunk
 
 AIM = 0.002
-"""Seconds that making the jobs of one transaction is to take on SQLite: with its commit no write takes over 5 ms."""
-AIM_ELSEWHERE = 0.1
-"""The same of a database that others may write to meanwhile, and that is asked over a connection: about a chunk."""
+"""Target seconds for creating jobs in one transaction on SQLite. With its commit, no write takes over 5 ms."""
+POSTGRESQL_TARGET = 0.1
+"""Target seconds on PostgreSQL, which allows concurrent writers but adds round trips: about one chunk."""
 SIZE = 250
-"""Jobs of one transaction before anything was measured."""
+"""Jobs per transaction before the first measurement."""
 FEWEST, MOST = 20, MAX_CHUNK_ROWS
 
 _encode = msgspec.json.Encoder().encode
 
 
 class ChunkPace:
-    """How many jobs one transaction makes: as many as the last ones made in `aim` seconds.
+    """Adapts the number of jobs per transaction so that creating them takes `aim` seconds.
 
-    `clock` gives seconds that only pass; without one the number stays as it is.
+    `clock` is monotonic, in seconds. Without a clock the number stays constant.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None, aim: float = AIM) -> None:
@@ -52,28 +52,28 @@ class ChunkPace:
         return self._clock() if self._clock else 0.0
 
     def allows(self, jobs: int) -> bool:
-        """Whether one transaction may make so many."""
+        """Whether one transaction may create this number of jobs."""
         return jobs <= self.size
 
     def took(self, jobs: int, seconds: float) -> None:
-        """So many jobs were made in that time. A slow one counts at once, a fast one by and by."""
+        """Record a measurement. A slow transaction reduces the number at once; fast ones raise it gradually."""
         if self._clock is None:
             return
-        right = jobs * self._aim / max(seconds, 1e-6)
-        if jobs < self.size and right > self.size:
-            return  # a short one, of which little can be told
-        most = self.size * 1.25 if right > self.size else self.size
-        self.size = round(min(max(right, self.size / 4, FEWEST), most, MOST))
+        target = jobs * self._aim / max(seconds, 1e-6)
+        if jobs < self.size and target > self.size:
+            return  # too few jobs for a meaningful measurement
+        most = self.size * 1.25 if target > self.size else self.size
+        self.size = round(min(max(target, self.size / 4, FEWEST), most, MOST))
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """The parameter rows of one chunk, each as compact JSON. `count` jobs; no texts: they have no parameters."""
+    """The parameter rows of one chunk, each as compact JSON. Jobs without parameters have a `count` but no texts."""
 
     texts: tuple[str, ...]
     count: int
     files: tuple[str, ...] = ()
-    """The digests of the input files that they name, each once."""
+    """The digests of the input files that the rows name, without duplicates."""
 
     @property
     def text(self) -> str:
@@ -89,15 +89,15 @@ def encoded(parameters: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def files_named(parameters: Sequence[Sequence[Any]], places: Sequence[int]) -> tuple[str, ...]:
-    """The digests of the input files at these places of the rows, each once."""
+    """The digests of the input files in these columns of the rows, without duplicates."""
     return tuple(dict.fromkeys(decode_file(row[place]).digest for row in parameters for place in places))
 
 
 def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] = ()) -> Iterator[ChunkRows]:
-    """The rows of a submission in chunks that one transaction may store, at least one.
+    """The rows of a submission in chunks, at least one, each small enough for one transaction.
 
-    They are those of a client that sends the rows in chunks: so the same rows are known again. `places` of a row name
-    input files.
+    A client that sends rows in chunks splits them in the same way, so repeated rows are recognised. `places` are the
+    columns with input files.
     """
     begun = 0
     part: list[str] = []
@@ -114,22 +114,22 @@ def cut(parameters: Sequence[Sequence[Any]], count: int, places: Sequence[int] =
 
 @dataclass(slots=True)
 class JobCreator:
-    """Makes the jobs of an accepted submission, or of one chunk of it, some in each transaction.
+    """Creates the jobs of an accepted submission, or of one of its chunks, a few per transaction.
 
-    How far it is stands in the store alone: the same chunk may be in the making twice, when a client sends it
-    again before the first answer.
+    Its progress is only in the store: two creators may work on the same chunk, if a client repeats it before the first
+    answer.
     """
 
     submission: SubmissionId
     number: int | None = None
-    """The chunk; None: all of them."""
+    """The number of the chunk; None: all chunks."""
     pace: ChunkPace | None = None
     rows: ChunkRows | None = None
-    """Those of the chunk `number`, if they are at hand."""
+    """The rows of the chunk `number`, if they are in memory."""
     _held: tuple[int, tuple[str, ...]] | None = None
 
     def step(self, pool: Pool, tx: Transaction) -> bool:
-        """Make the next jobs; whether all are made."""
+        """Create the next jobs. Returns whether all jobs exist."""
         chunk = self._next(tx)
         if chunk is None:
             return True
@@ -144,7 +144,7 @@ class JobCreator:
         return made == chunk.count and self._next(tx) is None
 
     def _next(self, tx: Transaction) -> ChunkRow | None:
-        """The chunk to make jobs of."""
+        """The next incomplete chunk, or None."""
         if self.number is None:
             return chunk_rows.first_incomplete(tx.connection, self.submission)
         chunk = chunk_rows.by_number(tx.connection, self.submission, self.number)
@@ -160,15 +160,17 @@ class JobCreator:
         return self._held[1]
 
 
-def make_at_once(pool: Pool, tx: Transaction, chunk: ChunkRow, given: ChunkRows, pace: ChunkPace) -> None:
-    """Make all jobs of a chunk in the transaction that has accepted it."""
+def create_immediately(
+    pool: Pool, tx: Transaction, chunk: ChunkRow, given: ChunkRows, pace: ChunkPace
+) -> None:
+    """Create all jobs of a chunk in the transaction that accepts it."""
     begun = pace.now()
     _insert(pool, tx, pool.submission(tx, chunk.submission), chunk, given.texts or [None] * given.count)
     pace.took(given.count, pace.now() - begun)
 
 
 def own_names(facts: SubmissionFacts, parameters: Sequence[str | None], first: int) -> list[str] | None:
-    """The names of jobs `first`, `first` + 1 ... with their parameters filled in; None: that of the submission."""
+    """The job names from id `first` on, with placeholders replaced; None: all have the name in the submission."""
     row = facts.row
     if not differs_per_job(row.job_name, row.names):
         return None

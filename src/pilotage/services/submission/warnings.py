@@ -1,7 +1,7 @@
-"""Warnings at submission: what is accepted and will not run, or not as its owner means it, as things are.
+"""Warnings at submission: jobs that cannot run at present, or not as their owner expects.
 
-Whether anything known fits is asked of the predicate that matches. A warning refuses nothing: pilots of tomorrow may
-offer what those of today do not.
+The predicate that matches jobs decides whether a known offer fits. A warning refuses nothing: later pilots may offer
+more than the present ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer
 
 NAMED = 5
-"""So many names of sites, CEs, platforms are told in one warning."""
+"""Maximum number of names of sites, CEs or platforms in one warning."""
 
 
 def submission_warnings(
@@ -27,7 +27,7 @@ def submission_warnings(
     policy: Policy,
     known: Sequence[KnownOffer],
 ) -> list[str]:
-    """What to tell the owner. `names` are those of the parameters; `known` the offers to reckon with now."""
+    """The warnings for the owner. `names` are the names of the parameters, `known` the known offers."""
     return [
         *placeholder_warnings(description, names),
         *_for_the_director(description),
@@ -47,8 +47,8 @@ def _for_the_director(description: JobDescription) -> Iterator[str]:
     if given:
         verb = "is" if len(given) == 1 else "are"
         yield (
-            f"{' and '.join(given)} {verb} kept with the job and {'has' if verb == 'is' else 'have'} no effect on where"
-            " pilots are sent: there is no director for batch systems yet"
+            f"{' and '.join(given)} {verb} stored with the job, but {'has' if verb == 'is' else 'have'} no effect yet"
+            " on the submission of pilots: there is no director for batch systems"
         )
 
 
@@ -56,8 +56,8 @@ def _unknown_banned_sites(description: JobDescription, policy: Policy) -> Iterat
     unknown = [name for name in description.banned_sites if name not in policy.sites]
     if unknown:
         yield (
-            f"BannedSites: there is no {_some(unknown)} in the policy;"
-            f" there are: {_some(sorted(policy.sites)) or 'none'}"
+            f"BannedSites: the policy has no site {_some(unknown)};"
+            f" its sites are: {_some(sorted(policy.sites)) or 'none'}"
         )
 
 
@@ -65,8 +65,8 @@ def _above_the_buckets(description: JobDescription, policy: Policy) -> Iterator[
     last = policy.matching.cpu_buckets[-1]
     if description.cpu_time > last:
         yield (
-            f"CPUTime {description.cpu_time:g} s is above the last bucket: it waits in that of {last} s, and may be"
-            " given to a pilot with less time left than it needs"
+            f"CPUTime {description.cpu_time:g} s exceeds the highest CPU bucket, {last} s: the job waits in that"
+            " bucket, and a pilot with less time left may get it"
         )
 
 
@@ -75,25 +75,25 @@ def _nothing_fits(
 ) -> Iterator[str]:
     sites = set(description.sites or policy.sites) - set(description.banned_sites)
     if not any(ce.site in sites for ce in policy.ces.values()):
-        yield "no site that it may run at has a CE: it waits until the policy has one"
+        yield "none of its allowed sites has a CE: the job waits until the policy has one"
         return
-    lasting = [_lasting(one, policy) for one in known]
+    lasting = [_lasting(offer, policy) for offer in known]
     if not lasting:
         return
-    fitting = [one.offer for one in lasting if one.fits(queue)]
+    fitting = [known_offer.offer for known_offer in lasting if known_offer.fits(queue)]
     if not fitting:
-        yield f"nothing that is known can run it, and it will wait: {_nearest(description, queue, policy, lasting)}"
+        yield f"no known node fits, so the job will wait: {_nearest(description, queue, policy, lasting)}"
         return
     longest = max((policy.ces[offer.ce].wall for offer in fitting if offer.ce in policy.ces), default=0.0)
     if description.wall_time > longest > 0:
         yield (
-            f"its wall time of {description.wall_time:,} s is above that of each CE that fits it (at most"
-            f" {longest:,.0f} s): it is stopped when its pilot must end"
+            f"its wall time of {description.wall_time:,} s exceeds that of every CE that fits (at most"
+            f" {longest:,.0f} s): the job is stopped when its pilot ends"
         )
 
 
 def _lasting(one: KnownOffer, policy: Policy) -> KnownOffer:
-    """Without the owner that a pilot is bound to by its first job: the next pilot may be anybody's."""
+    """The offer without the owner that its pilot is reserved for: the next pilot may serve any owner."""
     ce = policy.ces.get(one.offer.ce)
     if one.possible or one.offer.only_owner is None or ce is None or ce.owners == "home":
         return one
@@ -103,7 +103,7 @@ def _lasting(one: KnownOffer, policy: Policy) -> KnownOffer:
 def _nearest(
     description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[KnownOffer]
 ) -> str:
-    """The conditions at which the nearest offers refuse it, at the sites and CEs that it allows if there are any."""
+    """The conditions that the nearest offers fail, preferring offers at allowed sites and CEs."""
     failed = [one.failures(queue) for one in known]
     elsewhere = {Condition.SITE, Condition.BANNED_SITE, Condition.GRID_CE}
     distances = [
@@ -116,11 +116,13 @@ def _nearest(
         if distance == least:
             for condition in conditions:
                 offers.setdefault(condition, []).append(one.offer)
-    told = [_TOLD[c](description, queue, offers[c]) for c in Condition if c in offers and c in _TOLD]
-    return "; ".join(told)
+    texts = [
+        _SENTENCES[c](description, queue, offers[c]) for c in Condition if c in offers and c in _SENTENCES
+    ]
+    return "; ".join(texts)
 
 
-_Told = Callable[[JobDescription, QueueIdentity, Sequence[Offer]], str]
+_Sentence = Callable[[JobDescription, QueueIdentity, Sequence[Offer]], str]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -140,24 +142,24 @@ def _closed(description: JobDescription, queue: QueueIdentity, offers: Sequence[
 
 def _owner(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     owners = sorted({offer.only_owner for offer in offers if offer.only_owner})
-    whose = f"jobs of {_some(owners)} only" if owners else "jobs of other owners only"
+    served = f"jobs of {_some(owners)} only" if owners else "jobs of other owners only"
     return (
-        f"{_ces(offers)} is for {whose}"
+        f"{_ces(offers)} is for {served}"
         if len({o.ce for o in offers}) == 1
-        else f"{_ces(offers)} are for {whose}"
+        else f"{_ces(offers)} are for {served}"
     )
 
 
 def _setup(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     names = sorted({offer.setup or "none" for offer in offers})
-    return f"it asks for the setup {queue.setup or 'none'}, and there is {_some(names)}"
+    return f"it requests the setup {queue.setup or 'none'}, and the known setups are {_some(names)}"
 
 
 def _cpu_time(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     most = max(offer.cpu_time for offer in offers)
     return (
-        f"it asks for {description.cpu_time:,} s of CPU time (step {queue.cpu_time:,} s), and a pilot of {_ces(offers)}"
-        f" has at most {most:,.0f} s"
+        f"it requests {description.cpu_time:,} s of CPU time (bucket {queue.cpu_time:,} s), and a pilot of"
+        f" {_ces(offers)} has at most {most:,.0f} s"
     )
 
 
@@ -172,18 +174,18 @@ def _grid_ce(description: JobDescription, queue: QueueIdentity, offers: Sequence
 
 
 def _site(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
-    return f"no pilot is known at {_some(sorted(queue.sites)) or 'another site than those it bans'}"
+    return f"no pilot is known at {_some(sorted(queue.sites)) or 'any site that it does not ban'}"
 
 
 def _platform(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     there = sorted(frozenset[str]().union(*(offer.platforms for offer in offers)))
-    return f"it asks for the platform {_some(sorted(queue.platforms))}, and there is {_some(there) or 'none'}"
+    return f"it requests the platform {_some(sorted(queue.platforms))}, and the known ones are {_some(there) or 'none'}"
 
 
 def _tags(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     missing = sorted(frozenset[str]().union(*(queue.tags - offer.tags for offer in offers)))
     tags = "tag" if len(missing) == 1 else "tags"
-    return f"it asks for the {tags} {_some(missing)}, not offered by {_ces(offers)}"
+    return f"it requests the {tags} {_some(missing)}, not offered by {_ces(offers)}"
 
 
 def _required_tags(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
@@ -193,26 +195,26 @@ def _required_tags(description: JobDescription, queue: QueueIdentity, offers: Se
 
 def _processors(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     most = max(offer.processors for offer in offers)
-    return f"it asks for {queue.processors:,} processors, and {_ces(offers)} offer at most {most:,}"
+    return f"it requests {queue.processors:,} processors, and {_ces(offers)} offer at most {most:,}"
 
 
 def _memory(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     most = max(offer.memory for offer in offers)
-    step = f" (step {queue.memory:,} MB)" if queue.memory != description.memory else ""
+    step = f" (bucket {queue.memory:,} MB)" if queue.memory != description.memory else ""
     return (
-        f"it asks for {description.memory:,} MB of memory{step}, and {_ces(offers)} offer at most {most:,} MB"
+        f"it requests {description.memory:,} MB of memory{step}, and {_ces(offers)} offer at most {most:,} MB"
     )
 
 
 def _job_type(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
-    return f"{_some(sorted({offer.site for offer in offers}))} takes no jobs of type {queue.job_type}"
+    return f"{_some(sorted({offer.site for offer in offers}))} accepts no jobs of type {queue.job_type}"
 
 
 def _requirements(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     return f"its Requirements ({queue.requirements}) are not true at {_ces(offers)}"
 
 
-_TOLD: Mapping[Condition, _Told] = {
+_SENTENCES: Mapping[Condition, _Sentence] = {
     Condition.SITE_CLOSED: _closed,
     Condition.OWNER: _owner,
     Condition.SETUP: _setup,

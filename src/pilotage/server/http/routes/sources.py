@@ -12,7 +12,7 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.routes.jobs import selection_of
 from pilotage.server.tokens import Caller
-from pilotage.services.submission.chunked import of_owner
+from pilotage.services.submission.chunked import owned_submission
 from pilotage.store.tables import listing
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.selections import JobSelection
@@ -34,7 +34,7 @@ def source(
 ) -> SubmissionSource:
     """The submitted description, and a page of the selected jobs with their parameter values. Owners only."""
     connection = context.readers.connection()
-    record = of_owner(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
+    record = owned_submission(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
     own_selection = listing.restrict_to_submission(selection, submission_id)
     ids = listing.job_ids(connection, own_selection, caller.viewer(), after, limit)
     values = listing.parameters_of(connection, ids)

@@ -23,13 +23,13 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.routes.submissions import SubmissionInput, check_prepared, prepare_submission
 from pilotage.server.tokens import Caller
-from pilotage.services.submission.accept import PreparedSubmission, check_own_files, response
+from pilotage.services.submission.accept import PreparedSubmission, check_per_job_files, response
 from pilotage.services.submission.chunked import (
     accept_chunk,
     check_description,
     close,
-    of_owner,
     open_submission,
+    owned_submission,
 )
 from pilotage.services.submission.job_creation import ChunkRows, JobCreator, encoded, files_named
 from pilotage.store.tables import chunks as chunk_rows
@@ -112,7 +112,7 @@ def _state(context: Context, submission: rows.SubmissionRow) -> OpenSubmission:
 
 def _own_submission(context: Context, caller: Caller, id_: int) -> rows.SubmissionRow:
     found = rows.by_id(context.readers.connection(), SubmissionId(id_))
-    return of_owner(found, id_, caller.user)
+    return owned_submission(found, id_, caller.user)
 
 
 @router.get("/{id_}")
@@ -195,7 +195,7 @@ def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: by
         )
     common = sum(item["size"] for item in msgspec.json.decode(submission.inputs))
     sizes_of = partial(rows.upload_sizes, context.readers.connection(), caller.user)
-    check_own_files(description, submission.names, given, common, sizes_of, context.pool.policy)
+    check_per_job_files(description, submission.names, given, common, sizes_of, context.pool.policy)
     return ChunkRows(tuple(encoded(given)), len(given), files_named(given, own))
 
 

@@ -24,7 +24,7 @@ from pilotage.services.submission.accept import (
     ChunkedInsert,
     PreparedSubmission,
     check_acceptable,
-    check_own_files,
+    check_per_job_files,
     check_places,
     identity_of,
     resolve_inputs,
@@ -143,7 +143,7 @@ def prepare_submission(
     if not trial:
         common = sum(item.size for item in inputs)
         sizes_of = partial(rows.upload_sizes, connection, caller.user)
-        check_own_files(description, submission.names, submission.parameters, common, sizes_of, policy)
+        check_per_job_files(description, submission.names, submission.parameters, common, sizes_of, policy)
     identity = identity_of(description, caller.user, group, policy)
     return PreparedSubmission(
         owner=caller.user,
