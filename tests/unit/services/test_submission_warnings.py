@@ -77,7 +77,7 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
             "BannedSites: the policy has no site nowhere; its sites are: here, there",
         ),
         ({"arguments": ("%s",)}, "%s in arguments is passed on unchanged"),
-        ({"submit_pools": ("a",), "grid_middlewares": ("b",)}, "SubmitPools and GridMiddleware are kept"),
+        ({"submit_pools": ("a",), "grid_middlewares": ("b",)}, "SubmitPools and GridMiddleware are stored"),
         ({"pilot_types": ("private",)}, "PilotTypes is stored with the job, but has no effect"),
     ],
 )
