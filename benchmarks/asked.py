@@ -17,7 +17,7 @@ from benchmarks.filled import Store
 from benchmarks.shapes import Shape
 from pilotage.core import policy as policies
 from pilotage.server.process import gc_tuning
-from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
+from pilotage.services.pilots.exchange import PilotMessage, exchange_many, token_hash
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import apply_priorities
@@ -108,7 +108,7 @@ class Site:
             while not self.writer.call(lambda _: apply_priorities(self.pool)):
                 pass
 
-    def _answer(self, tx: Transaction, messages: Sequence[Message]) -> Sequence[Any]:
+    def _answer(self, tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:
         return exchange_many(self.pool, tx, messages, time.time())
 
     def raw_limit(self, seconds: float) -> float:

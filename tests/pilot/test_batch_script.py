@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.outside.batch.script import PilotOrder, pilot_program, render
+from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.pilot import folders
 from tests.pilot.pilot_server import SECRET, PilotServer, alive, children, until
 
@@ -34,7 +34,7 @@ def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def started() -> subprocess.Popen[bytes]:
-        order = PilotOrder(server.url, SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable)
+        order = PilotSettings(server.url, SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable)
         with (tmp_path / "pilot.log").open("ab") as log:
             process = subprocess.Popen(
                 ["/bin/sh", "-s", order.stamp],

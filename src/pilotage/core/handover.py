@@ -26,7 +26,7 @@ class Custody(StrEnum):
     FREE = "free"
     """Nobody."""
     OFFERED = "offered"
-    """The taker that it was offered to, once that one confirms."""
+    """The taker that it was offered to, once it confirms."""
     HELD = "held"
     """The taker that confirmed it."""
     FINAL = "final"
@@ -50,7 +50,7 @@ class Message(StrEnum):
 
 
 class Relation(StrEnum):
-    """How the epoch and content of a message relate to what the giver knows of the item."""
+    """How the epoch and content of a message relate to the giver's record of the item."""
 
     CURRENT = "current"
     """The epoch is the highest ever given, and no finish of it has been taken."""
@@ -161,14 +161,14 @@ def decide(custody: Custody, message: Message, relation: Relation) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What the giver knows of an item's epochs."""
+    """The giver's record of an item's epochs."""
 
     epoch: int
     """The highest ever given; 0 before the first take."""
     finished_epoch: int = 0
     """The last epoch of which a finish was taken; 0 for none."""
     finished_digest: str = ""
-    """What that finish said."""
+    """The digest of that finish."""
 
     def relation(self, epoch: int, digest: str = "") -> Relation:
         """Of a message with `epoch`; `digest` of its content for a finish."""
@@ -193,8 +193,8 @@ THE_PAYLOADS_OWN = frozenset({"payload", "limit-wall", "limit-cpu", "limit-memor
 
 
 def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -> Retry:
-    """The retry rule. `failures` counts the tries that failed like this one, the payload's own failures apart from
-    all others, and this one too; `most` is the policy's, `own_retries` the job's.
+    """The retry rule. `failures` counts the failed tries of this kind, the present one included: the payload's
+    own failures are one kind, all others the second; `most` is the policy's, `own_retries` the job's.
 
     Every finish with a failure counts, and every lease that runs out on a held job. Lost offers, give-backs and
     releases are no failures.
@@ -206,8 +206,8 @@ def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -
 def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal: float) -> float:
     """Seconds by which all leases move when the giver was away, or its clock stepped; 0 in normal running.
 
-    `last_alive` is the instant of the last alive row, `longest_gap` what may lie between two of them. After a
-    gap everybody gets the gap and one renewal; a clock that stepped back takes the leases back with it.
+    `last_alive` is the instant of the last alive row, `longest_gap` the longest regular time between two of them.
+    After a gap everybody gets the gap and one renewal; a clock that stepped back takes the leases back with it.
     """
     gap = now - last_alive
     if gap > longest_gap:

@@ -20,7 +20,7 @@ from pilotage.server.metrics_cache import CachedJobTotals
 from pilotage.server.prospects import Prospects
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.tokens import Caller, Issuer
-from pilotage.services.pilots.exchange import Message, exchange_many
+from pilotage.services.pilots.exchange import PilotMessage, exchange_many
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook
 from pilotage.store.engine.connection import Connection, Readers
@@ -78,7 +78,7 @@ class Context:
     """Why it ends by itself."""
 
     def __post_init__(self) -> None:
-        def exchange(tx: Transaction, messages: Sequence[Message]) -> Sequence[Any]:
+        def exchange(tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange

@@ -385,13 +385,15 @@ class Failing(RuleBasedStateMachine):
             return
         one = self.pick(self.ordered, number)
         if what == "started":
-            self.carry_out(fate, lambda tx: director.started(self.pool, tx, one.pilot, "1:2"))
+            self.carry_out(fate, lambda tx: director.record_start(self.pool, tx, one.pilot, "1:2"))
         elif what == "aborted":
-            self.carry_out(fate, lambda tx: director.aborted(self.pool, tx, one.pilot, "no fork", bench.now))
+            self.carry_out(fate, lambda tx: director.abort(self.pool, tx, one.pilot, "no fork", bench.now))
         else:
             for row in pilot_rows.with_batch_jobs(bench.connection, "local"):
                 if row.id in (one.pilot, self.papers[number % PILOTS].id):
-                    self.carry_out(fate, lambda tx, row=row: director.gone(self.pool, tx, row, "", bench.now))
+                    self.carry_out(
+                        fate, lambda tx, row=row: director.record_end(self.pool, tx, row, "", bench.now)
+                    )
         self.replace_ended_pilots()
 
     def replace_ended_pilots(self) -> None:

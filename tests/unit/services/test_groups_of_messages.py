@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
 from pilotage.core.queues import index as index_module
-from pilotage.services.pilots.exchange import Message, exchange_many, token_hash
+from pilotage.services.pilots.exchange import PilotMessage, exchange_many, token_hash
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.wire.pilot import OfferedJob, Reference, Release
@@ -160,7 +160,7 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
         def handler(tx: Transaction, messages: Any) -> Any:
             return exchange_many(bench.pool, tx, messages, bench.now)
 
-        messages: list[Message] = [
+        messages: list[PilotMessage] = [
             (token_hash(papers[pilot].token), papers[pilot].request(**parts)) for pilot, parts in letters
         ]
         requests: list[Any] = [BatchableRequest(handler, message) for message in messages]

@@ -159,7 +159,7 @@ def watched(bench: Bench, pilot: int) -> SubmittedPilot:
 def test_the_directors_batch_id_is_not_replaced_by_what_a_pilot_says(bench: Bench) -> None:
     pilot = intent(bench)
     director = LocalDirector("local", NODE)
-    assert bench.do(lambda tx: director.started(bench.pool, tx, pilot, "12:345"))
+    assert bench.do(lambda tx: director.record_start(bench.pool, tx, pilot, "12:345"))
     request = EnrolRequest(secret="intent", index=0, nonce="n", hostname="n1", batch_id="991")
     bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
     assert bench.pilot_row(pilot).batch_id == "12:345"
@@ -196,18 +196,18 @@ def test_a_pilot_that_was_heard_after_the_listing_is_not_gone(bench: Bench) -> N
     bench.now += 1.0
     pilot.hold()
     row = watched(bench, pilot.id)
-    bench.do(lambda tx: director.gone(bench.pool, tx, row, "", bench.now, listed))
+    bench.do(lambda tx: director.record_end(bench.pool, tx, row, "", bench.now, listed))
     assert (bench.state(job), pilot.row.state) == ("Running", "Running")
-    bench.do(lambda tx: director.gone(bench.pool, tx, row, "", bench.now, bench.now))
+    bench.do(lambda tx: director.record_end(bench.pool, tx, row, "", bench.now, bench.now))
     assert (bench.state(job), pilot.row.state) == ("Rescheduled", "Failed")
 
 
 def test_an_intent_that_is_given_up_is_refused_and_its_late_start_is_ended(bench: Bench) -> None:
     director = LocalDirector("local", NODE)
     pilot = intent(bench)
-    bench.do(lambda tx: director.aborted(bench.pool, tx, pilot, "it was never started", bench.now))
+    bench.do(lambda tx: director.abort(bench.pool, tx, pilot, "it was never started", bench.now))
     assert bench.pilot_row(pilot).state == "Aborted"
-    assert not bench.do(lambda tx: director.started(bench.pool, tx, pilot, "1:2"))
+    assert not bench.do(lambda tx: director.record_start(bench.pool, tx, pilot, "1:2"))
     request = EnrolRequest(secret="intent", index=0, nonce="n", hostname="n1")
     with pytest.raises(Exception, match="Aborted"):
         bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
@@ -223,7 +223,7 @@ def test_pilots_that_cannot_be_started_are_not_tried_in_a_tight_loop(bench: Benc
         assert len(ordered) == 1
         for one in ordered:
             assert bench.pilot_row(one.pilot).lease_until == bench.now + LEASE
-            bench.do(lambda tx, one=one: director.aborted(bench.pool, tx, one.pilot, "no fork", bench.now))
+            bench.do(lambda tx, one=one: director.abort(bench.pool, tx, one.pilot, "no fork", bench.now))
         assert director.aborted_in_a_row == count
     bench.submit()
     assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []

@@ -34,11 +34,11 @@ def goodbye(bench: Bench, pilot: Paper, tx: Transaction) -> None:
 
 
 def gone(bench: Bench, pilot: Paper, tx: Transaction) -> None:
-    LocalDirector("local", NODE).gone(bench.pool, tx, bench.pilot_row(pilot.id), "killed", bench.now)
+    LocalDirector("local", NODE).record_end(bench.pool, tx, bench.pilot_row(pilot.id), "killed", bench.now)
 
 
 def never_started(bench: Bench, pilot: Paper, tx: Transaction) -> None:
-    LocalDirector("local", NODE).aborted(bench.pool, tx, PilotId(pilot.id), "no fork", bench.now)
+    LocalDirector("local", NODE).abort(bench.pool, tx, PilotId(pilot.id), "no fork", bench.now)
 
 
 def cancelled(bench: Bench, pilot: Paper, tx: Transaction) -> None:

@@ -20,7 +20,7 @@ from pilotage.pilot.enrol import make_config
 from pilotage.pilot.job_rate import JobRate
 from pilotage.pilot.node import NodeResources
 from pilotage.pilot.take_request import next_take
-from pilotage.services.director.local import LocalDirector, Ordered
+from pilotage.services.director.local import LocalDirector, PilotIntent
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolResponse
@@ -66,12 +66,12 @@ class Ce:
         self.director = LocalDirector("local", NODE)
         self.started = 0
 
-    def order(self) -> list[Ordered]:
+    def order(self) -> list[PilotIntent]:
         ordered = self.bench.do(lambda tx: self.director.order(self.bench.pool, tx, self.bench.now))
         self.started += len(ordered)
         return ordered
 
-    def enrol(self, ordered: Ordered) -> Paper:
+    def enrol(self, ordered: PilotIntent) -> Paper:
         return Paper(self.bench, ordered.secret)
 
 

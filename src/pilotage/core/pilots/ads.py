@@ -1,4 +1,4 @@
-"""An offer as a ClassAd: what the Requirements of a job see of a node."""
+"""An offer as a ClassAd, against which the Requirements of a job are evaluated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTRIBUTES = {
 
 
 def offer_ad(offer: Offer, hostname: str, platform: str, attributes: Mapping[str, str]) -> ClassAd:
-    """The ad; attributes of the node never replace those of `ATTRIBUTES`."""
+    """The ad; attributes of the node never replace one of `ATTRIBUTES`."""
     known: dict[str, Expression] = {
         "Site": Literal(offer.site),
         "GridCE": Literal(offer.ce),

@@ -16,7 +16,7 @@ FIRST, LONGEST = 8.0, 300.0
 """Seconds without a pilot for a queue after the first one that came in vain; doubled by each further one."""
 
 IN_A_ROW, LONGEST_OF_ALL = 3, 60.0
-"""After so many in a row, whichever queues they were for, the whole CE pauses too, for so long at most."""
+"""After this number in a row, for any queues, the whole CE pauses too; and the seconds of its longest pause."""
 
 
 class LastSeen(NamedTuple):
@@ -38,7 +38,7 @@ class Pause:
 
 @dataclass(slots=True)
 class BackOff:
-    """What one director remembers of the pilots that it started."""
+    """One director's memory of the pilots that it started."""
 
     started_for: dict[PilotId, QueueId] = field(default_factory=dict)
     """Pilots that have not had a job yet, and the queues that they were started for."""
@@ -47,24 +47,24 @@ class BackOff:
     all_until: float = 0.0
 
     def forget(self) -> None:
-        """The CE is another one now: what came in vain there may be of use."""
+        """The CE was changed: pilots that came in vain there may be of use now."""
         self.started_for.clear()
         self.pauses.clear()
         self.in_a_row, self.all_until = 0, 0.0
 
     def observe(self, seen: Iterable[LastSeen], waiting: Mapping[QueueId, int], now: float) -> None:
-        """Take in what became of pilots. `waiting`: the queues with waiting jobs, and how many."""
+        """Note the fate of pilots. `waiting`: the queues with waiting jobs, and how many."""
         self.pauses = {queue: pause for queue, pause in self.pauses.items() if waiting.get(queue)}
-        for one in seen:
-            if one.pilot not in self.started_for:
+        for pilot in seen:
+            if pilot.pilot not in self.started_for:
                 continue
-            queue = self.started_for[one.pilot]
-            if one.had_job:
-                del self.started_for[one.pilot]
+            queue = self.started_for[pilot.pilot]
+            if pilot.had_job:
+                del self.started_for[pilot.pilot]
                 self.pauses.pop(queue, None)
                 self.in_a_row, self.all_until = 0, 0.0
-            elif one.in_vain:
-                del self.started_for[one.pilot]
+            elif pilot.in_vain:
+                del self.started_for[pilot.pilot]
                 if waiting.get(queue):
                     self._came_in_vain(queue, now)
         # Where others took all the jobs of a queue, its pilots are not to blame.

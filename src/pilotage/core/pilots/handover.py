@@ -1,8 +1,8 @@
 """The hand-over of a pilot to a batch system, as a table.
 
 A batch system sends no messages: a director observes it. The identity of a pilot is its *stamp*, written with the
-intent before anything is submitted, and carried by the batch job as its name. A batch id is only what a listing
-says about a stamp.
+intent before anything is submitted, and carried by the batch job as its name. A batch id is only a listing's
+answer about a stamp.
 
 The table is total over phase × sight. A director looks its pilots up by stamp, asks `next_step`, and carries out the
 action; the next phase counts once the action has succeeded and is stored. `UNKNOWN` never moves anything.
@@ -27,7 +27,7 @@ class SubmissionPhase(StrEnum):
     RELEASING = "releasing"
     """The call that lets it start is under way."""
     RELEASED = "released"
-    """It may run at any time. One that has called home is released, whatever the records say."""
+    """It may run at any time. A pilot that has called home is released, even if the records differ."""
     IN_DOUBT = "in-doubt"
     """A call was not answered, or a listing contradicts the records."""
     CANCELLING = "cancelling"
@@ -37,7 +37,7 @@ class SubmissionPhase(StrEnum):
 
 
 class Seen(StrEnum):
-    """What one query says about a stamp or a batch id."""
+    """The answer of one query about a stamp or a batch id."""
 
     SEEN = "seen"
     ABSENT = "absent"
@@ -47,7 +47,7 @@ class Seen(StrEnum):
 
 
 class Sight(StrEnum):
-    """What all queries so far say about a stamp."""
+    """The evidence of all queries so far about a stamp."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -58,7 +58,7 @@ class Sight(StrEnum):
 
 
 class Action(StrEnum):
-    """What a director does."""
+    """The director's reaction."""
 
     NONE = "none"
     ADOPT = "adopt"
@@ -68,7 +68,7 @@ class Action(StrEnum):
     LOOK_AGAIN = "look-again"
     """Note when it was first absent, and list again after the settle time."""
     ABORT = "abort"
-    """It never started: end its row and free what it was to use. It costs no job a try."""
+    """It never started: end its row and free its processors. It costs no job a try."""
     LOSE = "lose"
     """It has ended without a word: end its row and take its jobs back, which costs each a try."""
     END = "end"
@@ -139,7 +139,7 @@ TABLE: Mapping[tuple[SubmissionPhase, Sight], SubmissionStep] = {
 
 
 def next_step(phase: SubmissionPhase, sight: Sight, *, holds: bool = True) -> SubmissionStep:
-    """What to do with a pilot. `holds`: whether the batch system can hold a job before it starts.
+    """The next step of a pilot. `holds`: whether the batch system can hold a job before it starts.
 
     Where it cannot, the call that submits a pilot also releases it.
     """

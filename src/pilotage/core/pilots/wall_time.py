@@ -13,7 +13,7 @@ MARGIN, LEAST, START = 30.0, 60.0, 5.0
 
 
 def margin(wall: float) -> float:
-    """Seconds before the end of a pilot at which it ends what still runs."""
+    """Seconds before the end of a pilot at which it ends its running payloads."""
     return min(MARGIN, wall / 20)
 
 
@@ -38,14 +38,14 @@ def cpu_time_left(wall: float, elapsed: float, cpu_power: float) -> float:
 
 
 def cpu_time_of_new_pilot(wall: float, cpu_power: float) -> float:
-    """What a pilot that is started now has left when it first asks for work."""
+    """The CPU time that a pilot started now has left when it first asks for work."""
     return cpu_time_left(wall, start(wall), cpu_power)
 
 
 def wall_for(cpu_time: float, cpu_power: float) -> int:
     """The shortest wall time, in whole seconds, of pilots that fit jobs of `cpu_time`."""
     seconds = cpu_time / cpu_power
-    # What is kept grows with the wall time up to MARGIN + START.
+    # The kept part grows with the wall time up to MARGIN + START.
     upper = math.ceil(max(seconds + MARGIN + START, seconds / 0.9)) + 1
     lower = math.floor(seconds)
     while lower < upper:

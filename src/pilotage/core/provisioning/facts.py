@@ -10,7 +10,7 @@ from pilotage.core.ids import PilotId, QueueId
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the pilots of a CE may use together."""
+    """The processors and memory that the pilots of a CE may use together."""
 
     processors: int
     memory: int = 0

@@ -31,7 +31,7 @@ class PlannedPilot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do at one CE."""
+    """The decisions for one CE."""
 
     orders: tuple[PlannedPilot, ...] = ()
     drains: tuple[PilotId, ...] = ()
@@ -118,7 +118,7 @@ class _Draft:
                 self._keep_room(width)
 
     def follow(self, queues: Sequence[WaitingQueue]) -> None:
-        """Order the pilots that come in the place of those that gave way."""
+        """Order the successors of pilots that gave way."""
         for succession in self._facts.successions:
             for queue in queues:
                 width = self._width(queue)
@@ -134,7 +134,7 @@ class _Draft:
         """Jobs of the queue that idle pilots will take; these cover no other jobs then."""
         width, covered = self._width(queue), 0
         fitting = [kind for kind in self._idle if kind[0] >= width and kind[1] in (None, queue.owner)]
-        # The narrowest first, and bound ones before those that can serve anybody.
+        # The narrowest first, and bound pilots before pilots that can serve anybody.
         for kind in sorted(fitting, key=lambda kind: (kind[0], kind[1] is None)):
             taken = min(self._idle[kind], queue.jobs - covered)
             self._idle[kind] -= taken

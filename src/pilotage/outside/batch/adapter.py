@@ -14,7 +14,7 @@ from pilotage.core.pilots.handover import Seen
 
 
 class Shape(NamedTuple):
-    """What every batch job of one submission asks for."""
+    """The resources that every batch job of one submission asks for."""
 
     processors: int
     memory: int = 0
@@ -40,7 +40,7 @@ class Receipt(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """What a listing says about one stamp."""
+    """The answer of a listing about one stamp."""
 
     seen: Seen
     batch_id: str = ""
@@ -52,7 +52,7 @@ class Listing:
     """The answer to one query."""
 
     at: float
-    """The instant before the query: what the batch system was told later is not in it."""
+    """The instant before the query: later calls are not in it."""
     sightings: Mapping[str, Sighting]
     """By stamp, one for each that was asked about. `Seen.ABSENT` only if the listing was complete."""
 

@@ -38,7 +38,7 @@ _PYTHON = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"}
 def own_environment(environment: Mapping[str, str], prefix: str | None = None) -> dict[str, str]:
     """`environment` without the variables of batch systems, and without the server's Python.
 
-    A server may be started inside a batch job. Its pilots are batch jobs of the local CE, and not that one. The
+    A server may be started inside a batch job. Its pilots are batch jobs of the local CE, not of that batch system. The
     programs of the server's virtual environment (`prefix`; by default that of this process, if it has one) and the
     settings of its interpreter are no business of jobs.
     """
@@ -97,7 +97,7 @@ class LocalBatch:
     def submit(
         self, shape: Shape, batch_jobs: Sequence[BatchJob], beside: Iterable[str] = ()
     ) -> dict[str, Receipt]:
-        """Start pilots, each on the cores that the pilots `beside` it and the ones just started use least."""
+        """Start pilots, each on the cores that other pilots use least: `beside` and just started."""
         neighbours = list(beside)
         receipts = {}
         for batch_job in batch_jobs:
@@ -179,7 +179,7 @@ class LocalBatch:
         for stamp, batch_id in missing.items():
             processes = listed.get(stamp, [])
             # The leader of the session is the process that was started; others are its children.
-            leader = min((one for one in processes if one.pid == one.session), default=None)
+            leader = min((process for process in processes if process.pid == process.session), default=None)
             if leader is not None:
                 batch_id = f"{leader.pid}:{leader.started}{self.place}"
             found[stamp] = Sighting(Seen.SEEN if processes else otherwise, batch_id)

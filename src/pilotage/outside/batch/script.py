@@ -39,8 +39,8 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PilotOrder:
-    """What one pilot is told at its start. The secret goes in over standard input only."""
+class PilotSettings:
+    """The settings of one pilot. The secret goes in over standard input only."""
 
     server: str
     secret: str
@@ -54,7 +54,7 @@ class PilotOrder:
     workdir: str = ""
 
 
-def render(program: bytes, order: PilotOrder) -> str:
+def render(program: bytes, order: PilotSettings) -> str:
     """A script for /bin/sh. Nothing secret stands in its arguments or environment.
 
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is

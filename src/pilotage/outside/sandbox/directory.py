@@ -35,7 +35,7 @@ _OF_THE_NAME = frozenset(
         errno.EILSEQ,
     }
 )
-"""Errors that come of the name under which a file is to be stored."""
+"""Errors that the requested name of a file causes."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -55,7 +55,7 @@ def _room() -> Iterator[None]:
 
 
 FEW = 4
-"""So many paths are forced to the disk one by one."""
+"""Up to this number, paths are forced to the disk one by one."""
 
 
 def _sync_together(folder: Path, paths: Sequence[Path]) -> None:
@@ -89,7 +89,7 @@ class DirectorySandbox:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def mark(self) -> str:
-        """What tells this folder from every other one, wherever it is mounted."""
+        """An identifier of this folder, the same wherever it is mounted."""
         path = self.folder / ".mark"
         if not path.exists():
             made = self._partial / f"mark.{os.getpid()}"
@@ -157,9 +157,9 @@ class DirectorySandbox:
     async def put_output(
         self, job: int, epoch: int, name: str, chunks: AsyncIterator[bytes], most: int
     ) -> int:
-        """Store an output; its size. What is stored once stays: other bytes under its name raise Conflict.
+        """Store an output; its size. A stored file stays: other bytes under its name raise Conflict.
 
-        So an upload that is late cannot change what a finish has named, whenever it arrives.
+        So a late upload cannot change a file that a finish has named.
         """
         path = self.output_path(job, epoch, name)
         with _room():
@@ -194,7 +194,7 @@ class DirectorySandbox:
             )
 
     def outputs(self, job: int, epoch: int) -> list[tuple[str, int]]:
-        """(name, bytes) of what was uploaded for one try."""
+        """(name, bytes) of each file that was uploaded for one try."""
         folder = self.output_folder(job, epoch)
         found = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
         return sorted((str(path.relative_to(folder)), path.stat().st_size) for path in found)
@@ -209,7 +209,7 @@ class DirectorySandbox:
         shutil.rmtree(self.output_folder(job, 0).parent, ignore_errors=True)
 
     def delete_tries(self, job: int, epoch: int) -> None:
-        """Delete what is kept of tries up to `epoch`; a later one may be under way."""
+        """Delete the files of tries up to `epoch`; a later one may be under way."""
         folder = self.output_folder(job, 0).parent
         for part in folder.iterdir() if folder.is_dir() else ():
             if part.name.isdigit() and int(part.name) <= epoch:
@@ -222,7 +222,7 @@ class DirectorySandbox:
     # --- tails of running jobs: files that are overwritten, never rows
 
     def append_tail(self, job: int, epoch: int, stream: str, offset: int, data: bytes) -> None:
-        """Write what a running job printed at its place in the stream."""
+        """Write output of a running job at its place in the stream."""
         if offset + len(data) > MOST_TAIL:
             raise TooLarge(f"the tail goes beyond {MOST_TAIL:,} bytes", hint="upload it as an output")
         path = self._tail_path(job, epoch, stream)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Action, Seen
 from pilotage.outside.batch.adapter import BatchAdapter, BatchJob, Listing, Shape
-from pilotage.outside.batch.script import PilotOrder, render
+from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.server.context import Context
 from pilotage.server.duties.row_by_row import each
-from pilotage.services.director.local import LocalDirector, Ordered
+from pilotage.services.director.local import LocalDirector, PilotIntent
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilots
 from pilotage.store.tables.pilots import SubmittedPilot
@@ -75,13 +75,13 @@ class LocalCeDuty:
             if action is Action.LOSE:
                 words = await asyncio.to_thread(self._last_words, pilot)
                 await writer.acall(
-                    lambda tx, pilot=pilot, words=words: self._director.gone(  # type: ignore[misc]
+                    lambda tx, pilot=pilot, words=words: self._director.record_end(  # type: ignore[misc]
                         pool, tx, pilot, words, clock(), listing.at
                     )
                 )
             elif action is Action.ABORT:
                 await writer.acall(
-                    lambda tx, pilot=pilot: self._director.aborted(pool, tx, pilot.id, NEVER_BEGAN, clock())  # type: ignore[misc]
+                    lambda tx, pilot=pilot: self._director.abort(pool, tx, pilot.id, NEVER_BEGAN, clock())  # type: ignore[misc]
                 )
             elif sighting.seen is Seen.SEEN and sighting.batch_id != pilot.batch_id:
                 log.info("pilot %d is batch job %s, found by its stamp", pilot.id, sighting.batch_id)
@@ -90,7 +90,7 @@ class LocalCeDuty:
     def _live_pilots(self, connection: Connection) -> list[SubmittedPilot]:
         return pilots.with_batch_jobs(connection, self._director.ce)
 
-    async def _start(self, shape: Shape, ordered: Sequence[Ordered], neighbours: list[str]) -> list[str]:
+    async def _start(self, shape: Shape, ordered: Sequence[PilotIntent], neighbours: list[str]) -> list[str]:
         """Start pilots of one shape and record their batch ids, which are returned."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         batch_jobs = [BatchJob(intent.stamp, self._script(intent)) for intent in ordered]
@@ -100,7 +100,7 @@ class LocalCeDuty:
             if receipt.refused:
                 log.warning("%s", receipt.refused)
                 await writer.acall(
-                    lambda tx, pilot=intent.pilot, reason=receipt.refused: self._director.aborted(  # type: ignore[misc]
+                    lambda tx, pilot=intent.pilot, reason=receipt.refused: self._director.abort(  # type: ignore[misc]
                         pool, tx, pilot, reason, clock()
                     )
                 )
@@ -110,12 +110,12 @@ class LocalCeDuty:
 
     async def _record(self, pilot: PilotId, batch_id: str) -> None:
         pool, writer = self._context.pool, self._context.writer
-        if not await writer.acall(lambda tx: self._director.started(pool, tx, pilot, batch_id)):
+        if not await writer.acall(lambda tx: self._director.record_start(pool, tx, pilot, batch_id)):
             # Its intent was given up meanwhile: it would be refused.
             await asyncio.to_thread(self._batch.cancel, [batch_id])
 
-    def _script(self, ordered: Ordered) -> str:
-        order = PilotOrder(
+    def _script(self, ordered: PilotIntent) -> str:
+        order = PilotSettings(
             server=self._context.pilot_url,
             secret=ordered.secret,
             index=ordered.index,
@@ -130,8 +130,8 @@ class LocalCeDuty:
         return self._batch.output(pilot.stamp, LAST_WORDS).strip().replace("\n", " | ")
 
 
-def _by_shape(ordered: Sequence[Ordered]) -> dict[Shape, list[Ordered]]:
-    shapes: dict[Shape, list[Ordered]] = {}
+def _by_shape(ordered: Sequence[PilotIntent]) -> dict[Shape, list[PilotIntent]]:
+    shapes: dict[Shape, list[PilotIntent]] = {}
     for intent in ordered:
         shapes.setdefault(Shape(intent.processors, intent.memory), []).append(intent)
     return shapes

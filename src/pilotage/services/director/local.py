@@ -41,8 +41,8 @@ LONGEST_WAIT = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
-    """A pilot whose intent is stored and that is to be started."""
+class PilotIntent:
+    """A pilot whose intent is stored and that the batch system is asked for next."""
 
     pilot: PilotId
     stamp: str
@@ -54,11 +54,11 @@ class Ordered:
 
 @dataclass(slots=True)
 class LocalDirector:
-    """The director of one local CE. What it remembers is no state of the pool: it may be forgotten."""
+    """The director of one local CE. Its memory is no state of the pool and may be lost."""
 
     ce: str
     node: Node
-    """What a pilot there finds."""
+    """The node that a pilot there finds."""
     starving_since: Mapping[QueueId, float] = field(default_factory=dict)
     ordered: set[PilotId] = field(default_factory=set)
     """Pilots that this director has ordered and that have not been started yet."""
@@ -70,17 +70,17 @@ class LocalDirector:
     _ce: Ce | None = None
     """As the policy had it in the last cycle."""
 
-    def order(self, pool: Pool, tx: Transaction, now: float, place: str = "") -> list[Ordered]:
+    def order(self, pool: Pool, tx: Transaction, now: float, place: str = "") -> list[PilotIntent]:
         """Plan this cycle and carry the plan out: the pilots to start now, whose intents are stored.
 
-        `place`: what is known of their batch ids.
+        `place`: the part of their batch ids that is known already.
         """
         tx.put(pool.local_nodes, self.ce, self.node)
         ce = pool.policy.ces.get(self.ce)
         if ce is None:
             return []
         live = pilots.live(tx.connection, self.ce)
-        self._look_back(pool, tx, ce, live, now)
+        self._observe_started(pool, tx, ce, live, now)
         decided = Plan(starving_since=self.starving_since)
         turns: dict[PilotId, Turn] = {}
         if not self._holds_back(pool, ce, now):
@@ -139,7 +139,7 @@ class LocalDirector:
         turns: Mapping[PilotId, Turn],
         now: float,
         place: str,
-    ) -> list[Ordered]:
+    ) -> list[PilotIntent]:
         tx.set(self, "starving_since", decided.starving_since)
         rows = {pilot.id: pilot for pilot in live}
         for pilot in decided.drains:
@@ -164,7 +164,7 @@ class LocalDirector:
         turn: Turn | None,
         now: float,
         place: str,
-    ) -> Ordered:
+    ) -> PilotIntent:
         stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         cores, all_memory = capacity(ce, self.node)
         memory = all_memory * planned.processors // max(1, cores)
@@ -189,10 +189,12 @@ class LocalDirector:
         self.back_off.started_for[pilot] = planned.queue
         if turn is not None:
             tx.on_rollback(pool.turns.start(pilot, turn))
-        return Ordered(pilot, stamp, secret, index, planned.processors, memory)
+        return PilotIntent(pilot, stamp, secret, index, planned.processors, memory)
 
-    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
-        """Take in which of the pilots that were started here had a job."""
+    def _observe_started(
+        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float
+    ) -> None:
+        """Note which of the pilots that were started here had a job."""
         back_off = deepcopy(self.back_off)
         tx.set(self, "back_off", back_off)
         if ce != self._ce:
@@ -242,7 +244,7 @@ class LocalDirector:
                 self.back_off.pauses_at(entry.id, now),
             )
 
-    # --- what the batch system says
+    # --- answers of the batch system
 
     def action(self, pilot: SubmittedPilot, seen: Seen, *, holds: bool) -> Action:
         """The action of the hand-over for a pilot that was looked up by its stamp. `holds` as of `next_step`."""
@@ -250,8 +252,8 @@ class LocalDirector:
         sight = sight_of(seen, None, now=0.0, settle=0.0)
         return next_step(phase_of(pilot), sight, holds=holds).action
 
-    def started(self, pool: Pool, tx: Transaction, pilot: PilotId, batch_id: str) -> bool:
-        """The pilot's process runs as `batch_id`; it may have called home already. False: it has been given up."""
+    def record_start(self, pool: Pool, tx: Transaction, pilot: PilotId, batch_id: str) -> bool:
+        """Store the batch id of a pilot, which may have called home already. False: the pilot has ended."""
         row = pilots.by_id(tx.connection, pilot)
         tx.discard(self.ordered, pilot)
         if row is None or row.ended is not None:
@@ -263,8 +265,8 @@ class LocalDirector:
         pilots.update(tx.connection, pilot, **changes)
         return True
 
-    def aborted(self, pool: Pool, tx: Transaction, pilot: PilotId, reason: str, now: float) -> None:
-        """The pilot's process was never started: what it was to use is free."""
+    def abort(self, pool: Pool, tx: Transaction, pilot: PilotId, reason: str, now: float) -> None:
+        """End a pilot that was never started; its processors are free again."""
         row = pilots.by_id(tx.connection, pilot)
         if row is None or row.ended is not None or row.started is not None:
             return
@@ -274,7 +276,7 @@ class LocalDirector:
             tx.discard(self.ordered, pilot)
             self._count_aborted(tx, True, now)
 
-    def gone(
+    def record_end(
         self,
         pool: Pool,
         tx: Transaction,
@@ -283,7 +285,7 @@ class LocalDirector:
         now: float,
         listed: float = inf,
     ) -> None:
-        """The batch system has no such process any more, as a complete listing of the instant `listed` says."""
+        """End a pilot that a complete listing of the instant `listed` does not have."""
         current = pilots.by_id(tx.connection, pilot.id)
         if current is None or current.ended is not None or pool.seen.get(pilot.id, -inf) > listed:
             return
@@ -321,7 +323,7 @@ def _last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
 
 
 def tell_to_leave(pool: Pool, tx: Transaction, pilot: PilotRow, how: str) -> None:
-    """Have a pilot leave at its next contact: "drain" after its jobs, "cancel" at once."""
+    """Make a pilot leave at its next contact: "drain" after its jobs, "cancel" at once."""
     known = pool.pilots.get(pilot.token_hash or "")
     for row in filter(None, (pilot, known)):
         pool.touch_pilot(tx, row)

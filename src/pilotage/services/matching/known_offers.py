@@ -1,4 +1,4 @@
-"""The known offers: the kinds that pilots made lately, and what a pilot of a CE with known capacity would offer."""
+"""The known offers: the kinds that pilots made lately, and the possible offers of CEs with known capacity."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pilotage.wire.pilot import Node
 
 
 def capacity(ce: Ce, node: Node) -> tuple[int, int]:
-    """(cores, MB) that pilots of a local CE may use together: what its policy says, else what the machine has."""
+    """(cores, MB) that pilots of a local CE may use together: the policy's numbers, else the machine's."""
     return (ce.processors or node.processors, ce.memory or node.memory)
 
 
 def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
-    """What a pilot with all of a local CE would offer, which finds `node`."""
+    """The offer of a pilot that has all of a local CE and finds `node`."""
     ce = pool.policy.ces[name]
     processors, memory = capacity(ce, node)
     pilot = PilotRow(
@@ -63,13 +63,13 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
 
 
 def renew_kinds(pool: Pool) -> None:
-    """A new policy is in force: the kinds are what the same pilots would offer under it."""
+    """A new policy is in force: replace each kind by the offer of the same pilots under it."""
 
     def offered(before: Offer, origin: tuple[PilotRow, Node]) -> Offer:
         if before.ce not in pool.policy.ces or before.site not in pool.policy.sites:
-            # Setup and tags of a CE that is gone are not those of none: that it is gone is all that has changed.
+            # The CE has gone from the policy: its setup and tags stay as they were.
             return replace(before, closed=True)
-        # Whom it was bound to when it asked is not what it is bound to now.
+        # The pilot may be bound to another owner now than when it asked.
         return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
     pool.kinds.rekey(offered, pool.index.history_key)
@@ -80,9 +80,9 @@ Turn = Callable[[Callable[[], Sequence[IndexedQueue] | None]], Sequence[IndexedQ
 
 
 def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
-    """All that the answer to `why` is made of, as of now. In the writer's thread; what it gives is for another one."""
+    """The facts for `why`, as of now. Runs in the writer's thread; the result is for another thread."""
     known = known_offers(pool, now)
-    places = {(one.offer.site, one.offer.ce) for one in known}
+    places = {(known_offer.offer.site, known_offer.offer.ce) for known_offer in known}
     index = pool.index
     return WaitAnalysis(
         entries=list(index.entries.values()),
@@ -96,7 +96,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
 
 
 def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
-    """Those that were made, the most used first, then the possible ones."""
+    """The offers that were made, the most used first, then the possible ones."""
     nodes = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
     local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
@@ -120,7 +120,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
 
 
 def _outdated(pool: Pool, kind: OfferRecord[tuple[PilotRow, Node]]) -> bool:
-    """Whether nobody makes such an offer any more: the CE is another one now, and the pilots of before have ended."""
+    """Whether nobody makes such an offer any more: the CE was changed, and its earlier pilots have ended."""
     if kind.newest_pilot >= pool.ces_since.get(kind.offer.ce, 0.0):
         return False
     return not any(pilot in pool.seen for pilot in kind.pilots)

@@ -1,4 +1,4 @@
-"""The match: a pilot asks for jobs that fit its node, and is offered those that the draw says are next."""
+"""The match: a pilot asks for jobs that fit its node, and is offered jobs that the draw gives."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ExchangeResponse, Node, OfferedJob, Take
 
 MOST = 256
-"""So many jobs are offered in one call, however many are asked for."""
+"""Jobs offered in one call at most."""
 
 
 REQUIREMENTS_STEPS = 20_000
-"""Of one evaluation. The largest expression takes fewer, if it makes no long texts or lists: everybody waits for it."""
+"""Bound of one evaluation, since everybody waits for it. The largest expression without long texts takes fewer."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Requirements:
 
 
 def _stored(text: str) -> Expression:
-    """Requirements as they were stored. Those that an earlier version accepted, and this one not, are true nowhere."""
+    """Requirements as they were stored. An expression that only an earlier version accepted is true nowhere."""
     try:
         return parse_expression(text)
     except InvalidInput:
@@ -84,7 +84,7 @@ class Match:
         self._no_match: dict[str, int] = {}
         self._noted = False
         self._answered = False
-        """This take has its answer on record, whatever has become of the jobs in it."""
+        """The answer to this take is on record, even if its jobs have gone since."""
         self._bound = False
         """This take was the pilot's first match, which bound it to one owner."""
         self._asking: PilotOffers
@@ -95,7 +95,7 @@ class Match:
         """Successive draws, the offer shrinking after each; or how many queues fell at which condition."""
         pool, pilot, take = self.pool, self.pilot, self.take
         if take.number == pilot.take_number and not self._answered:
-            self._same_again()
+            self._repeat_answer()
             return
         if take.number < pilot.take_number or pilot.leave or pool.draining:
             return
@@ -116,34 +116,34 @@ class Match:
                 pilot.only_owner, self._bound = owner, True
                 begin_turn(pool, self.tx, pilot, now)
             given = self._given[before:] if before else self._given
-            self.moves.taken(pilot, take.number, [one[0][0] for one in given])
+            self.moves.taken(pilot, take.number, [offered[0][0] for offered in given])
             self._answered = True
         elif not self._given:
             self._no_match = self._explain(left)
 
-    def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
-        """Take back jobs that somebody else has, once all is written; whether any was ours."""
+    def drop_lost(self, lost: set[tuple[PilotId, JobId]]) -> bool:
+        """Drop jobs that another pilot was given; whether any was offered here. Call it once everything is written."""
         pilot = self.pilot
-        gone = [given for given in self._given if (pilot.id, given[0][0]) in lost]
+        gone = [offered for offered in self._given if (pilot.id, offered[0][0]) in lost]
         for head, _, queue, user_priority in gone:
             self.pool.lost(self.tx, queue, user_priority, head[0], pilot)
         if gone:
             pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
-            self._given = [given for given in self._given if given not in gone]
+            self._given = [offered for offered in self._given if offered not in gone]
             if self._bound and not pilot.jobs:
-                # Nothing was given after all: the pilot serves anybody as before.
+                # No offer is left: the pilot serves anybody, as before.
                 pilot.only_owner, self._bound = None, False
                 self.tx.on_rollback(self.pool.turns.end(pilot.id, None))
                 self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
 
     def submissions(self) -> Iterator[SubmissionId]:
-        """Those of the jobs that are given."""
+        """The submissions of the offered jobs."""
         for head, *_ in self._given:
             yield head[1]
 
     def fill_in(self, response: ExchangeResponse) -> None:
-        """Tell the pilot what it is offered, or why there is nothing."""
+        """Write the offers into the response, or the reasons why there are none."""
         response.no_match = self._no_match
         if self._answered:
             # Also when nothing is left of it: under this number there will never be anything else.
@@ -155,8 +155,8 @@ class Match:
                 for (job, submission, _, _, parameters), epoch, *_ in self._given
             ]
 
-    def _same_again(self) -> None:
-        """Its answer was lost: the same again, from the rows."""
+    def _repeat_answer(self) -> None:
+        """The answer was lost: give the same again, from the rows."""
         self._answered = True
         self.moves.write()
         self._given = [
@@ -170,10 +170,10 @@ class Match:
         ]
 
     def _draw_all(self, whole: Remaining) -> tuple[str | None, Remaining]:
-        """Give as many jobs as are asked for and are there: the owner of the first one, and what asked last."""
+        """Draw up to the number of jobs asked for: the owner of the first, and the last remaining offer."""
         most = min(self.take.count, MOST)
         count = most - len(self._given)
-        # Those asked for ahead need not fit beside the others.
+        # Jobs asked for ahead need not fit beside the others.
         beside = count - self.take.ahead
         owner, rest = None, whole
         for _, _, queue, _ in self._given:
@@ -223,7 +223,7 @@ class Match:
         return entry.identity
 
     def _holds(self, text: str) -> bool:
-        """Whether Requirements are true for what asks now; its ad is made up only if somebody asks."""
+        """Whether Requirements are true for the present offer. Its ad is made when the first one is evaluated."""
         if self._requirements is None:
             offer = self._asking.offer(self._rest)
             self._requirements = Requirements(self.pool, offer, self.take.node, self.moves.now)

@@ -1,6 +1,6 @@
 """The exchange with a pilot: finishes, releases, confirms, a take and a heartbeat in one transaction.
 
-Every message about a job goes through the hand-over's table; what it decides is saved together with its event.
+Every message about a job goes through the hand-over's table. Each decision is saved together with its event.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
                 "this pilot's token is not known", hint="it was superseded, or its server is new"
             )
         pool.remember_pilot(pilot)
-        # As this transaction sees it: whatever that has changed is not so if it fails.
+        # The row has this transaction's own changes: it is read again if the transaction fails.
         pool.touch_pilot(tx, pilot)
     return pilot
 
 
-Message = tuple[str, ExchangeRequest]
-"""The hash of a pilot's token, and what it says."""
+PilotMessage = tuple[str, ExchangeRequest]
+"""The hash of a pilot's token, and its request."""
 
 
 def exchange(
@@ -73,7 +73,7 @@ def exchange(
 
 
 def exchange_many(
-    pool: Pool, tx: Transaction, messages: Sequence[Message], now: float
+    pool: Pool, tx: Transaction, messages: Sequence[PilotMessage], now: float
 ) -> list[ExchangeResponse | PilotageError]:
     """Answer messages of pilots, one after another, in one transaction.
 
@@ -83,22 +83,24 @@ def exchange_many(
     if pool.peers.shared:
         pool.read_pilots(tx, [hashed for hashed, _ in messages])
     moves = JobTransitions(pool, tx, now, pool.batch(now, SEVERAL_PILOTS))
-    asking: list[PilotRequest | PilotageError] = []
-    for hashed, request in messages:
+    admitted: list[PilotRequest | PilotageError] = []
+    for hashed, message in messages:
         try:
-            asking.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, request), request, moves))
+            admitted.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, message), message, moves))
         except PilotageError as error:
-            asking.append(error)
-    conversations = [one for one in asking if isinstance(one, PilotRequest)]
-    tx.put_all(pool.seen, [one.pilot.id for one in conversations if one.pilot.state not in _GONE], now)
-    moves.load(job for one in conversations if one.names_jobs for job in one.named())
-    for one in conversations:
-        one.proceed()
+            admitted.append(error)
+    requests = [entry for entry in admitted if isinstance(entry, PilotRequest)]
+    living = [request.pilot.id for request in requests if request.pilot.state not in _GONE]
+    tx.put_all(pool.seen, living, now)
+    moves.load(job for request in requests if request.names_jobs for job in request.named_jobs())
+    for request in requests:
+        request.carry_out()
     moves.write()
-    _replace_lost(moves, conversations)
+    _replace_lost_offers(moves, requests)
     pool.index.prefetch_heads()
-    pool.read_submissions(tx, [id_ for one in conversations if one.match for id_ in one.match.submissions()])
-    return [one if isinstance(one, PilotageError) else one.answer() for one in asking]
+    matches = [request.match for request in requests if request.match]
+    pool.read_submissions(tx, [id_ for match in matches for id_ in match.submissions()])
+    return [entry if isinstance(entry, PilotageError) else entry.answer() for entry in admitted]
 
 
 def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -> PilotRow:
@@ -111,19 +113,19 @@ def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -
     return pilot
 
 
-def _replace_lost(moves: JobTransitions, conversations: Sequence[PilotRequest]) -> None:
-    """Somebody else was given what these were offered: draw again for them, a bounded number of times."""
+def _replace_lost_offers(moves: JobTransitions, requests: Sequence[PilotRequest]) -> None:
+    """Draw again for pilots that lost the race for an offered job, a bounded number of times."""
     for last in (False, False, True):
         if not moves.lost:
             return
         lost, moves.lost = moves.lost, set()
         # Queues are read again while all is written: only then does anybody draw from them.
-        losers = [one for one in conversations if one.lose(lost)]
+        losers = [request for request in requests if request.drop_lost_offers(lost)]
         if last:
             moves.write()
             return
-        for one in losers:
-            one.draw_again()
+        for request in losers:
+            request.draw_again()
         moves.write()
 
 
@@ -131,7 +133,18 @@ class PilotRequest:
     """One request of one pilot."""
 
     __slots__ = (
-        *("gone", "match", "moves", "names_jobs", "now", "pilot", "pool", "request", "response", "tells"),
+        *(
+            "gone",
+            "match",
+            "moves",
+            "names_jobs",
+            "now",
+            "pilot",
+            "pool",
+            "request",
+            "response",
+            "has_reports",
+        ),
         "tx",
     )
 
@@ -144,18 +157,18 @@ class PilotRequest:
         self.match: Match | None = None
         self.gone = False
         """The pilot had ended before this request."""
-        self.tells = bool(request.finishes or request.releases or request.confirms)
-        self.names_jobs = self.tells or bool(request.holding)
+        self.has_reports = bool(request.finishes or request.releases or request.confirms)
+        self.names_jobs = self.has_reports or bool(request.holding)
 
-    def named(self) -> Iterator[int]:
-        """The jobs that it speaks of."""
+    def named_jobs(self) -> Iterator[int]:
+        """The jobs that the request names."""
         request = self.request
         yield from (finish.job for finish in request.finishes)
         yield from (release.job for release in request.releases)
         yield from (reference.job for reference in (*request.confirms, *request.holding))
 
-    def proceed(self) -> None:
-        """Do what the pilot says and asks; what it is offered is not certain before that is written."""
+    def carry_out(self) -> None:
+        """Apply the reports, match the take, answer the rest. Offers are certain only once they are written."""
         pool, pilot, request, response = self.pool, self.pilot, self.request, self.response
         self.moves.pilot = pilot.id
         ce = pool.policy.ces.get(pilot.ce)
@@ -163,21 +176,21 @@ class PilotRequest:
         gone = self.gone = pilot.state is not _RUNNING and pilot.state in _GONE
         if not gone:
             self._heard(response.lease)
-        if self.tells:
-            self._about_jobs()
+        if self.has_reports:
+            self._apply_reports()
         if request.take is not None and not request.leaving and not gone:
             self.match = Match(pool, self.tx, pilot, request.take, self.moves)
             self.match.run()
         if request.holding:
-            response.stop = self._to_stop(request.holding)
+            response.stop = self._jobs_to_stop(request.holding)
         if request.leaving and not gone:
             self._leaves(request.leaving)
         if gone or pilot.leave or pool.draining:
-            response.leave = self._told_to_leave(gone)
+            response.leave = self._leave_order(gone)
         if pool.followed:
             response.follow = self._followed(request)
 
-    def _told_to_leave(self, gone: bool) -> str:
+    def _leave_order(self, gone: bool) -> str:
         if gone:
             return "cancel"
         leave = self.pilot.leave
@@ -185,18 +198,18 @@ class PilotRequest:
             return "drain"
         return leave
 
-    def lose(self, lost: set[tuple[PilotId, JobId]]) -> bool:
-        """Some of the jobs that it was to be offered may not be there any more: whether it needs others."""
-        return self.match is not None and self.match.lose(lost)
+    def drop_lost_offers(self, lost: set[tuple[PilotId, JobId]]) -> bool:
+        """Drop offers of jobs that another pilot was given; whether this pilot had any."""
+        return self.match is not None and self.match.drop_lost(lost)
 
     def draw_again(self) -> None:
-        """Have the match give what it has lost; but not to a pilot that has left since."""
+        """Replace the offers that were lost, unless the pilot has left since."""
         if self.match is not None and self.pilot.state not in PILOT_FINAL:
             self.moves.pilot = self.pilot.id
             self.match.run()
 
     def answer(self) -> ExchangeResponse:
-        """What the pilot is told, once all is written."""
+        """The response, once everything is written."""
         if self.match is not None:
             self.match.fill_in(self.response)
         return self.response
@@ -204,7 +217,7 @@ class PilotRequest:
     # --- the pilot itself
 
     def _heard(self, lease: float) -> None:
-        """Renew the lease, written only when a third of it has gone; wake what had stalled."""
+        """Renew the lease, written only when a third of it has gone; resume stalled jobs."""
         pool, pilot = self.pool, self.pilot
         if pilot.state is _FAILED:
             self._comes_back()
@@ -214,12 +227,12 @@ class PilotRequest:
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
         stalled = pilot.id in pool.stalled
         if pilot.server != pool.peers.server:
-            # It has come from another server, which may have taken it for silent.
+            # It spoke to another server before, which may have found it silent.
             stalled, pilot.server = True, pool.peers.server
             pilots.update(self.tx.connection, pilot.id, server=pilot.server)
         if stalled:
             self.tx.discard(pool.stalled, pilot.id)
-            # All that it has is on its list.
+            # The list has every job of the pilot, and maybe more.
             for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
                 if job.state is JobState.STALLED:
                     self.moves.move(job, "heard-again", JobState.RUNNING)
@@ -234,7 +247,7 @@ class PilotRequest:
         self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
 
     def _leaves(self, reason: str) -> None:
-        """The pilot ends in good order; what it still has goes back."""
+        """End the pilot in good order; its jobs wait again."""
         pilot = self.pilot
         reason = SHARE if next_owner(pilot.leave) is not None else reason
         end_pilot(self.moves, pilot, PilotEnd.LEFT, reason)
@@ -254,7 +267,7 @@ class PilotRequest:
 
     # --- its jobs
 
-    def _about_jobs(self) -> None:
+    def _apply_reports(self) -> None:
         request, response = self.request, self.response
         for finish in request.finishes:
             response.finishes.append(self._finish(finish))
@@ -277,13 +290,13 @@ class PilotRequest:
             moves.finish_taken(moves.rows[job.id], finish.epoch, digest)
             self._count_finished()
         elif job is not None and self._was_killed(job, finish.epoch):
-            # It ended before its pilot heard of the kill: what it has printed is kept.
+            # It ended before its pilot heard of the kill: its output is kept.
             save_result(finish, moves)
         return verdict
 
     def _was_killed(self, job: JobRow, epoch: int) -> bool:
         """Whether somebody killed this very try of this pilot's."""
-        return job.state is JobState.KILLED and job.epoch == epoch and self._is_or_was_ours(job, epoch)
+        return job.state is JobState.KILLED and job.epoch == epoch and self._is_own_try(job, epoch)
 
     def _count_finished(self) -> None:
         finished, pilot = self.pool.finished, self.pilot.id
@@ -310,20 +323,20 @@ class PilotRequest:
     def _decide(
         self, job: JobRow | None, message: Finish | Release | Reference, verb: Verb, digest: str = ""
     ) -> Decision:
-        if job is None or not self._is_or_was_ours(job, message.epoch):
+        if job is None or not self._is_own_try(job, message.epoch):
             return Decision(Answer.SUPERSEDED)
         fence = Fence(job.epoch, job.finished_epoch, job.finished_digest)
         return decide(custody_of(job.state), verb, fence.relation(message.epoch, digest))
 
-    def _is_or_was_ours(self, job: JobRow, epoch: int) -> bool:
+    def _is_own_try(self, job: JobRow, epoch: int) -> bool:
         """A pilot may only speak of tries that were its own."""
         if job.pilot == self.pilot.id and job.epoch == epoch:
             return True
         self.moves.write()
         return attempts.pilot_of_attempt(self.tx.connection, job.id, epoch) == self.pilot.id
 
-    def _to_stop(self, holding: list[Reference]) -> list[Verdict]:
-        """Of what the pilot believes to hold: what it must stop."""
+    def _jobs_to_stop(self, holding: list[Reference]) -> list[Verdict]:
+        """The jobs among `holding` that the pilot must stop."""
         self.moves.load(held.job for held in holding)
         stop = []
         for held in holding:

@@ -29,7 +29,7 @@ SHORTEST_PAUSE = 3.0
 """A running server that did nothing for less than this was only busy."""
 
 MISSED_HEARTBEATS = 4.0
-"""A pilot is stalled when it has been silent for so many heartbeats."""
+"""A pilot that has been silent for this number of heartbeats is stalled."""
 
 MOST = 500
 
@@ -115,7 +115,7 @@ def lapsing(pool: Pool, now: float) -> list[PilotId]:
 
 
 def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
-    """Offers that nobody has confirmed in time go back. `of`: those to these pilots alone, else to all."""
+    """Offers that nobody has confirmed in time go back. `of`: offers to these pilots alone, else to all."""
     before, lapsed = now - pool.policy.jobs.offer_timeout, 0
     moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
     for pilot in lapsing(pool, now) if of is None else of:
@@ -148,11 +148,11 @@ def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] |
 
 
 def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[LivePilot]:
-    """The pilots that speak to this server; with `orphans` also those whose server is not there any more."""
+    """The pilots that speak to this server; with `orphans` also pilots of servers that are gone."""
     live, peers = pilots.live_pilots(tx.connection), pool.peers
     if not peers.shared:
         return live
-    others = {one.name for one in servers.live(tx.connection)} - {peers.server}
+    others = {server.name for server in servers.live(tx.connection)} - {peers.server}
     ours = [
         pilot for pilot in live if pilot.server == peers.server or (orphans and pilot.server not in others)
     ]
@@ -162,14 +162,14 @@ def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[LivePilo
 
 def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId]) -> None:
     """Pilots that speak to another server now, or have ended by it."""
-    for pilot in [one for one in (*pool.seen, *pool.finished) if one not in ours]:
+    for pilot in {*pool.seen, *pool.finished} - ours:
         forget_unheard(pool, tx, pilot)
 
 
 def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> list[PilotId]:
     """Pilots that have missed too many heartbeats and are not marked as stalled yet.
 
-    Of several servers each listens to those that speak to it, and one to the `orphans` of a server that is gone.
+    Each server listens to the pilots that speak to it; with `orphans` also to pilots of servers that are gone.
     """
     found = []
     for pilot in _listened_to(pool, tx, orphans=orphans):
