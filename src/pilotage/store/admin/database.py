@@ -20,7 +20,7 @@ SCHEMES = ("postgresql://", "postgres://")
 
 
 class Database(Protocol):
-    """Errors are those of `core.errors`, each with what to do."""
+    """A database of an instance. All errors are from `core.errors`, with hints."""
 
     @property
     def shown(self) -> str:
@@ -39,15 +39,15 @@ class Database(Protocol):
     def readers(self) -> Readers: ...
 
     def session(self) -> WriterConnection | None:
-        """One besides the writer's, for what may wait for locks; None: nobody else may write."""
+        """A second writing connection, which may wait for locks; None: there is only one writer."""
         ...
 
     def counters(self) -> Counters | None:
-        """Where servers that share the database get their ids; None: it has one server at a time."""
+        """The id counters of servers that share the database; None: it has one server at a time."""
         ...
 
     def notifications(self) -> Notifications | None:
-        """How a server hears of the others; None: there are none."""
+        """Notifications by other servers; None: there are no other servers."""
         ...
 
     def upgrade(self, backups: Path, stamp: str) -> tuple[str | None, str]:
@@ -55,7 +55,7 @@ class Database(Protocol):
         ...
 
     def check(self) -> list[str]:
-        """What is wrong with the database, a line for each kind of damage; also while a server runs."""
+        """Find damage; returns one line for each kind. Works while a server runs."""
         ...
 
     def backup(self, target: Path) -> int:
@@ -69,7 +69,7 @@ class Database(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SqliteDatabase:
-    """Whoever opens or changes it holds the lock of its home."""
+    """A SQLite file. A process that opens or changes it must have locked its home."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""What must be true of every database of Pilotage at every commit. `pilotage db check` looks for what is not."""
+"""Rules that every database meets after every commit. `pilotage db check` reports violations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, partitions
 
 EXAMPLES = 5
-"""So many examples of each kind of damage are named."""
+"""Examples named for each kind of damage."""
 
 
 def _quote_states(states: frozenset[JobState]) -> str:
@@ -18,12 +18,12 @@ def _quote_states(states: frozenset[JobState]) -> str:
 _WITH_PILOT = HELD | {JobState.MATCHED}
 _UNFINISHED = f"state NOT IN ({_quote_states(FINAL)})"
 _HISTORY = "history h"
-"""In a rule that asks also for jobs that have just left history with their month."""
+"""Stands for archived jobs in a rule; jobs of detached months are added."""
 _RULES: tuple[tuple[str, str], ...] = (
     (
         "jobs without a submission that promises their id",
         "SELECT j.id FROM jobs j LEFT JOIN submissions s ON s.id = j.submission_id"
-        # Chunks that several servers have accepted may have ids below those of the first one.
+        # Chunks accepted by several servers may have ids below the ids of the first chunk.
         " AND ((j.id >= s.first_job AND j.id < s.first_job + coalesce(s.expected, s.count))"
         " OR EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
         " AND c.first_job <= j.id AND j.id < c.first_job + c.count)) WHERE s.id IS NULL",
@@ -55,7 +55,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "unfinished jobs whose last event is gone",
-        # Those before the first that there is were let go by the retention.
+        # Retention has deleted the events before the first existing one.
         f"SELECT id FROM jobs WHERE {_UNFINISHED} AND last_event NOT IN (SELECT id FROM events)"
         " AND (last_event = 0 OR last_event > (SELECT coalesce(min(id), 0) FROM events))",
     ),
@@ -104,7 +104,7 @@ _RULES_OF_MONTHS = tuple(
 
 
 def find_damage(connection: Connection, revision: str | None) -> list[str]:
-    """A line for each rule that is broken, with how often and examples; empty: all is well. A reader's connection."""
+    """One line for each broken rule, with count and examples; empty: no damage. For a reader's connection."""
     head = head_revision()
     if revision != head:
         return [f"its schema is {revision or 'none'}, this version's is {head}: pilotage db upgrade"]
@@ -148,7 +148,7 @@ def _check_instance(connection: Connection) -> list[str]:
 
 
 def _check_sequences(connection: Connection) -> list[str]:
-    """Sequences that would give an id again: a table was filled from elsewhere."""
+    """Find sequences that would give a used id again, for example after a table was filled by hand."""
     found: list[str] = []
     for table, column in (
         ("queues", "id"),

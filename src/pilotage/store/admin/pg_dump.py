@@ -131,7 +131,7 @@ def _read_instance(connection: PostgresqlConnection) -> tuple[instance.Instance 
 
 
 def _check_dump(address: DatabaseAddress, backup: Path, programs: Path | None) -> None:
-    """Refuse what is no dump of ours before anything is touched."""
+    """Refuse a file that is not a dump of Pilotage, before any change."""
     if not backup.exists():
         raise NotFound(f"there is no file {backup}")
     try:

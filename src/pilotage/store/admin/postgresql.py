@@ -1,7 +1,6 @@
 """A database of PostgreSQL: opened by a server, upgraded by command, checked, dumped and restored.
 
-Servers share a lock of the database for as long as their writing sessions last; whoever upgrades or restores it must
-have that lock lock_exclusive.
+Servers hold a shared lock of the database while their writing sessions last. Upgrades and restores need it exclusively.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class PostgresqlDatabase:
         return None
 
     def open(self, backups: Path, stamp: str) -> WriterConnection:
-        """Refuses a schema of another version: what is shared is upgraded by command."""
+        """Refuses a schema of another version: a shared database is upgraded by command only."""
         self.address.check()
         connection = self.address.open_writer(lock_shared)
         try:

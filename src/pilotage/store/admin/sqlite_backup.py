@@ -48,8 +48,8 @@ def create_backup(database: Path, target: Path) -> int:
 def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
     """Put `backup` in the place of `database`, which is kept as `aside`. No server may have it open.
 
-    The incarnation is raised above that of both, so that what pilots still say of work of the lost time is
-    superseded, and ids go on above all that were ever given.
+    The incarnation is raised above both, so that pilots' messages about lost work are superseded. New ids start above
+    all ids ever given.
     """
     if not backup.exists():
         raise InvalidInput(f"there is no file {backup}")

@@ -55,9 +55,9 @@ def refuse_newer(revision: str | None) -> None:
 
 
 def upgrade(engine: sa.Engine, to: str = "head") -> None:
-    """Run what is missing, up to the revision `to`.
+    """Run the missing migrations, up to the revision `to`.
 
-    Raises `Conflict` for a database of a newer Pilotage: going back would lose what this version cannot read.
+    Raises `Conflict` for a database of a newer Pilotage: a downgrade would lose its data.
     """
     config = _config()
     refuse_newer(current_revision(engine))

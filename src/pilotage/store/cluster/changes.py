@@ -1,9 +1,9 @@
-"""Change rows: what one server tells the others of what it has committed. PostgreSQL only.
+"""Change rows, by which a server informs the others of its committed changes. PostgreSQL only.
 
-A row carries the id of its transaction. A follower reads the rows up to the first transaction that may still be open
-(`pg_snapshot_xmin`), so that none can appear behind its back; by plain sequence numbers the row of a transaction that
-began early and commits late would never be seen. It looks again and again, and sooner when a NOTIFY (`store.hints`)
-comes; not every row has one, as commits that notify wait for one lock of the whole database server.
+A row has the id of its transaction. A follower reads rows up to the first transaction that may still be open
+(`pg_snapshot_xmin`). So no row can appear later in the range already read. With sequence numbers, a follower would
+miss the row of a transaction that began early and commits late. Followers poll, and read at once after a NOTIFY. Not
+every row has one, because commits with NOTIFY wait for one lock of the whole database server.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple
 from pilotage.store.engine.connection import Connection
 
 PRUNED_COUNTER = "changes pruned"
-"""The counter that says up to which transaction rows have been deleted."""
+"""The counter with the last transaction whose rows are deleted."""
 
 CHANNEL = "pilotage_changes"
-"""Of NOTIFY; each database has its own of a name."""
+"""The channel of NOTIFY. Channels are separate for each database."""
 
 MAX_ROWS = 5_000
-"""Rows read at once."""
+"""Rows read per statement."""
 
 
 class ChangeRow(NamedTuple):
@@ -31,17 +31,17 @@ class ChangeRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """What a follower read."""
+    """The result of one read of a follower."""
 
     registered: bool
-    """Whether its server still has its row."""
+    """Whether the follower's server still has its row."""
     pruned: bool
-    """Rows that it has not seen are gone: only a full recount helps."""
+    """Unread rows were deleted: the follower must rebuild its state."""
     position: int
-    """From which transaction on it reads the next time."""
+    """The first transaction of the next read."""
     changes: tuple[ChangeRow, ...]
     more: bool = False
-    """Others have written what cannot be read before a transaction ends that is still open."""
+    """Further rows exist that cannot be read before an open transaction ends."""
 
 
 _WRITE = (
@@ -54,9 +54,9 @@ _WRITE_AND_NOTIFY = f"WITH written AS ({_WRITE}) SELECT pg_notify('{CHANNEL}', ?
 def write(
     connection: Connection, server: str, payload: str, at: float | None = None, *, hint: bool = False
 ) -> None:
-    """Tell the others, when this transaction is committed; `at` is now, by the clock of the database.
+    """Write a change row, visible to other servers after the commit. `at`: the time; None: the database's clock.
 
-    With a `hint` they look at once.
+    `hint`: notify the other servers, so that they read at once.
     """
     if hint:
         connection.execute_later(_WRITE_AND_NOTIFY, (at, server, payload, server))
@@ -65,7 +65,7 @@ def write(
 
 
 def oldest_open_transaction(connection: Connection) -> int:
-    """The first transaction that may still be open: everything before it is seen by what is read after this."""
+    """The first transaction that may still be open. Later reads see all transactions before it."""
     return int(
         connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone()[0]
     )
@@ -88,7 +88,7 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
     upto, registered, pruned, more = rows[0][:4]
     changes = tuple(ChangeRow(*row[4:]) for row in rows if row[4] is not None)
     if len(changes) == most:
-        # Whole transactions only: one may have several rows.
+        # Return whole transactions only: a transaction may have several rows.
         last = changes[-1].xid
         if changes[0].xid == last:
             return read(connection, since, me, most * 2)
@@ -98,13 +98,13 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
 
 
 def read_all_since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
-    """The rows of others from a transaction on, also where earlier ones are still open."""
+    """The rows of other servers from a transaction on, without regard to open transactions."""
     sql = "SELECT xid, server, payload FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"
     return [ChangeRow(*row) for row in connection.execute(sql, (position, me))]
 
 
 def read_with_snapshot(connection: Connection, position: int) -> tuple[TransactionSnapshot, list[ChangeRow]]:
-    """The rows of all servers from a transaction on, and which transactions this has seen."""
+    """The rows of all servers from a transaction on, and the snapshot of the statement."""
     sql = (
         f"SELECT now.seen, c.xid, c.server, c.payload FROM (SELECT {SNAPSHOT_SQL} AS seen) AS now"
         " LEFT JOIN changes c ON c.xid >= ? ORDER BY c.xid, c.id"
@@ -114,7 +114,7 @@ def read_with_snapshot(connection: Connection, position: int) -> tuple[Transacti
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Delete the rows written before that instant; how many."""
+    """Delete rows written before `before`; returns their number."""
     sql = (
         "WITH gone AS (DELETE FROM changes WHERE at < ? AND xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
         " RETURNING xid) SELECT count(*), max(xid) FROM gone"
@@ -130,13 +130,13 @@ def prune(connection: Connection, before: float) -> int:
 
 
 def delete_all(connection: Connection) -> None:
-    """No server is there to read them. Transaction ids begin again where a database is restored elsewhere."""
+    """Delete all rows while no server runs: a restored database may start at lower transaction ids."""
     connection.execute("DELETE FROM changes")
     connection.execute("DELETE FROM counters WHERE name = ?", (PRUNED_COUNTER,))
 
 
 class TransactionSnapshot(NamedTuple):
-    """What a statement has seen: transactions below `xmin` and those from there to `xmax` that are not in `open`."""
+    """The transactions visible to a statement: below `xmin`, or below `xmax` and not in `open`."""
 
     xmin: int
     xmax: int
@@ -144,7 +144,7 @@ class TransactionSnapshot(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TransactionSnapshot:
-        """PostgreSQL's own writing: xmin:xmax:open,open."""
+        """Parse PostgreSQL's text form, xmin:xmax:open,open."""
         first, end, still = text.split(":")
         return cls(int(first), int(end), frozenset(int(xid) for xid in still.split(",") if xid))
 
@@ -153,4 +153,4 @@ class TransactionSnapshot(NamedTuple):
 
 
 SNAPSHOT_SQL = "pg_current_snapshot()::text"
-"""In a statement beside what is read: how far that goes."""
+"""SQL for the snapshot of the statement that contains it."""

@@ -1,4 +1,4 @@
-"""The locks of duties as rows: claimed, renewed, given up, and checked in every transaction made under them.
+"""The locks of duties as rows: claimed, renewed, released, and checked in each transaction that needs them.
 
 Rules in core/duties.py. A claim never waits: a row that another transaction has locked is somebody else's for now.
 """
@@ -22,7 +22,7 @@ _SAVED = update(
 
 
 def create(connection: Connection, names: Iterable[str]) -> None:
-    """See to it that these locks are there. On SQLite, where the one server begins, nobody has any of them."""
+    """Insert missing locks. On SQLite, with its only server, all locks are released."""
     connection.execute_bulk(_NEW, [(name,) for name in sorted(names)])
     if connection.dialect == "sqlite":
         connection.execute("UPDATE duties SET holder = '', until = 0")
@@ -31,7 +31,7 @@ def create(connection: Connection, names: Iterable[str]) -> None:
 def claim(
     connection: Connection, names: Iterable[str], who: str, seconds: float, now: float
 ) -> dict[str, int]:
-    """In a transaction: claim or renew these locks for `seconds`; the epoch of each that `who` has from now on."""
+    """Claim or renew locks for `seconds`; returns the epochs of the locks that `who` then has. Needs a transaction."""
     now = database_time(connection, now)
     wanted = sorted(names)
     marks = ", ".join("?" * len(wanted))
@@ -53,12 +53,12 @@ def claim(
 
 
 def release(connection: Connection, who: str) -> None:
-    """Give up all locks of a server: it stops, or is given up by the others."""
+    """Release all locks of a server that stops or is evicted."""
     connection.execute("UPDATE duties SET holder = '', until = 0 WHERE holder = ?", (who,))
 
 
 def check(connection: Connection, name: str, epoch: int) -> None:
-    """Raises `Superseded` unless the lock still has this epoch; it then has it until the transaction ends."""
+    """Raise `Superseded` unless the lock has this epoch. The epoch cannot change until the transaction ends."""
     sql = "SELECT epoch FROM duties WHERE name = ?" + lock_clause(connection, "SHARE")
     row = connection.execute(sql, (name,)).fetchone()
     if row is None or row[0] != epoch:

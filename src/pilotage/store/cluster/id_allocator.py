@@ -1,7 +1,7 @@
-"""Ids, each given once. The one server of a SQLite file counts on; servers that share a database get them in blocks.
+"""Unique ids. The only server of a SQLite file counts up; servers that share a database allocate blocks.
 
-A block is taken by a statement that is a transaction of its own: what becomes of the request that needs it does not
-matter. Of a server that ends or dies the rest of its block is not used; ids have 63 bits.
+A block is allocated in its own transaction, independent of the request that needs it. The rest of a block is unused
+when its server ends; ids have 63 bits.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class SequentialIds:
         return first
 
     def rewind(self, last: int) -> None:
-        """Those above `last` were not given after all."""
+        """Take back the ids above `last`."""
         self.last = last
 
 
 class BlockIds:
-    """Ids out of blocks; `take(count)` gives the first of `count` that nobody else has."""
+    """Ids from blocks. `take(count)` allocates `count` consecutive ids and returns the first."""
 
     def __init__(self, take: Callable[[int], int], block: int) -> None:
         self._take = take
@@ -66,7 +66,7 @@ class BlockIds:
             size = max(missing, self._block)
             first = self._take(size)
             if first != self._end:
-                # Not the next one to what is left: that is too short, and goes unused.
+                # The new block does not continue the old one, whose rest is too short and stays unused.
                 self._next = first
                 if size < count:
                     self._end = first + size
@@ -91,7 +91,7 @@ class Counters:
         self._connection.execute(sql, (name, floor))
 
     def take(self, name: str, count: int) -> int:
-        """The first of `count` ids. Where an answer is lost, its ids are nobody's."""
+        """Allocate `count` ids; returns the first. Ids of a lost answer stay unused."""
         sql = "UPDATE counters SET last = last + ? WHERE name = ? RETURNING last"
         try:
             row = self._connection.execute(sql, (count, name)).fetchone()

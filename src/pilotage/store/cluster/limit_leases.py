@@ -1,4 +1,4 @@
-"""Shared limits as rows: what no server has of each, and what each server has (core/queues/limit_leases.py)."""
+"""Shared limits as rows: the unallocated part, and each server's allocation (core/queues/limit_leases.py)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def key_from_text(text: str) -> Key:
 
 
 def states(connection: Connection, *, lock: bool = False) -> dict[Key, UnleasedRoom]:
-    """Every limit. `lock`: no other transaction borrows or gives back until this one ends."""
+    """Every limit. `lock`: no other transaction changes the limits until this transaction ends."""
     sql = "SELECT limit_key, running, free, starts, since FROM limit_states ORDER BY limit_key"
     rows = connection.execute(sql + (lock_clause(connection, "UPDATE") if lock else "")).fetchall()
     return {key_from_text(text): UnleasedRoom(*values) for text, *values in rows}
 
 
 def allocations(connection: Connection) -> dict[Key, dict[str, Allocation]]:
-    """What each server has, by limit."""
+    """The allocations of all servers, by limit."""
     sql = "SELECT limit_key, server, free, starts, last_start, wants FROM limit_blocks"
     found: dict[Key, dict[str, Allocation]] = {}
     for text, server, free, starts, last, wants in connection.execute(sql):
@@ -40,7 +40,7 @@ def allocations(connection: Connection) -> dict[Key, dict[str, Allocation]]:
 
 
 def allocations_of(connection: Connection, server: str) -> dict[Key, Allocation]:
-    """What one server has, by limit."""
+    """The allocations of one server, by limit."""
     sql = "SELECT limit_key, free, starts, last_start, wants FROM limit_blocks WHERE server = ?"
     return {
         key_from_text(text): Allocation(free, starts, last, bool(wants))
@@ -75,19 +75,19 @@ def save_states(connection: Connection, states: Mapping[Key, UnleasedRoom]) -> N
 
 
 def delete_limits(connection: Connection, keys: Iterable[Key]) -> None:
-    """Limits that the policy has no more."""
+    """Delete limits that the policy no longer has."""
     gone = [(key_to_text(key),) for key in sorted(keys)]
     connection.execute_bulk(_GONE_BLOCKS, gone)
     connection.execute_bulk(_GONE, gone)
 
 
 def create_allocations(connection: Connection, server: str, keys: Iterable[Key]) -> None:
-    """Give a server an empty block of each limit, where it has none."""
+    """Insert an empty allocation of each limit for a server that has none."""
     connection.execute_bulk(_NEW_BLOCKS, [(key_to_text(key), server) for key in sorted(keys)])
 
 
 def save_allocations(connection: Connection, server: str, changed: Mapping[Key, Allocation]) -> None:
-    """What a server has from now on. Raises `Overloaded` if its blocks were taken away: it was given up."""
+    """Store allocations of a server. Raises `Overloaded` if they were revoked, because it was evicted."""
     rows: Sequence[tuple[object, ...]] = [
         (b.free, b.starts, b.last_start, int(b.wants), key_to_text(key), server)
         for key, b in sorted(changed.items())
@@ -97,7 +97,7 @@ def save_allocations(connection: Connection, server: str, changed: Mapping[Key, 
 
 
 def revoke(connection: Connection, server: str) -> dict[Key, Allocation]:
-    """Of a server that is given up: what it had."""
+    """Delete and return the allocations of an evicted server."""
     sql = "DELETE FROM limit_blocks WHERE server = ? RETURNING limit_key, free, starts, last_start, wants"
     return {
         key_from_text(text): Allocation(free, starts, last, bool(wants))

@@ -1,4 +1,4 @@
-"""The servers that use one database: signs of life, and the end of those that give none."""
+"""The servers that use one database: registration, heartbeats and eviction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS = "name, host, url, version, started, alive_at, policy_version"
 
 
 def register(connection: Connection, server: ServerRow) -> None:
-    """Let the others know of a server that begins. Where there is none, what servers tell each other begins anew."""
+    """Insert the row of a starting server. Without other servers, all change rows are deleted first."""
     if connection.dialect != "sqlite" and not live(connection):
         changes.delete_all(connection)
     values = (
@@ -34,7 +34,7 @@ def register(connection: Connection, server: ServerRow) -> None:
 
 
 def live(connection: Connection) -> list[ServerRow]:
-    """All that have a row, by their start."""
+    """All servers with a row, by start time."""
     return [
         ServerRow(*row)
         for row in connection.execute(f"SELECT {_COLUMNS} FROM servers ORDER BY started, name")
@@ -42,30 +42,30 @@ def live(connection: Connection) -> list[ServerRow]:
 
 
 def heartbeat(connection: Connection, name: str, now: float, policy_version: int) -> bool:
-    """Give a sign of life; False: the others have given this server up."""
+    """Store a heartbeat; False: the other servers have evicted this server."""
     sql = "UPDATE servers SET alive_at = ?, policy_version = ? WHERE name = ?"
     return connection.execute(sql, (database_time(connection, now), policy_version, name)).rowcount == 1
 
 
 def save_policy_version(connection: Connection, name: str, version: int) -> None:
-    """A server matches by this policy from now on."""
+    """Store the policy version in force on a server."""
     connection.execute("UPDATE servers SET policy_version = ? WHERE name = ?", (version, name))
 
 
 def lock_silent(connection: Connection, before: float, but: str) -> list[str]:
-    """Servers without a sign of life since `before`, their rows locked; one that is just writing is not among them."""
+    """Lock and return servers without a heartbeat since `before`, except servers that are writing now."""
     sql = "SELECT name FROM servers WHERE alive_at < ? AND name <> ? ORDER BY name"
     found = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (before, but))
     return [row[0] for row in found]
 
 
 def predecessors(connection: Connection, server: ServerRow) -> list[str]:
-    """Servers that had the address of this one: they have ended, whatever their rows say."""
+    """Servers with the address of `server`: they have ended, although their rows exist."""
     sql = "SELECT name FROM servers WHERE host = ? AND url = ? AND name <> ?"
     return [row[0] for row in connection.execute(sql, (server.host, server.url, server.name))]
 
 
 def evict(connection: Connection, name: str) -> None:
-    """It writes nothing from now on: each of its transactions needs its row. Its duties are free."""
+    """Delete a server's row, which each of its transactions needs, and release its duties."""
     connection.execute("DELETE FROM servers WHERE name = ?", (name,))
     duty_leases.release(connection, name)

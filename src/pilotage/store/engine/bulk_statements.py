@@ -1,7 +1,7 @@
 """Statements that save many rows: one prepared statement on SQLite, one statement with arrays on PostgreSQL.
 
-Both texts are made once, from one template in which `{name}` stands for a value of the row. Its type is that of the
-table's column of this name, unless it is given.
+Both texts are built once from one template, in which `{name}` stands for a value of the row. Its type is the type of
+the column with this name, unless given.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class BulkStatement:
     types: tuple[str, ...]
     """PostgreSQL's, of a row's values in order."""
     returning: str
-    """What is put behind either text where rows are to come back."""
+    """The RETURNING clause, appended to either text to return rows."""
     copy: str
-    """The COPY that does the same; empty: none does."""
+    """The equivalent COPY statement; empty: there is none."""
     _key: Callable[[Row], Any] | None
     _arranged: Callable[[Row], Row] | None
 
@@ -53,9 +53,9 @@ class BulkStatement:
         return rows if self._arranged is None else [self._arranged(row) for row in rows]
 
     def passes(self, rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-        """The rows in parts none of which says two things of one row of the table.
+        """Split the rows into parts without two changes of the same table row.
 
-        PostgreSQL would take either; in parts, the later one holds, as on SQLite.
+        PostgreSQL would apply an arbitrary one; with parts the last one wins, as on SQLite.
         """
         key = self._key
         if key is None or len(rows) == 1 or len(set(map(key, rows))) == len(rows):
@@ -93,9 +93,9 @@ def insert(
     otherwise: str = "",
     returning: str = "",
 ) -> BulkStatement:
-    """New rows. Where a row with the same `conflict` (unique columns) is there, `otherwise` says what happens.
+    """INSERT rows. `otherwise` is the action for an existing row with the same `conflict` columns, which are unique.
 
-    "NOTHING", or "UPDATE": all other columns are replaced.
+    "NOTHING" keeps the existing row, "UPDATE" replaces its other columns.
     """
     ending = ""
     if otherwise == "NOTHING":
@@ -122,7 +122,7 @@ def update(
 ) -> BulkStatement:
     """UPDATE `table` SET `change` WHERE `where`, for each row; `columns` name the values of a row.
 
-    Within `returning`, columns of the table are meant. `types` are those of values that are no column of it.
+    Within `returning`, columns of the table are meant. `types`: PostgreSQL types of values without a column.
     """
     text = f"UPDATE {table} SET {change}", f" WHERE {where}", returning
     return _build_change(table, columns, text, " FROM ", where, types)

@@ -1,7 +1,7 @@
-"""What every database connection can do: plain SQL, transactions, many rows with one call.
+"""The interface of database connections: plain SQL, transactions, and bulk statements.
 
-SQL in the store is written once, with `?` for values, in what SQLite and PostgreSQL have in common. The few things
-that they say differently are here (`in_list`) and in `bulk`; nothing else asks for the `dialect`.
+SQL in the store is written once, with `?` for values, in the common subset of SQLite and PostgreSQL. The few
+differences are handled here (`in_list`) and in `bulk_statements`.
 """
 
 from __future__ import annotations
@@ -39,44 +39,43 @@ class Connection(Protocol):
     def in_transaction(self) -> bool: ...
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Cursor:
-        """Carry out one statement with `?` for each of `values`."""
+        """Execute one statement with `?` for each of `values`."""
         ...
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> Cursor:
-        """Carry out one statement for each row, in order; for what is not hot."""
+        """Execute one statement for each row, in order. Slow: not for the hot path."""
         ...
 
     def execute_bulk(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> int:
-        """Carry out a bulk statement for all rows; how many rows of the table it has changed."""
+        """Execute a bulk statement for all rows; returns the number of changed table rows."""
         ...
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
-        """As `execute`, of a statement whose result nobody reads.
+        """As `execute`, without a result.
 
-        In a transaction it may wait: it is carried out in order, before the result of any later statement is seen,
-        and with COMMIT at the latest. So its error may come out of a later statement, or of `commit`; then nothing was
-        committed.
+        In a transaction it may be deferred: it is executed in order, before a later statement returns,
+        and by COMMIT at the latest. So a later statement or `commit` may raise its error; then nothing was committed.
         """
         ...
 
     def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
-        """As `save`, where nobody asks how many rows were changed; when, see `execute_later`."""
+        """As `execute_bulk`, without a result, and deferred like `execute_later`."""
         ...
 
     def execute_bulk_returning(
         self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /
     ) -> list[tuple[Any, ...]]:
-        """As `save`; what the statement's RETURNING gave for the rows that were changed, in no order."""
+        """As `execute_bulk`; returns the RETURNING values of the changed rows, in no order."""
         ...
 
     def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
-        """The rows of a query, `size` at a time, without holding all of them."""
+        """The rows of a query, `size` at a time, without loading all of them."""
         ...
 
     def begin(self) -> None:
         """Begin a transaction: on a writer's connection one that may write, on a reader's a snapshot.
 
-        A writer's may begin with its first statement; what hinders it is told then.
+        A writer's transaction may begin with its first statement, which then raises its errors.
         """
         ...
 
@@ -90,21 +89,21 @@ class Connection(Protocol):
 
 
 class WriterConnection(Connection, Protocol):
-    """The connection that writes. It can be lost, and be made again."""
+    """The connection that writes. A lost connection can be reopened."""
 
     group: int
-    """About so many small requests share a commit, or fewer that are large."""
+    """The approximate maximum of small requests per commit; large requests count more."""
     commits_in_thread: bool
-    """Whether a COMMIT may be carried out by another thread, since it is nothing but waiting."""
+    """Whether another thread may execute COMMIT, since it only waits."""
     first: Callable[[], None] | None
     """Called before each statement while it is set; used only where `commits_in_thread`."""
 
     def bind_to_server(self, server: str) -> None:
-        """From now on carry out a transaction only while this server has its row: others raise `ServerEvicted`."""
+        """Allow transactions only while this server has its row; later ones raise `ServerEvicted`."""
         ...
 
     def renew(self) -> None:
-        """Make a lost connection again. Raises `ConnectionLost` while that cannot be done."""
+        """Reopen a lost connection. Raises `ConnectionLost` while the database is unreachable."""
         ...
 
     def was_committed(self) -> bool | None:
@@ -112,7 +111,7 @@ class WriterConnection(Connection, Protocol):
         ...
 
     def caller_error(self, error: BaseException) -> BaseException:
-        """The error that a caller is told: a full disk and the like are no bugs."""
+        """The error for the caller: conditions such as a full disk are not reported as bugs."""
         ...
 
 
@@ -120,29 +119,29 @@ class Readers(Protocol):
     """Connections for reading."""
 
     def connection(self) -> Connection:
-        """That of the calling thread."""
+        """The connection of the calling thread."""
         ...
 
     def close(self) -> None: ...
 
 
 class ConnectionLost(Overloaded):
-    """The connection has ended. Nothing of its open transaction is kept, but a `commit` may have been carried out."""
+    """The connection was lost. Its open transaction was rolled back, but a `commit` may have succeeded."""
 
 
 class ServerEvicted(Overloaded):
-    """The other servers of the database have taken the place of this one: nothing was changed, and will be by it."""
+    """The other servers have evicted this server: nothing was changed, and it cannot write again."""
 
 
 class SerializationFailure(Overloaded):
-    """The transaction lost against another one (deadlock, serialization, the same new row).
+    """The transaction failed because of another one (deadlock, serialization, same new row).
 
-    Nothing was changed, it can be repeated.
+    Nothing was changed, and the transaction can be retried.
     """
 
 
 def in_list(connection: Connection, expression: str, given: Sequence[int] | Sequence[str]) -> tuple[str, str]:
-    """(condition with one `?`, its value): whether `expression` is one of `given`, however many there are."""
+    """(condition with one `?`, its value): `expression` is one of `given`, a list of any length."""
     if connection.dialect == "sqlite":
         return f"{expression} IN (SELECT value FROM json_each(?))", json.dumps(list(given))
     kind = "text" if given and isinstance(given[0], str) else "bigint"
@@ -150,26 +149,26 @@ def in_list(connection: Connection, expression: str, given: Sequence[int] | Sequ
 
 
 def database_time(connection: Connection, now: float) -> float:
-    """The giver's clock: that of the database where several servers use it, else `now`, the one process's own."""
+    """The time of the database's clock if several servers can use it; else `now`, the process's own time."""
     if connection.dialect == "sqlite":
         return now
     return float(connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])
 
 
 def lock_clause(connection: Connection, how: str) -> str:
-    """The end of a SELECT that locks its rows; SQLite has one writer, who needs none. `how`: "UPDATE", "SHARE" ..."""
+    """The locking clause of a SELECT, for `how` "UPDATE", "SHARE" ...; empty on SQLite, with its only writer."""
     return "" if connection.dialect == "sqlite" else f" FOR {how}"
 
 
 def json_numbers(connection: Connection, column: str) -> str:
-    """A query for the numbers in a JSON list of a row around it."""
+    """A subquery for the numbers in a JSON list column of the outer row."""
     if connection.dialect == "sqlite":
         return f"SELECT value FROM json_each({column})"
     return f"SELECT value::bigint FROM json_array_elements_text({column}::json)"
 
 
 def has_table(connection: Connection, name: str) -> bool:
-    """Whether there is a table of this name; for databases of an earlier schema."""
+    """Whether a table exists; for databases of an earlier schema."""
     if connection.dialect == "sqlite":
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
     else:
@@ -178,7 +177,7 @@ def has_table(connection: Connection, name: str) -> bool:
 
 
 def array_literal(values: Iterable[Any], kind: str) -> str:
-    """Values of one type as PostgreSQL writes an array."""
+    """The array literal of PostgreSQL for values of one type."""
     if kind == "text":
         return "{" + ",".join(["NULL" if value is None else _quote(value) for value in values]) + "}"
     if kind == "bytea":

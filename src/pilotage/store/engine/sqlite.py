@@ -1,7 +1,7 @@
 """The embedded database: one process, one connection that writes *and checkpoints*, short read-only readers.
 
 SQLite before 3.51.3 can lose committed writes when a second connection checkpoints (sqlite.org/wal.html, "the
-WAL-reset bug"); a reader opened read-only never does. synchronous=FULL: what is acknowledged survives a power cut.
+WAL-reset bug"); a reader opened read-only never does. synchronous=FULL: acknowledged writes survive a power cut.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from pilotage.core.errors import DiskFull, Overloaded, PilotageError
 from pilotage.store.engine.bulk_statements import BulkStatement
 
 PAGE_SIZE = 2048
-"""Bytes of a page of a new file. A claim changes one row on a page of its own: the smaller it is the less is written,
-and the less a checkpoint copies; below this, bulk insertions become slower."""
+"""Bytes per page of a new file. A claim changes one row on a random page, so smaller pages mean less to write and to
+checkpoint. Below this size bulk inserts become slower."""
 
 CHECKPOINT_SIZE = 2_048_000
-"""Bytes of the WAL after which a checkpoint is made: rarer ones make longer pauses, more frequent ones cost throughput.
-"""
+"""Bytes of the WAL that trigger a checkpoint. Rare checkpoints make longer pauses, frequent ones cost throughput."""
 
 
 _ERRORS = {sqlite3.SQLITE_FULL: DiskFull, sqlite3.SQLITE_IOERR: Overloaded}
-"""Errors, by SQLite's primary code, that are no bugs."""
+"""Errors that are not bugs, by SQLite's primary error code."""
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -34,7 +33,7 @@ class SqliteConnection(sqlite3.Connection):
     dialect: Literal["sqlite"] = "sqlite"
     begins = "BEGIN IMMEDIATE"
     group = 32
-    """While one group waits for the disk the next one is decided: larger ones would only make longer pauses."""
+    """The next group is processed while one waits for the disk. Larger groups would only make longer pauses."""
     commits_in_thread = True
     first: Callable[[], None] | None = None
 
@@ -74,18 +73,18 @@ class SqliteConnection(sqlite3.Connection):
             yield rows
 
     def bind_to_server(self, server: str) -> None:
-        """A file has one server."""
+        """Nothing to do: a file has one server."""
 
     def renew(self) -> None:
-        """A file is not lost."""
+        """Nothing to do: a file connection is never lost."""
 
     def was_committed(self) -> bool | None:
         return False
 
     def caller_error(self, error: BaseException) -> BaseException:
-        """A full disk is no bug: nothing was changed, and the caller may come again."""
+        """A full disk is not a bug: nothing was changed, and the caller may retry."""
         if isinstance(error, sqlite3.OperationalError) and not isinstance(error, PilotageError):
-            # Errors that Python's module raises by itself carry no code of SQLite.
+            # Errors raised by Python's module itself have no SQLite code.
             text, kind = str(error), _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
             if kind is not None:
                 return kind(
@@ -103,13 +102,13 @@ class _Reader(SqliteConnection):
         try:
             return super().execute(sql, values)
         except sqlite3.OperationalError as error:
-            # Sorting needs room for temporary files, reading some in the file that readers and writer share.
+            # Sorting needs disk space for temporary files, and reading some in the shared-memory file.
             told = self.caller_error(error)
             raise (told if told is not error else error) from error
 
 
 def set_page_size(connection: sqlite3.Connection) -> None:
-    """Have the file get pages of `PAGE_SIZE` bytes if it is new; one that has tables keeps its own."""
+    """Set the page size of a new file to `PAGE_SIZE`. A file with tables keeps its page size."""
     connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
 
 
@@ -127,7 +126,7 @@ def open_writer(path: Path) -> SqliteConnection:
 
 
 class SqliteReaders:
-    """A read-only connection for each thread that asks."""
+    """A read-only connection for each thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -159,5 +158,5 @@ class SqliteReaders:
 
 
 def quick_check(connection: sqlite3.Connection) -> str:
-    """Say "ok", or what is wrong with the file."""
+    """Check the file; returns "ok" or a description of the damage."""
     return str(connection.execute("PRAGMA quick_check").fetchone()[0])

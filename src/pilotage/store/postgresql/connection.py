@@ -1,8 +1,8 @@
 """A PostgreSQL server: one session that writes, a few that read, through psycopg 3 with plain SQL and tuples.
 
-Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.pipeline`). Those whose
-result nobody reads wait for the next one, to make the trip with it. Integers are always sent as bigint, so that one
-statement is one plan. Errors that are no fault of a request come out as `ConnectionLost`,
+Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.pipeline`). Statements
+without a result are deferred to the next round trip. Integers are always sent as bigint, so that each statement has one
+plan. Errors that are no fault of a request come out as `ConnectionLost`,
 `SerializationFailure` and `Overloaded`.
 """
 
@@ -31,14 +31,14 @@ from pilotage.store.postgresql.copy_format import REPLACEMENT, encode_rows
 from pilotage.store.postgresql.pipeline import Pipeline, ResultRows, Session, Statement
 
 COPY_THRESHOLD = 256
-"""Plain insertions of at least so many rows go by COPY."""
+"""Plain inserts use COPY from this number of rows on."""
 MAX_DEFERRED = 64
-"""So many statements at most wait for one that is sent."""
+"""The maximum of deferred statements."""
 _PLACEHOLDER = re.compile(r"'[^']*'|\?")
 _CONNECTION_LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 """SQLSTATEs, or how they begin, after which a session is of no use."""
 _SERIALIZATION = ("40001", "40P01", "23505")
-"""The last one: another transaction has just made the same row; done again, this one finds it."""
+"""23505: another transaction has inserted the same row; a retry finds it."""
 _OVERLOADED = ("53", "57014", "55P03")
 
 
@@ -87,7 +87,7 @@ class PostgresqlConnection:
         self._defer(self._statement(_number_placeholders(sql), values))
 
     def _defer(self, statement: Statement) -> None:
-        """Have it wait for the next one that is sent; outside of a transaction nothing might come."""
+        """Defer a statement to the next round trip; send it at once outside of a transaction."""
         self._waiting.append(statement)
         if len(self._waiting) >= MAX_DEFERRED or not self.in_transaction:
             self._send()
@@ -106,7 +106,7 @@ class PostgresqlConnection:
         return self._open().rows(result)
 
     def _send(self, *statements: Statement) -> list[PGresult]:
-        """Carry out what waits, then these, in one trip."""
+        """Execute the deferred statements, then these, in one round trip."""
         waiting, self._waiting = self._waiting, []
         if self._begins:
             self._begins = False
@@ -143,7 +143,7 @@ class PostgresqlConnection:
         return results[2:]
 
     def _cursor(self) -> psycopg.RawCursor[tuple[Any, ...]]:
-        """For what is no statement of a pipeline; what waits is carried out first."""
+        """A cursor for statements outside of the pipeline. Deferred statements are executed first."""
         session = self._open().session
         if self._waiting or self._begins:
             self._send()
@@ -237,7 +237,7 @@ class PostgresqlConnection:
         if self._begins:
             # Not in one trip with COMMIT: without the transaction's name nobody could ask how it ended.
             self._send()
-        # Not prepared: under its own name for whoever watches the database.
+        # Not prepared, so that it is recognisable in pg_stat_activity.
         if self._send(self._statement("COMMIT", (), prepare=False))[-1].command_status != b"COMMIT":
             # The server's answer to COMMIT after a failed statement whose error somebody has swallowed.
             raise self._failed or RuntimeError("the transaction had failed before its commit")
@@ -264,7 +264,7 @@ class PostgresqlConnection:
         try:
             self._pipeline = Pipeline(self._connect())
         except PilotageError as error:
-            # Whatever hinders it now: who asked the running server may come again.
+            # Any cause: callers of the running server may retry.
             raise ConnectionLost(error.message, hint=error.hint) from None
 
     def was_committed(self) -> bool | None:
@@ -288,7 +288,7 @@ class PostgresqlConnection:
         return self._pipeline
 
     def _translate_error(self, error: psycopg.Error) -> Exception:
-        """What the store says instead of the driver's error; the error itself where it is a bug."""
+        """The store's error for a driver's error; the same error if it is a bug."""
         if error.sqlstate == "25P02" and self._failed is not None:
             return self._failed  # all that comes after a failed statement fails for its sake
         found = self._error_for(error)
@@ -341,7 +341,7 @@ def one_line(words: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _number_placeholders(sql: str) -> str:
-    """The statement with $1, $2 ... for its `?`; those within quotes stay."""
+    """The statement with $1, $2 ... for its `?`; question marks within quotes stay."""
     places = iter(range(1, 1 << 16))
     return _PLACEHOLDER.sub(lambda found: f"${next(places)}" if found[0] == "?" else found[0], sql)
 
@@ -351,5 +351,5 @@ def _has_nul(values: Iterable[Any]) -> bool:
 
 
 def _replace_nul(value: Any) -> Any:
-    """PostgreSQL has no NUL in text: what a payload wrote is kept but for that."""
+    """PostgreSQL has no NUL in text: NULs in a payload's texts are replaced."""
     return value.replace("\0", REPLACEMENT) if isinstance(value, str) else value

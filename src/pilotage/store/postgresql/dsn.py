@@ -20,7 +20,7 @@ from pilotage.store.postgresql.readers import PostgresqlReaders
 
 MIN_VERSION = 14
 ADVISORY_LOCK = 0x50494C4F54
-"""The advisory lock that servers of a database share, and that whoever changes its schema has alone ("PILOT")."""
+"""The advisory lock ("PILOT"): shared by the servers of a database, exclusive for schema changes."""
 _URL_FORM = "postgresql://USER@HOST:PORT/DATABASE"
 _SETTINGS = {
     "application_name": "pilotage",
@@ -58,7 +58,7 @@ class DatabaseAddress:
 
     @classmethod
     def parse(cls, url: str) -> DatabaseAddress:
-        """Read `postgresql://USER@HOST:PORT/DATABASE`, with what libpq allows beyond that; else `InvalidInput`."""
+        """Read `postgresql://USER@HOST:PORT/DATABASE` and the extensions of libpq; else `InvalidInput`."""
         scheme = url.partition("://")[0]
         if scheme not in ("postgresql", "postgres"):
             raise InvalidInput(
@@ -81,7 +81,7 @@ class DatabaseAddress:
         return cls(make_conninfo(**settings, options=f"{_OPTIONS} {own}".strip()), shown)
 
     def secrets(self) -> dict[str, str]:
-        """What `shown` lacks, as the environment of PostgreSQL's programs."""
+        """The passwords missing in `shown`, as environment variables of PostgreSQL's programs."""
         known = conninfo_to_dict(self._conninfo)
         return {variable: str(known[name]) for name, variable in _SECRETS.items() if name in known}
 
@@ -139,7 +139,7 @@ class DatabaseAddress:
                     session.execute(_END_IDLE, known)
                 before[:] = session.execute(_SESSION_IDENTITY).fetchall()
                 if session.execute("SHOW synchronous_commit").fetchone() == ("off",):
-                    # What is acknowledged survives: not to be had with the server's setting.
+                    # Acknowledged writes must survive a crash, which the server's setting does not guarantee.
                     session.execute("SET synchronous_commit = on")
                 if hold is not None:
                     hold(session)
@@ -180,7 +180,7 @@ class DatabaseAddress:
 
 
 def _parse_conninfo(url: str) -> dict[str, Any]:
-    """What libpq reads of the address. Its words are not told: they would show a part, maybe that of the password."""
+    """Parse the address by libpq. Its error text is not shown, because it may quote the password."""
     try:
         facts = dict(conninfo_to_dict(url))
     except (psycopg.ProgrammingError, UnicodeError):

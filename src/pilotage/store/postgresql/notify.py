@@ -21,7 +21,7 @@ ListeningSession = psycopg.AsyncConnection[Any]
 
 
 class Notifications(Protocol):
-    """What is heard of other servers."""
+    """Notifications by other servers."""
 
     async def listen(self, heard: Callable[[str], object]) -> None:
         """Call `heard` with the name of each server that has written, and with "" where some may have been missed.

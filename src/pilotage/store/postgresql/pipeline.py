@@ -1,8 +1,7 @@
 """Statements that share a trip to PostgreSQL, by libpq's pipeline.
 
-psycopg's own pipeline sends each of them by itself and does the work of a cursor for each; with libpq's calls all of
-them are one message, and what nobody reads costs nothing but its parameters. What is sent again is prepared on the
-server.
+psycopg's own pipeline sends each of them by itself and does the work of a cursor for each; with libpq's calls all
+are one message, and an unread result costs nothing. Repeated statements are prepared on the server.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Session = psycopg.Connection[tuple[Any, ...]]
 PREPARE_THRESHOLD = 3
 """A statement is prepared when it is sent for this time, unless it is said."""
 MAX_PREPARED = 500
-"""So many are prepared at most: each costs the server memory as long as the session lasts."""
+"""The maximum of prepared statements: each uses memory of the server until the session ends."""
 _FETCH_SIZE = 1000
 
 _Key = tuple[bytes, tuple[int, ...]]
@@ -82,7 +81,7 @@ class Pipeline:
         self._prepared = 0
 
     def statement(self, sql: str, values: Sequence[Any], prepare: bool | None = None) -> Statement:
-        """With $1 and so on for `values`. Raises `psycopg.DataError` for what cannot be sent."""
+        """With $1 and so on for `values`. Raises `psycopg.DataError` for values that cannot be sent."""
         if not values:
             return Statement(sql.encode(), prepare=prepare)
         transformer = Transformer(self.session)
@@ -97,10 +96,10 @@ class Pipeline:
         return ResultRows(result, Transformer(self.session))
 
     def execute(self, statements: Sequence[Statement]) -> list[PGresult]:
-        """Send all as one message and wait for what each of them gives.
+        """Send all statements as one message and wait for their results.
 
-        Outside of a transaction they are one. Raises the error of the first that fails; those behind it were not
-        carried out. Raised with the session closed: the connection is lost.
+        Outside of a transaction they are one. Raises the error of the first that fails; later statements were not
+        executed. Raised with the session closed: the connection is lost.
         """
         pgconn = self.session.pgconn
         preparing: dict[_Key, bytes] = {}
@@ -122,7 +121,7 @@ class Pipeline:
         return [answer for key, answer in zip(commands, answers, strict=True) if key is None]
 
     def _send(self, statement: Statement, preparing: dict[_Key, bytes]) -> Iterator[_Key | None]:
-        """Of each command that is sent: what it prepares, if it does."""
+        """Send a statement; yields the prepared key, or None, for each command sent."""
         sql, values, types, formats, prepare = statement
         key = (sql, types)
         name = self._names.get(key) or preparing.get(key)
@@ -150,7 +149,7 @@ class Pipeline:
 
 
 def _fetch_results(pgconn: PGconn, commands: int) -> Generator[Any, Any, list[PGresult]]:
-    """What each of the commands gave, when all of it is there; for `Session.wait`."""
+    """The results of all commands, when complete; for `Session.wait`."""
     yield from generators.send(pgconn)
     found = []
     for _ in range(commands + 1):  # the last one is that of the end

@@ -17,7 +17,7 @@ from pilotage.store.postgresql.pipeline import ResultRows, Session
 Result = TypeVar("Result")
 
 MAX_SESSIONS = 6
-"""Sessions for reading, whatever the number of threads."""
+"""The maximum of reading sessions, independent of the number of threads."""
 
 
 class PostgresqlReaders:
@@ -78,7 +78,7 @@ class PostgresqlReaders:
 
 
 class _Reader:
-    """What a thread reads with: a session of the pool for each statement, one for all of a snapshot."""
+    """A thread's reader: borrows a session for each statement, or one session for a snapshot."""
 
     dialect: Literal["postgresql"] = "postgresql"
 

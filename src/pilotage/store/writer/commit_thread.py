@@ -1,4 +1,4 @@
-"""COMMIT in a thread of its own: nothing but waiting for a disk, so the writer may see to the next group meanwhile."""
+"""COMMIT in a separate thread: it only waits for the disk, and the writer processes the next group meanwhile."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pilotage.store.engine.connection import WriterConnection
 
 
 class Commit:
-    """One COMMIT that was begun."""
+    """One COMMIT in progress or done."""
 
     __slots__ = ("_lock", "error", "seconds")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        """Why it failed; known when it is over."""
+        """The error of a failed COMMIT; valid once it is over."""
         self.seconds = 0.0
         self._lock = threading.Lock()
         self._lock.acquire()
@@ -28,7 +28,7 @@ class Commit:
         return not self._lock.locked()
 
     def wait(self) -> None:
-        """Until it is over."""
+        """Block until the COMMIT is over."""
         with self._lock:
             pass
 
@@ -43,10 +43,10 @@ class Commit:
 
 
 class CommitThread:
-    """The thread. While a COMMIT is under way nobody else may use the connection."""
+    """The thread that commits. During a COMMIT no other thread may use the connection."""
 
     def __init__(self, connection: WriterConnection, over: Callable[[], None]) -> None:
-        """`over` is called in this thread whenever a COMMIT is over."""
+        """`over` is called in the commit thread after each COMMIT."""
         self._connection = connection
         self._over = over
         self._begun: SimpleQueue[Commit | None] = SimpleQueue()
@@ -56,7 +56,7 @@ class CommitThread:
     def begin(self) -> Commit:
         commit = Commit()
         self._begun.put(commit)
-        # Gives Python's lock away once, so that the COMMIT begins now and not when this thread's turn is over.
+        # Release the GIL, so that the COMMIT starts now and not at the end of this thread's time slice.
         time.sleep(0)
         return commit
 

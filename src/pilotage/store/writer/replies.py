@@ -1,4 +1,4 @@
-"""How those who have asked the writer for something are told what came of it."""
+"""Delivery of the writer's results to the callers of its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Reply = Callable[[Any, BaseException | None], None]
 
 
 class LoopReply:
-    """A reply that is told in an event loop: those of one group wake their loop once."""
+    """A reply delivered in an event loop. The replies of one group wake their loop once."""
 
     __slots__ = ("loop", "tell")
 
@@ -25,7 +25,7 @@ class LoopReply:
 
 
 def asyncio_reply(future: asyncio.Future[Any]) -> Reply:
-    """What a `LoopReply` tells where a coroutine waits for `future`."""
+    """The callback of a `LoopReply` for a coroutine that awaits `future`."""
 
     def settle(result: Any, error: BaseException | None) -> None:
         if future.done():
@@ -53,7 +53,7 @@ def future_reply(future: Future[Any]) -> Reply:
 def send_results(
     replies: Sequence[Reply], results: Sequence[Any], here: asyncio.AbstractEventLoop | None = None
 ) -> None:
-    """Have everybody told; a result that is an error is one. `here` is the event loop of this thread."""
+    """Deliver each result, or error, to its reply. `here` is the event loop of this thread."""
     deliveries: dict[asyncio.AbstractEventLoop, list[tuple[Reply, Any]]] = {}
     for reply, result in zip(replies, results, strict=True):
         if isinstance(reply, LoopReply):
@@ -70,7 +70,7 @@ def send_results(
 
 
 def send_error(replies: Sequence[Reply], error: BaseException) -> None:
-    """Give everybody this error."""
+    """Deliver the same error to all replies."""
     for reply in replies:
         reply(None, error)
 

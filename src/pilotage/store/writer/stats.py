@@ -1,4 +1,4 @@
-"""What the writer's transactions take."""
+"""Timing of the writer's transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import perf_counter, thread_time
 from typing import NamedTuple
 
 SLOW_TRANSACTION = 0.005
-"""Seconds; bulk work is cut so that no transaction takes longer."""
+"""Seconds. Bulk work is split so that no transaction takes longer."""
 
 
 class TimeSpent(NamedTuple):
@@ -18,28 +18,28 @@ class TimeSpent(NamedTuple):
 
     @classmethod
     def now(cls) -> TimeSpent:
-        """Where counting begins."""
+        """The start of a measurement."""
         return cls(perf_counter(), thread_time())
 
     def until_now(self) -> TimeSpent:
-        """What has gone since, in the same thread."""
+        """The time since then. Call it in the same thread."""
         return TimeSpent(perf_counter() - self.clock, thread_time() - self.processor)
 
 
 @dataclass(slots=True)
 class TransactionTimes:
-    """How long the transactions took that were committed; seconds."""
+    """Durations of committed transactions, in seconds."""
 
     work: float = 0.0
-    """From their beginning to their commit, all of them."""
+    """The total from begin to commit."""
     commit: float = 0.0
     longest_work: float = 0.0
     longest: float = 0.0
-    """With its commit, which now and then makes a checkpoint."""
+    """The longest transaction with its commit, which sometimes makes a checkpoint."""
     slow: int = 0
-    """Those whose work took more than `SLOW_TRANSACTION`."""
+    """Transactions with more than `SLOW_TRANSACTION` from begin to commit."""
     busy: int = 0
-    """Those of them that were at work for so long: others had to wait, for a disk or for a turn of the processor."""
+    """Slow transactions that used the processor for that long. The others waited for a disk or for the processor."""
 
     def took(self, work: TimeSpent, commit: float) -> None:
         self.work += work.clock

@@ -1,4 +1,4 @@
-"""What the writer carries out: requests of a transaction, and what a transaction has undone if it fails."""
+"""Requests to the writer, and the undo log of a transaction for state in memory."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Transaction:
         self._touched: dict[str, dict[Any, Any]] = {}
 
     def touch(self, kind: str, key: Hashable, value: Any, undo: Callable[[dict[Any, Any]], object]) -> None:
-        """Have `undo` called once for all that was touched of its kind: the last value of each key."""
+        """Record the last value of a key. On rollback `undo` is called once for all recorded keys of `kind`."""
         self.touched(kind, undo)[key] = value
 
     def touched(self, kind: str, undo: Callable[[dict[Any, Any]], object]) -> dict[Any, Any]:
-        """What was touched of a kind, to add to; `undo` as in `touch`."""
+        """The mutable mapping of recorded keys of a kind; `undo` as in `touch`."""
         touched = self._touched.get(kind)
         if touched is None:
             found = touched = self._touched[kind] = {}
@@ -77,13 +77,13 @@ class Transaction:
             self._undo.append((members.add, member))
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Have `undo` called, newest first, if the transaction is not committed; the rows are then as before."""
+        """Register a callback for a rollback; callbacks run newest first, after the rows are restored."""
         self._undo.append((undo,))
 
     def before_commit(self, kind: str, last: Callable[[], object]) -> bool:
-        """Have `last` carried out after all requests of the transaction, as a part of it; once for each kind.
+        """Run `last` within the transaction after all of its requests, once for each kind.
 
-        Whether it is the first of its kind.
+        True: it is the first of its kind.
         """
         return self._last.setdefault(kind, last) is last
 
@@ -92,12 +92,12 @@ class Transaction:
             last()
 
     def undo_changes(self) -> None:
-        """Undo all changes of memory. One that raises is called again by the next call, and then the ones before it."""
+        """Undo all changes in memory. A callback that raises is retried by the next call, before earlier callbacks."""
         while self._undo:
             last = len(self._undo) - 1
             undo, *arguments = self._undo[last]
             undo(*arguments)
-            # What an undo itself registers is for nobody: it has only put things back.
+            # Drop callbacks registered during an undo, which only restores state.
             del self._undo[last:]
 
 
@@ -115,16 +115,16 @@ def _restore_keys(mapping: MutableMapping[Key, Any], before: Mapping[Key, object
 
 Request = Callable[[Transaction], Any]
 Handler = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
-"""Carries out many requests of one kind; the answer to each, or the error that it gets and that changed nothing."""
+"""Processes several requests of one kind. Returns a result or an error for each; an error changed nothing."""
 
 
 class BatchableRequest:
-    """A request that is carried out together with those of the same handler beside it."""
+    """A request that is processed together with its neighbours of the same handler."""
 
     __slots__ = ("handler", "value", "weight")
 
     def __init__(self, handler: Handler, value: Any, weight: int = 1) -> None:
-        """`weight`: as much work as so many small requests."""
+        """`weight`: the cost in units of a small request."""
         self.handler = handler
         self.value = value
         self.weight = weight
@@ -135,7 +135,7 @@ class BatchableRequest:
 
 
 def run_requests(transaction: Transaction, requests: Sequence[Request]) -> list[Any]:
-    """The answers of a group, in order."""
+    """Run a group of requests; returns their results in order."""
     results: list[Any] = []
     place = 0
     while place < len(requests):

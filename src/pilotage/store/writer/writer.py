@@ -1,17 +1,16 @@
-"""The one writer: requests of many are carried out in groups, one commit each; answers go out after the commit.
+"""The only writer of a server: requests run in groups with one commit each, and are answered after the commit.
 
-A request is a function of a `Transaction`. If one of a group fails, the group is rolled back and every request of
-it is carried out again by itself, so that only the one that is wrong gets the error. What a request changes in
-memory it must be able to take back: `Transaction.on_rollback`.
+A request is a function of a `Transaction`. If a request of a group fails, the group is rolled back, and each request
+is run again alone. So only the failing request gets the error. Changes in memory must be undone by a rollback, see
+`Transaction`.
 
-COMMIT is waiting for a disk: where the connection allows it (SQLite) it is carried out in a thread of its own while the
-next group is decided. The first statement of that group waits for its end, so on the connection everything happens in
-order. If the COMMIT fails, what memory knows of both groups is taken back, the later one first.
+COMMIT only waits for a disk. Where the connection allows it (SQLite), it runs in a separate thread while the next group
+is processed. The first statement of that group waits for the COMMIT, so the order on the connection is kept. If the
+COMMIT fails, the changes in memory of both groups are undone, the later group first.
 
-A connection can be lost (PostgreSQL). Before COMMIT is sent nothing of the group was done: it is answered
-`Overloaded` at once. In COMMIT the outcome is not known, and memory can follow only one of the two: the writer makes
-the connection again and asks the database how that very transaction ended; until it knows, it answers nobody of the
-group and carries out nothing else. What waits meanwhile is refused, so that nobody waits for a database that is away.
+A connection can be lost (PostgreSQL). Before COMMIT was sent, nothing is stored, and the group is answered `Overloaded`
+at once. During COMMIT the outcome is unknown. The writer then reconnects and queries the outcome of the transaction;
+until then it answers no request of the group and runs no other. Waiting requests are refused meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from pilotage.store.writer.transaction import BatchableRequest, Request, Transac
 Result = TypeVar("Result")
 
 MAX_RETRIES = 3
-"""So often a transaction is carried out again that lost against others."""
+"""Retries of a transaction after serialization failures."""
 RECONNECT_DELAY = 0.5
 """Seconds between attempts to reach a lost database."""
 
@@ -52,12 +51,12 @@ _Group = list[_QueuedRequest]
 
 
 class _CommitFailed(Exception):
-    """The group before was not committed after all."""
+    """The COMMIT of the previous group has failed."""
 
 
 @dataclass(slots=True)
 class _PendingCommit:
-    """A group whose COMMIT is carried out beside."""
+    """A group with a COMMIT in progress in the commit thread."""
 
     group: _Group
     transaction: Transaction
@@ -69,9 +68,8 @@ class _PendingCommit:
 class Writer:
     """Owns the writing connection: in a thread of its own or, after `move_to`, in that of an event loop.
 
-    Python's lock goes from thread to thread at every statement, which is dear when another one has much to do. So a
-    server whose database is a file carries out its requests where it takes them; one that waits for a database
-    elsewhere does so beside.
+    SQLite releases the GIL at every statement, which is slow while another thread is busy. So a server with a SQLite
+    file runs requests in its event loop. With PostgreSQL the writer mostly waits, and has its own thread.
     """
 
     def __init__(self, connection: WriterConnection, *, waiting: int = 4096) -> None:
@@ -98,7 +96,7 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Carry out what waits, then end. Later requests are refused."""
+        """Run the waiting requests, then stop. Later requests are refused."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -112,7 +110,7 @@ class Writer:
             self._committer = None
 
     def move_to_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on carry out requests in the thread of `loop`, which calls this."""
+        """Run requests in the thread of `loop` from now on. Must be called in that thread."""
         self.stop()
         self._loop, self._loop_thread, self._stopping = loop, threading.get_ident(), False
         self._start_commit_thread()
@@ -122,7 +120,7 @@ class Writer:
             self._committer = CommitThread(self._connection, self._on_commit_done)
 
     def _on_commit_done(self) -> None:
-        """In the committer's thread."""
+        """Called in the commit thread."""
         with self._wake:
             if self._loop is None:
                 self._wake.notify()
@@ -130,9 +128,9 @@ class Writer:
                 self._schedule_turn(self._loop)
 
     def submit(self, request: Request, reply: Reply) -> None:
-        """Have `request` carried out; `reply` is called in the writer's thread after the commit.
+        """Queue `request`; `reply` is called in the writer's thread after the commit.
 
-        Raises `Overloaded` when too many wait, so that the caller comes again instead of piling up.
+        Raises `Overloaded` when too many requests wait, so that callers retry later.
         """
         with self._wake:
             if self._stopping:
@@ -155,7 +153,7 @@ class Writer:
             loop.call_soon_threadsafe(self._run_turn)
 
     def _run_turn(self) -> None:
-        """Carry out a group; between two of them the loop sees to what else has come."""
+        """Run one group. Between groups the event loop handles other events."""
         group = self._next_group()
         if group:
             self._run_group(group)
@@ -163,7 +161,7 @@ class Writer:
             self._finish_pending_commit_alone()
         with self._wake:
             self._turn_scheduled = False
-            # A COMMIT that was over before this turn is has asked for none.
+            # A COMMIT that ended during this turn has not scheduled another one.
             under_way = self._pending_commit
             over = under_way is not None and under_way.commit.over
             if (self._requests or over) and self._loop is not None:
@@ -180,7 +178,7 @@ class Writer:
             return group
 
     def call(self, request: Callable[[Transaction], Result]) -> Result:
-        """Carry out `request` and wait for its commit."""
+        """Run `request` and wait for its commit."""
         future: Future[Result] = Future()
         self.submit(request, future_reply(future))
         while self._loop is not None and threading.get_ident() == self._loop_thread and not future.done():
@@ -255,12 +253,12 @@ class Writer:
             transaction.finish()
             return results
         finally:
-            # Where no statement was made the group before is still under way.
+            # Without a statement in this group, the previous COMMIT is still pending.
             self._connection.first = None
             self._finish_pending_commit()
 
     def _begin_after_commit(self) -> None:
-        """Before the first statement of a group whose forerunner's COMMIT was under way."""
+        """Called before the first statement of a group while the previous COMMIT is pending."""
         self._finish_pending_commit()
         self._connection.first = None
         self._begin()
@@ -285,7 +283,7 @@ class Writer:
         send_results(_replies(group), results, self._loop)
 
     def _finish_pending_commit(self) -> None:
-        """Wait for the COMMIT that is under way, and send its results."""
+        """Wait for the pending COMMIT, and send the results of its group."""
         before = self._pending_commit
         if before is None:
             return
@@ -297,33 +295,33 @@ class Writer:
         send_results(_replies(before.group), before.results, self._loop)
 
     def _finish_pending_commit_alone(self) -> None:
-        """As `_finish_pending_commit`, where no other group has been begun."""
+        """As `_finish_pending_commit`, when no later group has begun."""
         try:
             self._finish_pending_commit()
         except _CommitFailed:
             self._handle_commit_failure()
 
     def _handle_commit_failure(self) -> None:
-        """The COMMIT beside has failed, and nobody relies on it any more."""
+        """Handle a failed COMMIT, after changes of later groups are undone."""
         before, self._pending_commit = self._pending_commit, None
         assert before is not None
         assert before.commit.error is not None
         self._handle_failure(before.transaction, before.group, before.commit.error, 0)
 
     def _begin(self) -> None:
-        # What was decided before, while another group was being committed, has held up nobody.
+        # Time spent during the COMMIT of the previous group has delayed no request.
         self._begun = TimeSpent.now()
         try:
             self._connection.begin()
         except ConnectionLost:
-            # It was lost while nothing was under way: nobody needs to know.
+            # The connection was lost between transactions: reconnect silently.
             self._connection.renew()
             self._connection.begin()
 
     def _handle_failure(
         self, transaction: Transaction, group: _Group, error: BaseException, races: int
     ) -> None:
-        """Take a group back; carry it out again if that can help, else each request of it by itself."""
+        """Roll a group back; then retry it, or run each of its requests alone."""
         self._connection.rollback()
         try:
             self._undo_memory(transaction)
@@ -340,7 +338,7 @@ class Writer:
                 self._run_group([alone])
 
     def _undo_memory(self, transaction: Transaction) -> None:
-        """Undo in memory what was not committed. That reads rows: a lost connection is made again for it."""
+        """Undo uncommitted changes in memory. This may read rows, so a lost connection is reopened."""
         while True:
             try:
                 transaction.undo_changes()
@@ -350,7 +348,7 @@ class Writer:
             return
 
     def _commit_outcome(self) -> bool | None:
-        """How the transaction has ended whose COMMIT was not answered; None: the server ends without knowing."""
+        """Whether a COMMIT without an answer succeeded; None: the writer stops before it is known."""
         while self._reconnect():
             try:
                 committed = self._connection.was_committed()
@@ -363,7 +361,7 @@ class Writer:
         return None
 
     def _reconnect(self) -> bool:
-        """Make a lost connection again, however long it takes; False if the writer is to stop before."""
+        """Reconnect, retrying until it succeeds; False: the writer stops first."""
         while True:
             try:
                 self._connection.renew()
@@ -378,7 +376,7 @@ class Writer:
                 return True
 
     def _pause(self) -> bool:
-        """Wait a little; whether the writer is to stop."""
+        """Wait for `RECONNECT_DELAY`; True: the writer stops."""
         with self._wake:
             return self._wake.wait_for(lambda: self._stopping, RECONNECT_DELAY)
 

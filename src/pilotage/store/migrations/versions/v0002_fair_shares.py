@@ -1,4 +1,4 @@
-"""Fair shares: whose use each try was, the cache of use, corrections, what queues waited for"""
+"""Fair shares: the owner of each attempt, the cache of use, corrections, wait reasons of queues"""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _number() -> sa.types.TypeEngine[int]:
 
 
 def _history() -> None:
-    """Empty: what has ended comes here by the server's duty, a slice at a time."""
+    """Create the empty archive. A duty of the server fills it in slices."""
     op.create_table(
         "history",
         sa.Column("id", _number(), nullable=False),

@@ -1,4 +1,4 @@
-"""A match changes no index: what a pilot has stands on its row, and the index of queues does not know states"""
+"""A match changes no index: a pilot's jobs are listed in its row, and the index of queues has no state"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ branch_labels = None
 depends_on = None
 
 AHEAD, MOST = 3, 120
-"""Months that are there before they begin; the newest of those that have rows: all else is in the default."""
+"""Months created ahead, and the maximum of past months with rows. Other rows stay in the default partition."""
 
 HISTORY = (
     ("owner", "owner, state, id", ""),
@@ -30,7 +30,7 @@ def upgrade() -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
     _divide("history", "ended")
-    # After the rows: an index that is made of what is there is made faster.
+    # After the rows are copied, because building an index at once is faster.
     for name, columns, where in HISTORY:
         op.execute(f"CREATE INDEX ix_history_{name} ON history ({columns}){where}")
     _divide("events", "at")
@@ -51,7 +51,7 @@ def _divide(table: str, by: str) -> None:
 
 
 def _months(by: str) -> list[int]:
-    """Those in which there are rows, that of now and the next ones."""
+    """Months with rows, the current month, and the following months."""
     connection = op.get_bind()
     # Days of dates that Python knows.
     sql = f'SELECT DISTINCT floor("{by}" / 86400) FROM undivided WHERE "{by}" >= 0 AND "{by}" < 1e11'
