@@ -25,6 +25,7 @@ from pilotage.client import Client
 from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.wire.jobs import JobSummary
+from tests import writer_guard
 
 Found = TypeVar("Found")
 
@@ -93,8 +94,9 @@ class Instance:
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: dict[str, Client] = {}
         self.port = free_port()
-        self.program: tuple[str, ...] = ("-m", "pilotage.main")
-        """What the interpreter runs as the server."""
+        guarded = str(Path(writer_guard.__file__).resolve())
+        self.program: tuple[str, ...] = ("-m", "pilotage.main") if user is not None else (guarded,)
+        """What the interpreter runs as the server. With the guard, another user could not read the file."""
 
     def start(self, *options: str, wait: bool = True) -> None:
         """Start the server and wait until it is ready."""
@@ -177,6 +179,7 @@ class Instance:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(30) == 0
+        assert writer_guard.VIOLATION not in self.log()
 
     def job(self, job: int) -> JobSummary:
         return self.client().job(job).job

@@ -7,6 +7,7 @@ import pytest
 
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.writer.writer import Writer
+from tests import writer_guard
 from tests.contract.stores import STORES, Store
 
 
@@ -18,6 +19,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if "postgresql" in params.values():
             item.add_marker(pytest.mark.slow)
+
+
+writer_guard.install()
 
 
 def _opened(name: str, folder: Path, migrated: bool) -> Iterator[Store]:

@@ -51,6 +51,7 @@ from pilotage.wire.pilot import (
     Take,
 )
 from tests.postgres import server
+from tests.writer_guard import as_writer
 
 Result = TypeVar("Result")
 
@@ -168,8 +169,9 @@ class Bench:
     def crash(self, *under_way: Callable[[Transaction], Any]) -> None:
         """End in the middle of a transaction; begin again from the file."""
         self.connection.begin()
-        for request in under_way:
-            request(Transaction(self.connection))
+        with as_writer():
+            for request in under_way:
+                request(Transaction(self.connection))
         self.close()
         self.open()
 
@@ -179,6 +181,10 @@ class Bench:
         if isinstance(result, BaseException):
             raise result
         return result  # type: ignore[no-any-return]
+
+    def set(self, **values: Any) -> None:
+        """Assign fields of the pool, as a request of the writer."""
+        self.do(lambda tx: [setattr(self.pool, name, value) for name, value in values.items()])
 
     def together(self, *requests: Callable[[Transaction], Any]) -> list[Any | BaseException]:
         """Several in one group, as the writer does it: if it fails, each again by itself."""

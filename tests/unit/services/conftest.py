@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import writer_guard
 from tests.unit.services.bench import Bench
+
+writer_guard.install()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])

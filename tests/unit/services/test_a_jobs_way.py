@@ -548,9 +548,7 @@ def forget_queues(bench: Bench) -> None:
     for _ in range(2):
         bench.do(lambda tx: submissions.mark_empty_queues(tx.connection, bench.now))
         gone = bench.do(lambda tx: submissions.delete_empty_queues(tx.connection, bench.now - 86400))
-        for queue in gone:
-            bench.pool.identities.pop(queue, None)
-            bench.pool.index.remove_queue(queue)
+        bench.do(lambda tx, gone=gone: bench.pool.forget_queues(tx, gone))
         bench.now += 86401
 
 
@@ -579,10 +577,10 @@ def test_what_is_deleted_is_gone_but_its_history(bench: Bench) -> None:
 def test_a_pilot_that_is_told_to_leave_gets_no_work(bench: Bench) -> None:
     bench.submit()
     pilot = bench.pilot()
-    bench.pool.draining = True
+    bench.set(draining=True)
     answer = pilot.send(take=pilot.asked())
     assert (answer.offers, answer.leave) == ([], "drain")
-    bench.pool.draining = False
+    bench.set(draining=False)
     assert len(pilot.take()) == 1
 
 

@@ -42,6 +42,7 @@ from pilotage.store.tables.wait_reasons import ReasonRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, OfferedJob, Reference, Release
 from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, Bench, Paper, finished
+from tests.writer_guard import as_writer
 
 PILOTS = 3
 LIMITED = (
@@ -120,14 +121,15 @@ def rebuilt(bench: Bench) -> Pool:
     pool = bench.pool
     bench.connection.begin()
     try:
-        return open_pool(
-            Transaction(bench.connection),
-            pool.policy,
-            version=pool.policy_version,
-            incarnation=pool.incarnation,
-            rng=Random(1),
-            home_owner=HOME_OWNER,
-        )
+        with as_writer():
+            return open_pool(
+                Transaction(bench.connection),
+                pool.policy,
+                version=pool.policy_version,
+                incarnation=pool.incarnation,
+                rng=Random(1),
+                home_owner=HOME_OWNER,
+            )
     finally:
         bench.connection.rollback()
 
@@ -410,7 +412,7 @@ class Failing(RuleBasedStateMachine):
     @rule(fate=fates, reason=st.sampled_from(["", "no-pilot"]))
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
         if self.pool.waited is None:
-            self.pool.waited = wait_history.last_reasons(self.bench.connection)
+            self.bench.set(waited=wait_history.last_reasons(self.bench.connection))
         rows = [ReasonRow(queue, self.bench.now, reason, "") for queue in self.pool.index.entries]
         self.carry_out(fate, lambda tx: wait_history.write(self.pool, tx, rows))
 

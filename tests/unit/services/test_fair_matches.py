@@ -112,7 +112,7 @@ class Rounds:
         insort(self.waiting.setdefault(self.origin[job], []), job)
 
     def settle(self) -> None:
-        while not apply_priorities(self.bench.pool):
+        while not self.bench.do(lambda _: apply_priorities(self.bench.pool)):
             pass
 
     # --- what is done

@@ -203,7 +203,7 @@ def test_a_pilot_that_was_read_in_a_group_that_failed_is_read_again(bench: Bench
     """It was read as an earlier request of the group had it, which did not come to be."""
     pilot = bench.pilot()
     bench.submit()
-    bench.pool.pilots.clear()
+    bench.do(lambda tx: bench.pool.pilots.clear())
     times = iter(range(2))
 
     def leaves_at_first(tx: Transaction) -> None:

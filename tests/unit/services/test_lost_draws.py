@@ -16,6 +16,7 @@ from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs as job_rows
 from pilotage.wire.pilot import OfferedJob, Reference, Release
 from tests.unit.services.bench import POLICY, Bench, finished
+from tests.writer_guard import as_writer
 
 ONE_OF_ALICE = """
 [[limits]]
@@ -39,7 +40,8 @@ def elsewhere(bench: Bench) -> Pool:
             home_owner=mine.home_owner,
         )
     )
-    other.events = mine.events
+    with as_writer():
+        other.events = mine.events
     return other
 
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilotage.core.queues.fit import Offer
+from pilotage.services.matching import match
+from pilotage.services.matching.match import PARSED_TEXTS, Requirements
 from pilotage.services.pool.lru_cache import LruCache
-from pilotage.services.pool.state import REQUIREMENTS_KEPT
 from pilotage.store.writer.transaction import Transaction
-from tests.unit.services.bench import Bench
+from tests.unit.services.bench import NODE, Bench
 
 LIMIT = 3
 
@@ -45,15 +47,9 @@ def test_a_transaction_that_fails_leaves_a_full_cache_bounded(bench: Bench) -> N
     assert list(cache) == [2]
 
 
-def test_requirements_of_many_texts_are_bounded(bench: Bench) -> None:
+def test_parsed_requirements_are_bounded(bench: Bench) -> None:
     """Each submission may have a text of its own, for years."""
-    requirements = bench.pool.requirements
-    assert requirements.limit == REQUIREMENTS_KEPT
-    requirements.limit = 10
-    paper = bench.pilot()
-    for number in range(30):
-        bench.submit(requirements=f"target.Processors > 0 && {number} >= 0")
-        [offer] = paper.take()
-        paper.confirm(offer)
-        paper.finish(offer)
-    assert len(requirements) == 10
+    offer = Requirements(Offer(site="here", ce="local", cpu_time=1.0), NODE, 0.0)
+    for number in range(PARSED_TEXTS + 10):
+        assert offer(f"{number} >= 0")
+    assert match._stored.cache_info().currsize == PARSED_TEXTS

@@ -19,6 +19,7 @@ from pilotage.store.tables import jobs, pilots
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ExchangeRequest, OfferedJob, Reference
 from tests.unit.services.bench import Bench, finished
+from tests.writer_guard import as_writer
 
 HEADS = "state = 'Waiting' AND queue_id = "
 OTHERS = 20_000
@@ -97,7 +98,8 @@ class Round:
             messages.append((token_hash(pilot.token), request))
         self.watched.asked.clear()
         self.bench.connection.begin()
-        answers = exchange_many(self.pool, Transaction(self.watched), messages, self.bench.now)
+        with as_writer():
+            answers = exchange_many(self.pool, Transaction(self.watched), messages, self.bench.now)
         self.bench.connection.commit()
         self.held, self.offered = self.offered, []
         for answer in answers:

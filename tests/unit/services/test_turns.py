@@ -91,7 +91,7 @@ class Farm:
 
     def step(self) -> None:
         bench = self.bench
-        while not apply_priorities(bench.pool):
+        while not bench.do(lambda _: apply_priorities(bench.pool)):
             pass
         for ordered in bench.do(lambda tx: self.director.order(bench.pool, tx, bench.now)):
             self.started += 1
@@ -310,7 +310,7 @@ def test_alone_one_keeps_the_pilot(make: Make) -> None:
 
 def test_a_pilot_of_the_home_owner_alone_has_no_turns(make: Make) -> None:
     farm = make(1, more="quantum = 5", owners="home")
-    farm.bench.pool.home_owner = "ann"
+    farm.bench.set(home_owner="ann")
     farm.submit("ann", 50)
     farm.submit("ben", 50)
     farm.run(30)
@@ -398,7 +398,7 @@ def test_a_private_pilot_of_a_sharing_group_serves_all_its_owners(make: Make) ->
     farm.submit("ann", 3)
     pilot = bench.pilot(pilot_type="private")
     bench.connection.execute("UPDATE pilots SET owner = 'eve', grp = 'production'")
-    bench.pool.pilots.clear()
+    bench.do(lambda tx: bench.pool.pilots.clear())
     served: Counter[str] = Counter()
     for _ in range(6):
         offer = pilot.hold(cpu_left=1e6)

@@ -98,7 +98,7 @@ def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
     """One cycle of the duty."""
     pool = bench.pool
     if pool.waited is None:
-        pool.waited = wait_history.last_reasons(bench.connection)
+        bench.set(waited=wait_history.last_reasons(bench.connection))
     found = bench.do(lambda tx: why_answer.take_snapshot(pool, tx, bench.now, turn))
     rows = (looker or wait_history.WaitRecorder()).changes(found, bench.connection, bench.now)
     for part in wait_history.chunks(rows):
@@ -223,7 +223,7 @@ def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
     [job] = bench.submit(force_generic=True)
     pilot = bench.pilot(pilot_type="private")
     bench.connection.execute("UPDATE pilots SET owner = 'alice', grp = 'physics'")
-    bench.pool.pilots.clear()
+    bench.do(lambda tx: bench.pool.pilots.clear())
     assert pilot.take() == []
     [opening] = why_job(bench, job).openings
     assert opening.text == "without ForceGeneric"
@@ -381,7 +381,7 @@ def test_nobody_has_asked(bench: Bench) -> None:
 
 def test_draining(bench: Bench) -> None:
     [job] = bench.submit()
-    bench.pool.draining = True
+    bench.set(draining=True)
     assert why_job(bench, job).reason == Reason.DRAINING
 
 
@@ -609,9 +609,9 @@ def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
     bench.submit(3, cpu_time=5000, owner="bob")
     assert len(bench.pilot().take()) == 1
     after()
-    bench.pool.draining = True
+    bench.set(draining=True)
     after()
-    bench.pool.draining = False
+    bench.set(draining=False)
     bench.act("kill", job)
     after()
     found = kept(bench, queue)
@@ -783,7 +783,7 @@ def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.Mo
     monkeypatch.setattr(wait_reasons, "KEPT_ROWS", 3)
     [job] = bench.submit()
     for round_ in range(8):
-        bench.pool.draining = bool(round_ % 2)
+        bench.set(draining=bool(round_ % 2))
         bench.now += 30
         look(bench)
     assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["draining", "no-offer", "draining"]
@@ -792,7 +792,7 @@ def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.Mo
 def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
     [job] = bench.submit()
     queue = queue_of(bench, job)
-    bench.pool.waited = {}
+    bench.set(waited={})
     row = wait_reasons.ReasonRow(queue, bench.now, "needs", "memory")
 
     def fails(tx: Any) -> None:

@@ -66,7 +66,7 @@ class DutyLeases:
         self._names = tuple(names)
         self._held: dict[str, int] = {}
         self._until = 0.0
-        self.began: dict[str, Callable[[], object]] = {}
+        self.began: dict[str, Callable[[], Awaitable[None]]] = {}
         """What is to be done before a duty is carried out that another server may have had."""
 
     async def begin(self) -> None:
@@ -82,7 +82,8 @@ class DutyLeases:
         for name, epoch in held.items():
             if self._held.get(name) != epoch:
                 log.info("this server has the duty %s (epoch %d)", name, epoch)
-                self.began.get(name, _nothing)()
+                if (begin := self.began.get(name)) is not None:
+                    await begin()
         self._held, self._until = held, now + KEPT
 
     def holds(self, name: str) -> bool:
@@ -100,7 +101,3 @@ class DutyLeases:
             log.warning("%s", error)
         finally:
             _post.reset(token)
-
-
-def _nothing() -> None:
-    """Of most duties nothing is kept between cycles."""

@@ -28,7 +28,8 @@ class PriorityDuty:
         pool, writer = self._context.pool, self._context.writer
         priorities, now = pool.index.priorities, self._context.clock()
         if priorities.newcomers and not 0 <= now - self._welcomed < NEWCOMERS_PERIOD:
-            priorities.newcomers, self._welcomed = False, now
+            self._welcomed = now
+            await writer.acall(lambda tx: tx.set(priorities, "newcomers", False))
             self._context.wake_shares.set()
         if pool.settling is None and not priorities.has_changes:
             return

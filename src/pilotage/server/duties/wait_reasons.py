@@ -45,11 +45,12 @@ class ReasonDuty:
             self._started = True
             return
         if pool.waited is None:
-            pool.waited = await asyncio.to_thread(
+            reasons = await asyncio.to_thread(
                 lambda: wait_history.last_reasons(self._context.readers.connection())
             )
+            await writer.acall(lambda tx: tx.set(pool, "waited", reasons))
         if not any(entry.waiting for entry in list(pool.index.entries.values())) and not any(
-            one.reason for one in list(pool.waited.values())
+            one.reason for one in list((pool.waited or {}).values())
         ):
             return
         now = clock()

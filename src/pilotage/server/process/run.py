@@ -348,8 +348,8 @@ class _Server:
         assert isinstance(peers, DatabasePeers)
         assert isinstance(clock, DatabaseClock)
 
-        def forget_reasons() -> None:
-            pool.waited = None
+        async def forget_reasons() -> None:
+            await self._writer.acall(lambda tx: tx.set(pool, "waited", None))
 
         posts.began["reasons"] = forget_reasons
         duty, ledger = PeersDuty(context, peers, posts, clock), LedgerDuty(context, posts)
@@ -384,7 +384,7 @@ class _Server:
         """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""
         if context.stopping not in ("drain", "cancel") or self._local is None:
             return
-        context.pool.draining = True
+        await self._writer.acall(lambda tx: tx.set(context.pool, "draining", True))
         context.stop.clear()
         if context.stopping == "cancel":
             await self._local.cancel_all()

@@ -232,7 +232,7 @@ class LocalDirector:
         """The queues that a pilot with all of the CE's capacity could serve."""
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
-        holds = Requirements(pool, offer, self.node, now)
+        holds = Requirements(offer, self.node, now)
         for entry in pool.index.candidates(offer, holds, closed):
             identity = entry.identity
             yield WaitingQueue(

@@ -102,7 +102,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     known = [
         KnownOffer(
             kind.offer,
-            Requirements(pool, kind.offer, kind.origin[1], now),
+            Requirements(kind.offer, kind.origin[1], now),
             counted=kind.offer.ce not in local,
             takes=kind.takes,
             given=kind.given,
@@ -115,7 +115,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
         and (kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer))
     ]
     for name, offer in local.items():
-        known.append(KnownOffer(offer, Requirements(pool, offer, nodes[name], now), possible=True))
+        known.append(KnownOffer(offer, Requirements(offer, nodes[name], now), possible=True))
     return known
 
 

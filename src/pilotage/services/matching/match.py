@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate, parse_expression
 from pilotage.core.errors import InvalidInput
@@ -28,6 +29,9 @@ MOST = 256
 """Jobs offered in one call at most."""
 
 
+PARSED_TEXTS = 4096
+"""Parsed Requirements kept in memory. Threads that explain and the writer share them."""
+
 REQUIREMENTS_STEPS = 20_000
 """Bound of one evaluation, since everybody waits for it. The largest expression without long texts takes fewer."""
 
@@ -36,7 +40,6 @@ REQUIREMENTS_STEPS = 20_000
 class Requirements:
     """Whether Requirements are true for one offer; each expression is evaluated once."""
 
-    pool: Pool
     offer: Offer
     node: Node
     now: float
@@ -46,9 +49,7 @@ class Requirements:
     def __call__(self, text: str) -> bool:
         held = self._known.get(text)
         if held is None:
-            expression = self.pool.requirements.use(text)
-            if expression is None:
-                expression = self.pool.requirements[text] = _stored(text)
+            expression = _stored(text)
             if self._ad is None:
                 node = self.node
                 self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
@@ -59,6 +60,7 @@ class Requirements:
         return held
 
 
+@lru_cache(maxsize=PARSED_TEXTS)
 def _stored(text: str) -> Expression:
     """Requirements as they were stored. An expression that only an earlier version accepted is true nowhere."""
     try:
@@ -226,7 +228,7 @@ class Match:
         """Whether Requirements are true for the present offer. Its ad is made when the first one is evaluated."""
         if self._requirements is None:
             offer = self._asking.offer(self._rest)
-            self._requirements = Requirements(self.pool, offer, self.take.node, self.moves.now)
+            self._requirements = Requirements(offer, self.take.node, self.moves.now)
         return self._requirements(text)
 
     def _note(self, asked: CachedKind, rest: Remaining, given: bool) -> None:

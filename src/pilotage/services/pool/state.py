@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
-from pilotage.core.classads import Expression
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.json_format import description_from_json
@@ -37,8 +36,7 @@ from pilotage.wire.pilot import Input, Node
 
 SUBMISSIONS_KEPT = 4096
 PILOTS_KEPT = 16384
-REQUIREMENTS_KEPT = 4096
-"""Rows and parsed texts kept in memory; the least recently used ones are read again when needed."""
+"""Rows kept in memory; the least recently used ones are read again when needed."""
 
 
 @dataclass(slots=True)
@@ -69,8 +67,6 @@ class Pool:
     """Jobs finished since the count was last written to the pilot's row."""
     followed: dict[JobId, float] = field(default_factory=dict)
     """Jobs with output that a user watches, and until when. The lease duty drops those that are over."""
-    requirements: LruCache[str, Expression] = field(default_factory=lambda: LruCache(REQUIREMENTS_KEPT))
-    """Parsed requirements by their text."""
     corrections: Corrections = field(default_factory=Corrections)
     """The share corrections in force, and what they were made of."""
     corrected_at: float | None = None

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.services.pool.state import Pool
+from tests.unit.services.bench import Bench
+from tests.writer_guard import VIOLATION
+
+CHANGES: dict[str, Callable[[Pool], object]] = {
+    "a field": lambda pool: setattr(pool, "draining", True),
+    "a dictionary": lambda pool: pool.seen.__setitem__(PilotId(1), 1.0),
+    "a set": lambda pool: pool.stalled.add(PilotId(1)),
+    "a cache": lambda pool: pool.pilots.clear(),
+    "the use of a cache": lambda pool: pool.pilots.use(next(iter(pool.pilots))),
+    "the index": lambda pool: pool.index.add_jobs(QueueId(1), 1, JobId(1), 0),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_outside_of_a_request_fails(bench: Bench, name: str) -> None:
+    bench.submit()
+    bench.pilot().take()
+    with pytest.raises(AssertionError, match=VIOLATION):
+        CHANGES[name](bench.pool)
+
+
+def test_a_request_and_its_rollback_may(bench: Bench) -> None:
+    def failing(tx: object) -> None:
+        tx.set(bench.pool, "draining", True)  # type: ignore[attr-defined]
+        raise RuntimeError("taken back")
+
+    with pytest.raises(RuntimeError):
+        bench.do(failing)
+    assert not bench.pool.draining

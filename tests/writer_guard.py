@@ -1,0 +1,124 @@
+"""Fails every change of the pool's state that is not made by a request of the writer.
+
+`install` patches the classes, so production code pays nothing. The services' and the store's tests run with it, and so
+does the server of the acceptance tests: this file, run as a program, is `pilotage` with the guard, and writes
+`VIOLATION` and a stack to its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pilotage.core.queues.index import QueueIndex
+from pilotage.services.pool.lru_cache import LruCache
+from pilotage.services.pool.state import Pool
+from pilotage.store.writer.writer import Writer
+
+VIOLATION = "the pool was changed outside of the writer"
+MUTATORS = ("__setitem__", "__delitem__", "pop", "popitem", "clear", "update", "setdefault", "move_to_end")
+SET_MUTATORS = ("add", "discard", "remove", "pop", "clear", "update", "difference_update")
+INDEX_MUTATORS = (
+    *("add_queue", "remove_queue", "clear", "reset_queue", "copy_waiting", "add_jobs", "load_jobs"),
+    *("return_job", "remove_job", "restore_lost_job", "apply_peer_delta", "apply_priorities"),
+)
+
+_request = threading.local()
+_log = False
+_installed = False
+
+
+def check() -> None:
+    if getattr(_request, "depth", 0):
+        return
+    if _log:
+        print(VIOLATION, "".join(traceback.format_stack()), file=sys.stderr, flush=True)
+    raise AssertionError(VIOLATION)
+
+
+@contextlib.contextmanager
+def as_writer() -> Iterator[None]:
+    """For a test that takes the writer's place."""
+    _request.depth = getattr(_request, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _request.depth -= 1
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def checked(*arguments: Any, **more: Any) -> Any:
+        check()
+        return method(*arguments, **more)
+
+    return checked
+
+
+def _in_request(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def carried_out(*arguments: Any, **more: Any) -> Any:
+        with as_writer():
+            return method(*arguments, **more)
+
+    return carried_out
+
+
+def _guarded(base: type[Any], mutators: tuple[str, ...]) -> type[Any]:
+    methods = {name: _checked(getattr(base, name)) for name in mutators if hasattr(base, name)}
+    return type(f"Guarded{base.__name__}", (base,), methods)
+
+
+GuardedDict, GuardedSet, GuardedCache = (
+    _guarded(dict, MUTATORS),
+    _guarded(set, SET_MUTATORS),
+    _guarded(LruCache, MUTATORS),
+)
+
+
+def _wrapped(value: object) -> object:
+    if type(value) is dict:
+        return GuardedDict(value)
+    if type(value) is set:
+        return GuardedSet(value)
+    if type(value) is LruCache:
+        cache = GuardedCache(value.limit)
+        for key in value:
+            cache[key] = value[key]
+        return cache
+    return value
+
+
+def install(*, log: bool = False) -> None:
+    """Patch the classes, once per process."""
+    global _installed, _log
+    if _installed:
+        return
+    _installed, _log = True, log
+    assign = Pool.__setattr__
+
+    def checked_assign(pool: Pool, name: str, value: object) -> None:
+        check()
+        assign(pool, name, _wrapped(value))
+
+    Pool.__setattr__ = checked_assign  # type: ignore[method-assign, assignment]
+    for name in INDEX_MUTATORS:
+        _patch(QueueIndex, name, _checked)
+    for name in ("_run_group", "_undo_memory"):
+        _patch(Writer, name, _in_request)
+
+
+def _patch(owner: type[Any], name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    setattr(owner, name, wrap(vars(owner)[name]))
+
+
+if __name__ == "__main__":
+    install(log=True)
+    from pilotage.main import main
+
+    sys.exit(main())
