@@ -73,7 +73,7 @@ def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, Qu
     b.follow()
     assert b.waiting(queue) == {1: 12, 2: 5}
     # One that is really wrong is set right and told.
-    b.pool.index.reset_queue(queue, {1: 3})
+    b.writer.call(lambda tx: b.pool.index.reset_queue(queue, {1: 3}))
     assert b.recount() == 1
     assert b.waiting(queue) == {1: 12, 2: 5}
     assert b.peers.differences == 1
@@ -108,7 +108,7 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     assert head.count == 5
     b.pool.index.delta.gone.append((queue, weight, job, 0))
     b.pool.index.entries[queue].add_count(weight, head, -1)  # it proposed the same one ...
-    b.pool.index.restore_lost_job(queue, weight, JobId(job))  # ... and lost it
+    b.writer.call(lambda tx: b.pool.index.restore_lost_job(queue, weight, JobId(job)))  # ... and lost it
     assert sum(b.waiting(queue).values()) == 10
     b.follow()
     assert sum(b.waiting(queue).values()) == 9
