@@ -313,26 +313,26 @@ CORRECTED = (
 correctors = ["WMSHistory"]
 period = 30
 
-[cast(Any, correction).WMSHistory.Groups]
+[correction.WMSHistory.Groups]
 max_global_correction_factor = 3
 
-[cast(Any, correction).WMSHistory.Groups.slices.Week]
+[correction.WMSHistory.Groups.slices.Week]
 time_span = 604800
 weight = 80
 max_correction = 2
 
-[cast(Any, correction).WMSHistory.Groups.slices.Hour]
+[correction.WMSHistory.Groups.slices.Hour]
 time_span = 3600
 weight = 20
 max_correction = 5
 
-[cast(Any, correction).WMSHistory.Home]
+[correction.WMSHistory.Home]
 group = "home"
 form = "integral"
 unit = "cores"
 gain = 0.5
 
-[cast(Any, correction).WMSHistory.Home.slices.Day]
+[correction.WMSHistory.Home.slices.Day]
 time_span = 86400
 
 [accounting]
@@ -345,13 +345,13 @@ BAD_CORRECTION = {
     "weights that sum to 0": (
         "weight = 80",
         "weight = 0",
-        ("[cast(Any, correction).WMSHistory.Groups]",),
+        ("[correction.WMSHistory.Groups]",),
         "the weights of its slices add up to 0",
     ),
     "an instance without slices": (
-        "[cast(Any, correction).WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
+        "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
         "",
-        ("[cast(Any, correction).WMSHistory.Home]",),
+        ("[correction.WMSHistory.Home]",),
         "Home: there is no slice",
     ),
     "a weight below nothing": (
@@ -365,7 +365,7 @@ BAD_CORRECTION = {
     "the owners of a sharing group": (
         'group = "home"\nform',
         'group = "physics"\nform',
-        ("[cast(Any, correction).WMSHistory.Home]",),
+        ("[correction.WMSHistory.Home]",),
         "physics has JOB_SHARING",
     ),
     "the owners of no group": (
@@ -431,7 +431,7 @@ BAD_CORRECTION = {
     "bounds of slices that let nothing through": (
         "time_span = 86400",
         "time_span = 86400\nmax_correction = 1",
-        ("[cast(Any, correction).WMSHistory.Home]",),
+        ("[correction.WMSHistory.Home]",),
         "max_correction is 1 in all slices",
     ),
     "a gain of nothing": ("gain = 0.5", "gain = 0", ("gain = 0",), "Home: gain must be"),
@@ -488,13 +488,13 @@ BAD_CORRECTION = {
         "time_span = 3600",
         'time_span = "1h"',
         ('time_span = "1h"',),
-        "cast(Any, correction).WMSHistory.Groups.slices.Hour.time_span: must be",
+        "correction.WMSHistory.Groups.slices.Hour.time_span: must be",
     ),
     "a number for a table deep inside": (
-        "[cast(Any, correction).WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
-        "[cast(Any, correction).WMSHistory.Home.slices]\nDay = 86400\n",
+        "[correction.WMSHistory.Home.slices.Day]\ntime_span = 86400\n",
+        "[correction.WMSHistory.Home.slices]\nDay = 86400\n",
         ("Day = 86400",),
-        "cast(Any, correction).WMSHistory.Home.slices.Day: must be",
+        "correction.WMSHistory.Home.slices.Day: must be",
     ),
 }
 
