@@ -159,7 +159,7 @@ def test_an_old_job_is_deleted_and_not_killed(bench: Bench) -> None:
         (other.job, "the job is already Failed"),
     }
     assert bench.act("reschedule", offer.job).refused == [
-        (offer.job, "it is Done: only a failed or killed job is rescheduled")
+        (offer.job, "the job is Done: only failed and killed jobs can be rescheduled")
     ]
     assert is_old(bench, offer.job)
     assert is_old(bench, other.job)
