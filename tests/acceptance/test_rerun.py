@@ -54,8 +54,8 @@ def test_failed_jobs_with_the_mended_file(instance: Instance, tmp_path: Path) ->
     script(tmp_path, 'echo "new $1 $(cat data/x)"')
     done = instance.cli("rerun", "-s", str(old), "--failed", "--wait", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "changed since, from this folder: run.sh" in done.stderr
-    assert "unchanged, from this folder: data/x" in done.stderr
+    assert "changed, taken from this folder: run.sh" in done.stderr
+    assert "unchanged, taken from this folder: data/x" in done.stderr
     assert printed(instance, old + 1) == ["new 2 x\n", "new 3 x\n"]
     assert printed(instance, old)[:2] == ["old 0\n", "old 1\n"]
     again = instance.cli("reschedule", str(first + 2), cwd=tmp_path)
@@ -73,7 +73,7 @@ def test_from_another_folder_the_files_are_as_they_were_sent(instance: Instance,
     (here / "note").write_text("as sent\n")
     old, job = submitted(instance, here, "-i", "note", "--env", "GREETING=hello", "--", "./run.sh")
     done = instance.cli("rerun", str(job), "--wait", cwd=elsewhere)
-    assert "not in this folder, as sent before: " in done.stderr
+    assert "not in this folder, taken from the earlier submission: " in done.stderr
     assert printed(instance, old + 1) == ["as sent\nhello\n"]
     (elsewhere / "other").write_text("new\n")
     number = rerun(instance, elsewhere, str(job), "-i", "other=note", "--env", "GREETING=bye")

@@ -27,9 +27,11 @@ from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.wire.jobs import ActionResponse, Selection
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only tell how many jobs it would be")]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the jobs' events")]
-YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print the number of jobs")]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the job events")
+]
+YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")]
 
 PAST = {"kill": "killed", "reschedule": "rescheduled", "delete": "deleted"}
 
@@ -66,12 +68,12 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
     screen = session.screen
     with session.client() as client:
         ask = getattr(client, verb)
-        # Jobs named one by one are meant; a condition may catch more than was thought, and deleting is for good.
+        # Ask unless the jobs are named by id: a condition may select too many. Deletion always asks; it is permanent.
         if not dry_run and not yes and (not selection.ids or verb == "delete"):
             would: ActionResponse = ask(selection, dry_run=True)
             question = f"{verb} {would.done:,} of {would.matched:,} jobs ({describe_selection(selection)})?"
             if would.done and not screen.ask(question):
-                raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
+                raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
         answer: ActionResponse = ask(selection, dry_run=dry_run, reason=reason)
         if not answer.matched:
             raise no_jobs_error(client, selection)
@@ -83,17 +85,17 @@ def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reaso
         for refusal in answer.refused[: 10 if answer.matched > 1 else 0]:
             screen.note(f"job {refusal.job}: {refusal.message}")
         if answer.matched - answer.done > 10:
-            screen.note(f"... {answer.matched - answer.done:,} jobs were left as they are")
+            screen.note(f"... {answer.matched - answer.done:,} more jobs were not changed")
     if not answer.done and not dry_run and answer.matched == 1 and answer.refused:
         raise Conflict(f"job {answer.refused[0].job}: {answer.refused[0].message}")
     if not answer.done and not dry_run:
         raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")
 
 
-kill = _command("kill", "End jobs, waiting or running.")
+kill = _command("kill", "Kill waiting or running jobs.")
 reschedule = _command(
     "reschedule",
-    "Send failed or killed jobs back to their queue.\n\nThey run again with the files and the description that were"
-    " stored when they were submitted. `pilotage rerun` submits them anew, with the files as they are now.",
+    "Queue failed or killed jobs again.\n\nThey run with the description and the files that were"
+    " stored at submission. To use the current files, submit new jobs with `pilotage rerun`.",
 )
-delete = _command("delete", "Remove jobs that have ended or wait, and their outputs; the history stays.")
+delete = _command("delete", "Delete ended or waiting jobs and their outputs; accounting records are kept.")

@@ -1,4 +1,4 @@
-"""The table of commands: where each lives, and one line about it. Nothing is imported for it."""
+"""The table of commands: module, function and one-line help. Imports no command."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command whose module is imported when it is called.
+    """A command; its module is imported at the first call.
 
-    `attribute` is a function with Typer's annotations, which returns the exit code or None for 0; or a Typer app.
+    `attribute` names a Typer app, or a function with Typer's annotations that returns an exit code (None for 0).
     """
 
     module: str
@@ -23,48 +23,52 @@ def _here(module: str, attribute: str, text: str) -> LazyCommand:
 
 COMMANDS: dict[str, LazyCommand] = {
     "submit": _here("submit", "submit", "Submit jobs: a JDL, YAML or JSON file, or a command after --"),
-    "status": _here("status", "status", "Show jobs and how far they are"),
-    "why": _here("why", "why", "Tell why a job or a task queue waits, and what would help"),
-    "wait": _here("wait", "wait", "Wait until jobs have ended"),
-    "output": _here("output", "output", "Fetch the outputs of jobs"),
-    "logs": _here("logs", "logs", "Show what a job prints, -f as it does"),
-    "kill": _here("actions", "kill", "End jobs"),
-    "reschedule": _here(
-        "actions", "reschedule", "Send failed or killed jobs back to their queue, as they are"
+    "status": _here("status", "status", "Show jobs and their states"),
+    "why": _here(
+        "why", "why", "Explain why a job or a task queue waits, and list changes that would start it"
     ),
-    "rerun": _here("rerun", "rerun", "Submit jobs anew, with the files as they are now"),
-    "delete": _here("actions", "delete", "Remove jobs and their outputs"),
-    "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal needs"),
+    "wait": _here("wait", "wait", "Wait until jobs have ended"),
+    "output": _here("output", "output", "Download the outputs of jobs"),
+    "logs": _here("logs", "logs", "Show the standard output or error of a job; -f follows it"),
+    "kill": _here("actions", "kill", "Kill waiting or running jobs"),
+    "reschedule": _here(
+        "actions", "reschedule", "Queue failed or killed jobs again, with their stored files"
+    ),
+    "rerun": _here("rerun", "rerun", "Submit ended jobs as new jobs, with the current files"),
+    "delete": _here("actions", "delete", "Delete jobs and their outputs"),
+    "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
     "site list": _here("lists", "sites", "List the sites"),
     "share list": _here(
-        "shares", "share_list", "Show who is entitled to what, what was used, and the corrections"
+        "shares", "share_list", "Show shares, usage and correction factors of groups and owners"
     ),
-    "fairness check": _here("shares", "fairness", "Compare what was used with what the shares give"),
-    "accounting export": _here("shares", "export", "Export use by month, site, group and owner"),
+    "fairness check": _here("shares", "fairness", "Compare usage with the shares"),
+    "accounting export": _here("shares", "export", "Export usage by month, site, group and owner"),
     "policy show": _here("policy.versions", "show", "Print the policy in force"),
-    "policy init": _here("policy.files", "init", "Write a policy to begin with"),
+    "policy init": _here("policy.files", "init", "Write an annotated example policy"),
     "policy check": _here("policy.versions", "check", "Check a policy file without applying it"),
     "policy diff": _here("policy.diff", "diff", "Compare versions of the policy, or files"),
-    "policy apply": _here("policy.versions", "apply", "Make a policy file the policy in force"),
+    "policy apply": _here("policy.versions", "apply", "Put a policy file into force"),
     "policy history": _here("policy.versions", "history", "List the versions of the policy"),
-    "policy rollback": _here("policy.versions", "rollback", "Apply an earlier version again"),
-    "policy import": _here("policy.files", "import_cfg", "Make a policy of a DIRAC configuration"),
-    "token create": _here("token", "create", "Make a token for a user (administrators)"),
-    "token show": _here("token", "show", "Tell whose the token in use is and until when"),
+    "policy rollback": _here(
+        "policy.versions", "rollback", "Put an earlier version of the policy into force again"
+    ),
+    "policy import": _here("policy.files", "import_cfg", "Convert a DIRAC configuration to a policy"),
+    "token create": _here("token", "create", "Create a token for a user (administrators)"),
+    "token show": _here("token", "show", "Show the user and expiry of the current token"),
     "down": _here("down", "down", "Stop the server"),
-    "whoami": _here("identity", "whoami", "Tell who the server takes you for"),
-    "version": _here("identity", "version", "Print the versions of this program and of the server"),
+    "whoami": _here("identity", "whoami", "Show the user, group and rights of your token"),
+    "version": _here("identity", "version", "Print the versions of the client and the server"),
 }
 
 GROUPS: dict[str, str] = {
-    "db": "The database: backup and restore",
+    "db": "Back up, restore, check and upgrade the database",
     "queue": "Task queues",
     "pilot": "Pilots",
     "site": "Sites",
     "share": "Shares of groups and owners",
-    "fairness": "Entitled against used",
-    "accounting": "What was used",
-    "policy": "Users, groups, shares, sites and limits: one document, applied whole",
-    "token": "Tokens: who you are to the server",
+    "fairness": "Usage compared with shares",
+    "accounting": "Usage records",
+    "policy": "Policy: one document with users, groups, shares, sites and limits",
+    "token": "Tokens that authenticate users",
 }

@@ -19,24 +19,23 @@ from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 def down(
     session: Session,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Jobs that run end first; no new ones start")
+        bool, typer.Option("--drain", help="Let running jobs end first; start no new ones")
     ] = False,
     keep_pilots: Annotated[
-        bool, typer.Option("--keep-pilots", help="Pilots go on and find the next server (default)")
+        bool,
+        typer.Option("--keep-pilots", help="Keep pilots running; they connect to the next server (default)"),
     ] = False,
     cancel_pilots: Annotated[
-        bool, typer.Option("--cancel-pilots", help="Pilots are ended; their jobs go back to the queue")
+        bool, typer.Option("--cancel-pilots", help="Stop pilots; their jobs return to the queue")
     ] = False,
     timeout: Annotated[
         str,
-        typer.Option(
-            "--timeout", metavar="TIME", help="Wait so long for its end; default 30s, with --drain 1h"
-        ),
+        typer.Option("--timeout", metavar="TIME", help="Maximum time to wait; default 30s, with --drain 1h"),
     ] = "",
 ) -> int | None:
-    """Stop the server, and wait until it has gone."""
+    """Stop the server and wait until its process has ended."""
     if drain + keep_pilots + cancel_pilots > 1:
-        raise InvalidInput("only one of --drain, --keep-pilots and --cancel-pilots")
+        raise InvalidInput("give only one of --drain, --keep-pilots and --cancel-pilots")
     pilots = "drain" if drain else "cancel" if cancel_pilots else "keep"
     limit = parse_duration(timeout) if timeout else 3600.0 if drain else 30.0
     place = ServerFacts(session.server) if session.server else read_server_facts(session.folder)
@@ -48,8 +47,8 @@ def down(
             raise
         if pilots == "cancel":
             raise Unreachable(
-                "the server is not running, so nobody can end its pilots",
-                hint="`pilotage up --detach` first: the new server knows them",
+                "the server is not running, so its pilots cannot be stopped",
+                hint="run `pilotage up --detach` first: the new server takes the pilots over",
             ) from None
         _report(session, "the server was not running", pilots)
         return None
@@ -72,14 +71,14 @@ def _wait_until_stopped(session: Session, place: ServerFacts, limit: float) -> N
         while not _has_ended(place):
             if time.monotonic() > until:
                 raise Overloaded(
-                    f"the server still runs after {limit:.0f} s",
-                    hint="it goes on stopping; look again with `pilotage down`, or wait longer with --timeout",
+                    f"the server is still running after {limit:.0f} s",
+                    hint="it continues to stop; check with `pilotage down`, or wait longer with --timeout",
                 )
             time.sleep(0.1)
 
 
 def _has_ended(place: ServerFacts) -> bool:
-    """Whether the server's process has ended; one of another host is taken for gone when it does not answer."""
+    """Whether the server's process has ended. On another host: whether it no longer accepts connections."""
     if place.pid is None or not is_this_machine(place.host):
         return not _is_listening(place.url)
     return process_state(place.pid) in ("", "Z")

@@ -11,7 +11,7 @@ from pilotage.core.errors import PilotageError
 
 @connected
 def whoami(session: Session) -> int | None:
-    """Tell who the server takes you for and what you may do."""
+    """Show the user, group and rights of your token."""
     with session.client() as client:
         identity = client.whoami()
         url = client.url
@@ -34,7 +34,7 @@ def whoami(session: Session) -> int | None:
 
 @connected
 def version(session: Session) -> int | None:
-    """Print the versions of this program and, if it can be asked, of the server."""
+    """Print the versions of the client and, if reachable, of the server."""
     from pilotage.cli.root import program_version
 
     server, trouble = "", ""
@@ -47,5 +47,5 @@ def version(session: Session) -> int | None:
         session.screen.json({"pilotage": program_version(), "server": server or None, "trouble": trouble})
         return None
     session.screen.line(f"pilotage {program_version()}")
-    session.screen.line(f"server {server}" if server else f"server not asked: {trouble}")
+    session.screen.line(f"server {server}" if server else f"server not reached: {trouble}")
     return None

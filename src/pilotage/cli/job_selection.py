@@ -1,4 +1,4 @@
-"""Which jobs a command is about: ids and conditions, as options that several commands share."""
+"""Selection of jobs by ids and conditions: options that several commands share."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 RANGES_SHOWN = 20
 
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Jobs: 12, 12-40 or 12,15")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Job ids: 12, 12-40 or 12,15")]
 SubmissionOption = Annotated[
-    int | None, typer.Option("-s", "--submission", metavar="N", help="All jobs of a submission", min=1)
+    int | None, typer.Option("-s", "--submission", metavar="N", help="Jobs of this submission", min=1)
 ]
 StateOption = Annotated[
     list[str] | None, typer.Option("--state", metavar="STATE", help="Jobs in this state; may be repeated")
@@ -36,13 +36,18 @@ JobGroupOption = Annotated[
 ]
 SiteOption = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
 
-NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Jobs of this name")]
+NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Jobs with this name")]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="Jobs that ended since: 2d ago, or 2026-11-05")
+    str | None,
+    typer.Option(
+        "--since", metavar="WHEN", help="Jobs that ended at or after this time: 2d (ago) or 2026-11-05"
+    ),
 ]
 BeforeOption = Annotated[
     str | None,
-    typer.Option("--before", metavar="WHEN", help="Jobs that ended before: 30d ago, or 2026-11-05"),
+    typer.Option(
+        "--before", metavar="WHEN", help="Jobs that ended before this time: 30d (ago) or 2026-11-05"
+    ),
 ]
 
 
@@ -58,20 +63,20 @@ def build_selection(
     since: str | None = None,
     before: str | None = None,
 ) -> Selection:
-    """The selection that the words on the command line make; without conditions if there are none.
+    """The selection that the options describe. Raises InvalidInput for an empty value.
 
-    A word that is given and empty, as of a variable that is not set, is refused: it must not select everything.
+    An empty value, such as an unset shell variable, would otherwise select every job.
     """
     words = {"--owner": owner, "--group": group, "--job-group": job_group, "--site": site, "--name": name}
     for option, word in {**words, "--since": since, "--before": before}.items():
         if word is not None and not word.strip():
-            raise InvalidInput(f"{option} is empty", hint="leave it out to select without it")
+            raise InvalidInput(f"{option} is empty", hint="omit the option, or give it a value")
     found = parse_ids(ids) if ids else None
     states = [parse_state(name) for word in state for name in word.split(",") if name] if state else None
     if found == []:
-        raise InvalidInput("no job is named", hint="write ids as 12, 12-40 or 12,15")
+        raise InvalidInput("no job id is given", hint="write ids as 12, 12-40 or 12,15")
     if states == [] or not all(word.strip() for word in state or ()):
-        raise InvalidInput("--state is empty", hint="leave it out to select without it")
+        raise InvalidInput("--state is empty", hint="omit the option, or give it a value")
     return Selection(
         ids=found,
         submission=submission,
@@ -87,7 +92,7 @@ def build_selection(
 
 
 def parse_state(word: str) -> str:
-    """The state of this name in its own spelling, whatever case it was written in."""
+    """The job state with this name, in its canonical spelling; case is ignored."""
     names = {str(state).lower(): str(state) for state in JobState}
     if word.lower() in names:
         return names[word.lower()]
@@ -97,16 +102,16 @@ def parse_state(word: str) -> str:
 
 
 def require_selection(selection: Selection, command: str) -> Selection:
-    """The same selection, or InvalidInput if it names nothing."""
+    """Return `selection`; raise InvalidInput if it has no condition."""
     if selection == Selection():
         raise InvalidInput(
-            "which jobs?", hint=f"`pilotage {command} 12-40` or `pilotage {command} -s SUBMISSION`"
+            "no jobs are selected", hint=f"`pilotage {command} 12-40` or `pilotage {command} -s SUBMISSION`"
         )
     return selection
 
 
 def describe_selection(selection: Selection) -> str:
-    """The selection for a question or a note."""
+    """The selection as text for a message."""
     words: list[str] = []
     if selection.ids:
         words.append(
@@ -126,7 +131,7 @@ def describe_selection(selection: Selection) -> str:
 
 
 def selection_as_options(selection: Selection, *more: str) -> str:
-    """The selection as arguments of another command, ready to be copied."""
+    """The selection as command-line options, to be copied into another command."""
     words = _ranges(selection.ids or [])
     if selection.submission is not None:
         words.append(f"-s {selection.submission}")
@@ -137,7 +142,7 @@ def selection_as_options(selection: Selection, *more: str) -> str:
 
 
 def _ranges(ids: Sequence[int]) -> list[str]:
-    """Such as 3 5-9; of very many the first ones."""
+    """Ids as ranges, such as 3 5-9; at most RANGES_SHOWN."""
     words: list[str] = []
     for _, run in groupby(enumerate(sorted(ids)), lambda pair: pair[1] - pair[0]):
         members = [id_ for _, id_ in run]
@@ -146,10 +151,12 @@ def _ranges(ids: Sequence[int]) -> list[str]:
 
 
 def no_jobs_error(client: Client, selection: Selection) -> NotFound:
-    """The error for a selection without jobs: whether its submission is unknown, or only has no such jobs."""
+    """The error for a selection that matches no job; names the submission or ids if they are unknown."""
     number = selection.submission
     if number is not None and not client.counts(Selection(submission=number)).total:
-        return NotFound(f"there is no submission {number}", hint="or it is not yours")
+        return NotFound(f"there is no submission {number}", hint="or it belongs to another user")
     if selection == Selection(ids=selection.ids) and selection.ids:
-        return NotFound(f"there is no job {selection_as_options(selection)}", hint="or it is not yours")
-    return NotFound("no job of yours fits the selection")
+        return NotFound(
+            f"there is no job {selection_as_options(selection)}", hint="or it belongs to another user"
+        )
+    return NotFound("no job of yours matches the selection")

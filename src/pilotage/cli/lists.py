@@ -12,12 +12,12 @@ from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
 
-LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 for all")]
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Maximum number of rows; 0 for all")]
 
 
 @connected
 def queues(session: Session, limit: LimitOption = 200) -> int | None:
-    """List the task queues: waiting jobs of one owner and group with equal needs."""
+    """List the task queues: waiting jobs of one owner and group with equal requirements."""
     with session.client() as client:
         found = list(islice(client.queues(), limit or None))
     if session.as_json:
@@ -61,9 +61,9 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
 def pilots(
     session: Session,
     limit: LimitOption = 200,
-    ended: Annotated[bool, typer.Option("--all", help="Those that have ended too")] = False,
+    ended: Annotated[bool, typer.Option("--all", help="Include ended pilots")] = False,
 ) -> int | None:
-    """List the pilots that live."""
+    """List the live pilots."""
     with session.client() as client:
         live = (one for one in client.pilots() if ended or one.ended is None)
         found = list(islice(live, limit or None))

@@ -1,4 +1,4 @@
-"""`pilotage logs`: what a job prints."""
+"""`pilotage logs`: the standard output or error of a job."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from pilotage.core.errors import InvalidInput
 @connected
 def logs(
     session: Session,
-    job: Annotated[str, typer.Argument(metavar="ID", help="The job")],
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended")] = False,
+    job: Annotated[str, typer.Argument(metavar="ID", help="Job id")],
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Follow the output until the job has ended")
+    ] = False,
     stderr: Annotated[
-        bool, typer.Option("--stderr", help="Its standard error instead of its output")
+        bool, typer.Option("--stderr", help="Show standard error instead of standard output")
     ] = False,
 ) -> int | None:
-    """Show what a job has printed so far."""
+    """Show the standard output or error of a job so far."""
     ids = parse_ids([job])
     if len(ids) != 1:
         raise InvalidInput("logs shows one job at a time")
@@ -31,11 +33,13 @@ def logs(
     state, expected = "", 0
     with (
         session.client(patience=LONG_PATIENCE if follow else PATIENCE) as client,
-        note_on_interrupt(session.screen, f"the job goes on: `pilotage logs -f {ids[0]}` shows it again"),
+        note_on_interrupt(
+            session.screen, f"the job continues: use `pilotage logs -f {ids[0]}` to follow it again"
+        ),
     ):
         for piece in client.logs(ids[0], stream=stream, follow=follow):
             if piece.offset > expected and not session.as_json:
-                session.screen.note(f"[{piece.offset - expected:,} bytes before this are no longer there]")
+                session.screen.note(f"[{piece.offset - expected:,} earlier bytes are no longer available]")
             expected, state = piece.offset + len(piece.data), piece.state
             if session.as_json:
                 text.append(piece.data)

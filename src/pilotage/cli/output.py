@@ -1,4 +1,4 @@
-"""`pilotage output`: the outputs of jobs, to local files."""
+"""`pilotage output`: download the outputs of jobs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class FetchReport:
     not_done: dict[str, str] = field(default_factory=dict)
     """State by job id."""
     outputs_incomplete: list[int] = field(default_factory=list)
-    """Jobs that are Done and lack an output that they name."""
+    """Done jobs with a missing output."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Outputs that could not be fetched: why, by job id and name."""
+    """Reason by "<job id>/<name>" for outputs that could not be downloaded."""
 
 
 @connected
@@ -55,14 +55,14 @@ def output(
     group: GroupOption = None,
     job_group: JobGroupOption = None,
     folder: Annotated[
-        Path, typer.Option("--dir", "-d", metavar="DIR", help="Where to; each job gets a folder DIR/<id>")
+        Path,
+        typer.Option("--dir", "-d", metavar="DIR", help="Target folder; the outputs of a job go to DIR/<id>"),
     ] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files")] = False,
 ) -> int | None:
-    """Fetch the outputs of jobs that have ended.
+    """Download the outputs of jobs that have ended.
 
-    The exit code is 1 if one of them is not Done or could not be fetched, and 8 if all are Done but an output that
-    a job names is not there.
+    The exit code is 1 if a job is not Done or a download failed, and 8 if all are Done but an output is missing.
     """
     selection = require_selection(build_selection(ids, submission, state, owner, group, job_group), "output")
     report = FetchReport(str(folder))
@@ -109,16 +109,14 @@ def _report(session: Session, report: FetchReport) -> None:
         for name in report.files:
             screen.line(name)
     if not (report.files or report.kept or report.failed or report.not_done):
-        screen.note("there is no output: these jobs printed nothing and brought back no file")
+        screen.note("there is no output: these jobs printed nothing and stored no file")
     if report.kept:
-        screen.note(
-            f"{len(report.kept):,} files were there already and stay as they are (--force replaces them)"
-        )
+        screen.note(f"{len(report.kept):,} existing files were kept (--force overwrites them)")
     for place, why in list(report.failed.items())[:10]:
-        screen.note(f"not fetched: {place}: {why}")
+        screen.note(f"not downloaded: {place}: {why}")
     if len(report.failed) > 10:
-        screen.note(f"... and {len(report.failed) - 10:,} more were not fetched")
+        screen.note(f"... and {len(report.failed) - 10:,} more were not downloaded")
     for job, state in list(report.not_done.items())[:10]:
-        screen.note(f"job {job} is {state}: `pilotage status {job}` tells more")
+        screen.note(f"job {job} is {state}: see `pilotage status {job}`")
     if len(report.not_done) > 10:
         screen.note(f"... and {len(report.not_done) - 10:,} more are not Done")

@@ -1,4 +1,4 @@
-"""`pilotage rerun`: jobs once more, as new jobs with the files as they are now."""
+"""`pilotage rerun`: submit ended jobs as new jobs with the current files."""
 
 from __future__ import annotations
 
@@ -40,30 +40,36 @@ def rerun(
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the jobs; exit code 1 if one fails")] = False,
-    key: Annotated[str, typer.Option("--key", help="The same key again makes no more jobs")] = "",
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
+    ] = False,
+    key: Annotated[
+        str, typer.Option("--key", help="Idempotency key: a repeated call creates no second jobs")
+    ] = "",
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent and the warnings, and submit nothing")
+        bool, typer.Option("--dry-run", help="Print the request and the server's warnings; submit nothing")
     ] = False,
 ) -> int | None:
-    """Submit jobs that have ended anew: same description and values, files of this folder as they are now.
+    """Submit ended jobs as new jobs: same description and values, current files of this folder.
 
     Inputs that are not in this folder are taken as they were sent. Options stand over the description. The old jobs
     stay as they are; `pilotage reschedule` runs them again with the files that were stored.
     """
     selection = require_selection(build_selection(ids, submission, ["Failed"] if failed else None), "rerun")
     if job.parametric:
-        raise InvalidInput("rerun keeps the parameters", hint="`pilotage submit` takes new ones")
+        raise InvalidInput(
+            "rerun cannot change the parameters", hint="use `pilotage submit` for new parameters"
+        )
     with session.client() as client:
         found = _prepared(session.screen, client, selection, job, key)
     if not (selection.ids or selection.submission or yes or dry_run):
-        # All failed jobs that there are may be more than was thought.
+        # Without ids or a submission, all failed jobs are selected: confirm their number.
         question = (
             f"run {sum(one.prepared.count for one in found):,} jobs of {len(found):,} submissions again?"
         )
         if not session.screen.ask(question):
-            raise InvalidInput(f"nothing done: {question}", hint="-y does it without a question")
+            raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
     prepared = [again.prepared for again in found]
     if dry_run:
         show_dry_run(session, prepared)
@@ -77,7 +83,7 @@ def _prepared(
     found: list[Resubmission] = []
     submissions = _submissions(client, selection)
     if key and len(submissions) > 1:
-        raise InvalidInput("--key goes with one submission; these jobs are of several")
+        raise InvalidInput("--key applies to one submission; the selected jobs belong to several")
     for number in submissions:
         source = client.source(number, selection)
         described = describe_resubmission(source, Path())
@@ -93,29 +99,29 @@ def _prepared(
 
 
 def _submissions(client: Client, selection: Selection) -> list[int]:
-    """Those that the jobs are of, in order. Raises Conflict while one of the jobs has not ended."""
+    """The submissions of the selected jobs, in order. Raises Conflict if a job has not ended."""
     numbers: dict[int, None] = {}
     for job in client.jobs(selection):
         if job.state not in FINAL:
             raise Conflict(
-                f"job {job.id} is {job.state}, and would run beside its copy",
-                hint="--failed takes only those that failed; `pilotage kill` ends one",
+                f"job {job.id} is {job.state} and would run at the same time as its copy",
+                hint="use --failed to select failed jobs only, or `pilotage kill` to end the job first",
             )
         numbers[job.submission] = None
     if not numbers:
         everything = replace(selection, states=None)
         if selection.states and client.counts(everything).total:
-            raise Conflict("none of these jobs has failed", hint="leave out --failed to run them all again")
+            raise Conflict("none of these jobs has failed", hint="omit --failed to rerun all of them")
         raise no_jobs_error(client, selection)
     return list(numbers)
 
 
 def _report_inputs(screen: CommandOutput, again: Resubmission) -> None:
-    """Say which files the new jobs get."""
+    """Report which version of each input file the new jobs get."""
     for names, what in (
-        (again.changed, "changed since, from this folder"),
-        (again.same, "unchanged, from this folder"),
-        (again.as_sent, "not in this folder, as sent before"),
+        (again.changed, "changed, taken from this folder"),
+        (again.same, "unchanged, taken from this folder"),
+        (again.as_sent, "not in this folder, taken from the earlier submission"),
     ):
         if names:
             more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""

@@ -25,14 +25,14 @@ from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareR
 @connected
 def share_list(
     session: Session,
-    group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Only this group")] = "",
+    group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Show only this group")] = "",
 ) -> int | None:
-    """Show what each group and owner is entitled to, what they used, and what the corrections make of it."""
+    """Show the share, usage, correction factor and priority of each group and owner."""
     with session.client() as client:
         table = client.shares()
     table.rows = [row for row in table.rows if not group or row.group == group]
     if group and not table.rows:
-        raise InvalidInput(f"there is no group {group}", hint="`pilotage share list` names them")
+        raise InvalidInput(f"there is no group {group}", hint="`pilotage share list` lists the groups")
     if session.as_json:
         session.screen.json(table)
         return None
@@ -161,15 +161,17 @@ UNFAIR = 1
 @connected
 def fairness(
     session: Session,
-    since: Annotated[str, typer.Option("--since", metavar="SPAN", help="How far to look back")] = "7d",
+    since: Annotated[
+        str, typer.Option("--since", metavar="SPAN", help="Length of the period, up to now")
+    ] = "7d",
 ) -> int | None:
-    """Compare what was used with what the shares and the rule in force give.
+    """Compare usage with the shares and the draw rule in force.
 
-    The exit code is 1 if a group or owner is further from it than chance explains.
+    The exit code is 1 if the usage of a group or owner deviates more than chance explains.
     """
     seconds = parse_duration(since)
     if seconds < 60:
-        raise InvalidInput("use is known by the minute", hint="--since must be at least 60 s")
+        raise InvalidInput("usage is recorded per minute", hint="--since must be at least 60 s")
     with session.client() as client:
         report = client.fairness(seconds)
     outside = [row for row in report.rows if row.verdict in ("below", "above")]
@@ -209,24 +211,28 @@ class Format(StrEnum):
 @connected
 def export(
     session: Session,
-    format: Annotated[Format, typer.Option("--format", help="csv or json")] = Format.CSV,
+    format: Annotated[Format, typer.Option("--format", help="Output format: csv or json")] = Format.CSV,
     begin: Annotated[
         str,
-        typer.Option("--from", metavar="DATE", help="From this month or day on (UTC): 2026-11, 2026-11-05"),
+        typer.Option("--from", metavar="DATE", help="First month or day (UTC): 2026-11, 2026-11-05"),
     ] = "",
     end: Annotated[
-        str, typer.Option("--until", metavar="DATE", help="Until the end of this month or day")
+        str, typer.Option("--until", metavar="DATE", help="Last month or day (UTC), included")
     ] = "",
-    file: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE")] = "",
+    file: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output")
+    ] = "",
 ) -> int | None:
-    """Export use by month, site, group and owner: wall and CPU time, also normalised to reference cores.
+    """Export usage by month, site, group and owner: wall and CPU time, also normalised to reference cores.
 
-    An attempt counts in the month in which it ended; failed ones count too. Times are seconds.
+    An attempt counts in the month in which it ended; failed attempts count too. Times are in seconds.
     """
     since = _date(begin)[0] if begin else None
     until = _date(end)[1] if end else None
     if since is not None and until is not None and since >= until:
-        raise InvalidInput(f"nothing lies between {begin} and {end}", hint="--from comes before --until")
+        raise InvalidInput(
+            f"the period from {begin} until {end} is empty", hint="--from must be before --until"
+        )
     with session.client() as client:
         rows = client.accounting(since, until)
     if session.as_json:
@@ -280,4 +286,4 @@ def _date(text: str) -> tuple[float, float]:
             return first.timestamp(), first.timestamp() + 86400
         following = datetime(first.year + first.month // 12, first.month % 12 + 1, 1, tzinfo=UTC)
         return first.timestamp(), following.timestamp()
-    raise InvalidInput(f"{text!r} is no date", hint="write a month, 2026-11, or a day, 2026-11-05")
+    raise InvalidInput(f"{text!r} is not a date", hint="write a month, 2026-11, or a day, 2026-11-05")

@@ -1,4 +1,4 @@
-"""`pilotage status`: how far jobs are."""
+"""`pilotage status`: jobs, their states and events."""
 
 from __future__ import annotations
 
@@ -63,20 +63,22 @@ def status(
     name: NameOption = None,
     since: SinceOption = None,
     before: BeforeOption = None,
-    events: Annotated[bool, typer.Option("--events", help="What happened to the jobs, step by step")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until all have ended")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Show the event log of the jobs")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Update the display until all jobs have ended")
+    ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, max=MAX_LIMIT, help="Show so many jobs; 0 for all")
+        int, typer.Option("--limit", min=0, max=MAX_LIMIT, help="Maximum number of jobs to show; 0 for all")
     ] = 50,
-    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first, not the newest")] = False,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest jobs first")] = False,
 ) -> int | None:
-    """Show jobs, the newest first; one job with all that is known of it.
+    """Show jobs, newest first. A single job is shown in detail.
 
-    Without a selection: those of yours that have not ended. Jobs that are named come in the order of their ids.
+    Without a selection, show your jobs that have not ended. Jobs selected by id are sorted by id.
     """
     selection = build_selection(ids, submission, state, owner, group, job_group, site, name, since, before)
     if watch and (session.as_json or events):
-        raise InvalidInput("--watch goes with neither --json nor --events")
+        raise InvalidInput("--watch cannot be combined with --json or --events")
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:
         if watch:
             with note_jobs_continue(session.screen, selection):
@@ -104,9 +106,9 @@ def _show_jobs(screen: CommandOutput, client: Client, selection: Selection, limi
 
 
 def _check_named(client: Client, selection: Selection) -> None:
-    """Raise NotFound if jobs or a submission are named that there are not: an empty list would hide a mistake."""
+    """Raise NotFound if the named jobs or submission do not exist: an empty list would hide the mistake."""
     if selection.ids and not client.counts(Selection(ids=selection.ids)).total:
-        raise NotFound("none of these jobs is known", hint="or they are not yours")
+        raise NotFound("none of these jobs exists", hint="or they belong to another user")
     number = selection.submission
     if number is not None and not client.counts(Selection(submission=number)).total:
         raise no_jobs_error(client, selection)

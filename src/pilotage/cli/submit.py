@@ -1,4 +1,4 @@
-"""`pilotage submit`: files or a command become jobs."""
+"""`pilotage submit`: submit job files or a command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jdl", ".yaml", ".yml", ".json")
 
-HELP_COMMAND = "Job files (JDL, YAML, JSON; - for standard input), or after -- a command and its arguments"
+HELP_COMMAND = "Job files (JDL, YAML or JSON; - for standard input), or a command and its arguments after --"
 
 
 @dataclass
@@ -43,9 +43,9 @@ class SubmitReport:
     states: dict[str, int] = field(default_factory=dict)
     """With --wait: how the jobs ended."""
     not_done: list[int] = field(default_factory=list)
-    """The first jobs that ended otherwise than as Done."""
+    """The first jobs that ended in another state than Done."""
     outputs_incomplete: int = 0
-    """Jobs that are Done and lack an output that they name."""
+    """Done jobs with a missing output."""
 
 
 @connected
@@ -56,19 +56,19 @@ def submit(
     job: JobOptions,
     how: SubmitOptions,
 ) -> int | None:
-    """Submit jobs: from files, or a command.
+    """Submit jobs from job files or from a command.
 
-    Options stand over what a job file says. Files of this folder that a command names are sent along.
+    Options override the fields of a job file. Files of this folder that the command names are sent as inputs.
     """
     if how.table and job.parametric:
-        raise InvalidInput("--table and --count, --param or --params-from both set the parameters; give one")
+        raise InvalidInput("--table cannot be combined with --count, --param or --params-from")
     if how.table == "-" and "-" in words:
-        raise InvalidInput("standard input is either the job file or the table, not both")
+        raise InvalidInput("standard input cannot be both the job file and the table")
     found = read_descriptions(session.screen, words, job, no_inputs=how.no_inputs)
     if how.table:
         return submit_table(session, found, how)
     if how.key and len(found) > 1:
-        raise InvalidInput("--key goes with one submission, not with several files")
+        raise InvalidInput("--key applies to one submission: give one job file")
     prepared = [prepare(one, group=how.group, key=how.key) for one in found]
     if how.dry_run:
         show_dry_run(session, prepared)
@@ -79,12 +79,14 @@ def submit(
 def read_descriptions(
     screen: CommandOutput, words: list[str], job: JobOptions, *, no_inputs: bool
 ) -> list[LocalDescription]:
-    """Files if the first word is one (or "-"), else a command."""
+    """Read job files if the first word names one (or is "-"); otherwise the words are a command."""
     if words[0] != "-" and Path(words[0]).suffix.lower() not in SUFFIXES:
         commands = [describe_command(words, job, no_inputs=no_inputs)]
     else:
         if no_inputs:
-            raise InvalidInput("--no-inputs goes with a command", hint="a job file names its inputs itself")
+            raise InvalidInput(
+                "--no-inputs applies to commands only", hint="a job file lists its inputs itself"
+            )
         files = [
             read_description_text(sys.stdin.read()) if word == "-" else read_description_file(Path(word))
             for word in words
@@ -100,7 +102,7 @@ def read_descriptions(
 
 
 def show_dry_run(session: Session, prepared: list[PreparedRequest]) -> None:
-    """Print what would be sent; the server tells the errors and warnings of it."""
+    """Print the requests, and the errors and warnings that the server reports for them."""
     if session.as_json:
         session.screen.json([one.request for one in prepared])
     for one in prepared:
@@ -141,8 +143,8 @@ def send_prepared(session: Session, prepared: list[PreparedRequest], wait: bool)
                 with screen.progress("submitting" if one.in_chunks else "uploading") as advance:
                     response = client.send(one, _byte_progress(advance), rows=row_progress(screen, advance))
             except KeyboardInterrupt:
-                again = f"with --key {one.request.key} the same again makes no second one"
-                screen.note(f"the server may have accepted the submission, or a part of it: {again}")
+                again = f"repeat the command with --key {one.request.key}: no job is created twice"
+                screen.note(f"the server may have accepted all or part of the submission; {again}")
                 raise
             sent.submissions.append(response)
             show_accepted(session, response)
@@ -161,7 +163,7 @@ def show_accepted(session: Session, response: SubmitResponse) -> None:
 
 
 def finish_submit(session: Session, client: Client, sent: SubmitReport, wait: bool) -> int:
-    """Wait for the jobs if that is wished; the exit code."""
+    """Wait for the jobs if `wait` is set; return the exit code."""
     code = 0
     if wait:
         for response in sent.submissions:
@@ -191,9 +193,9 @@ def row_progress(
 
 
 def submit_table(session: Session, found: list[LocalDescription], how: SubmitOptions) -> int | None:
-    """A job for each row. A file is checked to its end before anything is sent; a pipe cannot be."""
+    """Submit one job per row. A regular file is checked completely before anything is sent; a pipe cannot be."""
     if len(found) > 1:
-        raise InvalidInput("--table goes with one job file or one command")
+        raise InvalidInput("--table needs exactly one job file or command")
     path = None if how.table == "-" else Path(how.table)
     count = count_rows(path)[1] if path is not None and path.is_file() else None
     with sys.stdin.buffer if path is None else open_table(path) as file:
@@ -225,7 +227,7 @@ def _send_table(session: Session, prepared: PreparedRows, table: Table, wait: bo
                 response = client.send_prepared_rows(prepared, table.rows, accepted, _byte_progress(advance))
         except KeyboardInterrupt:
             screen.note(
-                f"the server has {there:,} jobs of it: the same with --key {prepared.request.key} goes on after them"
+                f"{there:,} jobs are stored: repeat the command with --key {prepared.request.key} to submit the rest"
             )
             raise
         show_accepted(session, response)

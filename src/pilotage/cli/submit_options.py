@@ -1,4 +1,4 @@
-"""The options of `submit`: what they say of the job, and how it is submitted."""
+"""The options of `submit`: fields of the job description, and options of the submission."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from pilotage.cli.option_groups import OptionGroup
 
 Values = list[str] | None
-"""Of an option that may be repeated; None: it was not given."""
+"""Values of a repeatable option; None: not given."""
 
 
 def _repeatable(*names: str, metavar: str, text: str) -> object:
@@ -20,37 +20,49 @@ def _repeatable(*names: str, metavar: str, text: str) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions(OptionGroup):
-    """What the command line says of one job; None and "" mean that it says nothing."""
+    """Options that set fields of the job description; None and "" mean not given."""
 
-    name: Annotated[str, typer.Option("--name", help="Name of the job; %s is filled for each")] = ""
-    job_group: Annotated[str, typer.Option("--job-group", help="A word to find the jobs by")] = ""
-    sites: Annotated[Values, _repeatable("--site", metavar="SITE", text="Run only there")] = None
-    banned_sites: Annotated[Values, _repeatable("--ban-site", metavar="SITE", text="Not there")] = None
-    platforms: Annotated[Values, _repeatable("--platform", metavar="NAME", text="Of this platform")] = None
-    tags: Annotated[Values, _repeatable("--tag", metavar="TAG", text="Only on nodes with it")] = None
+    name: Annotated[str, typer.Option("--name", help="Job name; may contain placeholders such as %s")] = ""
+    job_group: Annotated[
+        str, typer.Option("--job-group", help="Job group: a label to select the jobs by")
+    ] = ""
+    sites: Annotated[Values, _repeatable("--site", metavar="SITE", text="Run only at this site")] = None
+    banned_sites: Annotated[
+        Values, _repeatable("--ban-site", metavar="SITE", text="Do not run at this site")
+    ] = None
+    platforms: Annotated[Values, _repeatable("--platform", metavar="NAME", text="Require this platform")] = (
+        None
+    )
+    tags: Annotated[Values, _repeatable("--tag", metavar="TAG", text="Require a node with this tag")] = None
     cpu_time: Annotated[
         str,
         typer.Option(
-            "--cpu-time", metavar="TIME", help="CPU time of a core: 90s, 2h; a bare number: seconds"
+            "--cpu-time", metavar="TIME", help="CPU time per core: 90s, 2h; a plain number is seconds"
         ),
     ] = ""
     wall_time: Annotated[
         str,
         typer.Option(
-            "--wall-time", metavar="TIME", help="Longest wall time: 90s, 2h, or 1:30 and 1-12 as in Slurm"
+            "--wall-time", metavar="TIME", help="Maximum wall time: 90s, 2h; 1:30 and 1-12 as in Slurm"
         ),
     ] = ""
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory needed: 2GB, 1500MB")] = ""
-    processors: Annotated[int | None, typer.Option("--processors", min=1, help="Cores")] = None
-    priority: Annotated[int | None, typer.Option("--priority", help="Among your own jobs, 0 to 10")] = None
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = ""
+    processors: Annotated[int | None, typer.Option("--processors", min=1, help="Number of cores")] = None
+    priority: Annotated[
+        int | None, typer.Option("--priority", help="Priority among your own jobs, 0 to 10")
+    ] = None
     inputs: Annotated[
         Values,
         _repeatable(
-            "--input", "-i", metavar="FILE", text="File or folder: PATH, PATH=NAME, shared:PATH or a URL"
+            "--input",
+            "-i",
+            metavar="FILE",
+            text="Input file or folder: PATH, PATH=NAME, shared:PATH or a URL",
         ),
     ] = None
     outputs: Annotated[
-        Values, _repeatable("--output", "-o", metavar="NAME", text="File to bring back: a name or a pattern")
+        Values,
+        _repeatable("--output", "-o", metavar="NAME", text="Output file to store: a name or a pattern"),
     ] = None
     environment: Annotated[Values, _repeatable("--env", metavar="K=V", text="Environment variable")] = None
     export: Annotated[
@@ -58,32 +70,47 @@ class JobOptions(OptionGroup):
         typer.Option(
             "--export",
             metavar="NONE|ALL|NAMES",
-            help="Variables of this shell that the job gets: A,B=value,C",
+            help="Copy environment variables of this shell to the job: A,B=value,C",
         ),
     ] = ""
     setup: Annotated[
-        Values, _repeatable("--setup", metavar="LINE", text="Shell line run first: module load ...")
+        Values,
+        _repeatable("--setup", metavar="LINE", text="Shell command to run before the job: module load ..."),
     ] = None
-    container: Annotated[str, typer.Option("--container", metavar="IMAGE", help="Run in this image")] = ""
-    requirements: Annotated[
-        str, typer.Option("--requirements", metavar="EXPR", help="A ClassAd expression on the node")
+    container: Annotated[
+        str, typer.Option("--container", metavar="IMAGE", help="Container image to run the job in")
     ] = ""
-    job_type: Annotated[str, typer.Option("--job-type", metavar="TYPE", help="The type of the job")] = ""
-    retries: Annotated[int | None, typer.Option("--retries", min=0, help="Tries after a failure")] = None
+    requirements: Annotated[
+        str,
+        typer.Option("--requirements", metavar="EXPR", help="ClassAd expression that the node must satisfy"),
+    ] = ""
+    job_type: Annotated[
+        str,
+        typer.Option("--job-type", metavar="TYPE", help="Job type, matched against the job types of a CE"),
+    ] = ""
+    retries: Annotated[
+        int | None, typer.Option("--retries", min=0, help="Number of retries after a failure")
+    ] = None
     on_cutoff: Annotated[
         str,
         typer.Option(
-            "--on-cutoff", metavar="continue|stop", help="What to do when the server is away for long"
+            "--on-cutoff",
+            metavar="continue|stop",
+            help="Continue or stop the job when the server is unreachable for long",
         ),
     ] = ""
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Number of jobs; %s is 0, 1, 2 ...")] = (
-        None
-    )
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ...")
+    ] = None
     params: Annotated[
-        Values, _repeatable("--param", metavar="NAME=A,B", text="A job for each value, %(NAME)s in arguments")
+        Values,
+        _repeatable("--param", metavar="NAME=A,B", text="One job per value; %(NAME)s is replaced by it"),
     ] = None
     params_from: Annotated[
-        Path | None, typer.Option("--params-from", metavar="FILE", help="A job for each line; %s is the line")
+        Path | None,
+        typer.Option(
+            "--params-from", metavar="FILE", help="One job per line of FILE; %s is replaced by the line"
+        ),
     ] = None
 
     @property
@@ -91,13 +118,13 @@ class JobOptions(OptionGroup):
         return self.count is not None or bool(self.params) or self.params_from is not None
 
     def given_options(self) -> list[str]:
-        """The names of the fields that were given."""
+        """Names of the fields that were given."""
         return [field.name for field in fields(self) if getattr(self, field.name) not in (None, "", [])]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions(OptionGroup):
-    """How it is submitted."""
+    """Options of the submission that do not belong to the job description."""
 
     group: Annotated[str, typer.Option("--group", help="Submit as a member of this group")] = ""
     table: Annotated[
@@ -105,17 +132,22 @@ class SubmitOptions(OptionGroup):
         typer.Option(
             "--table",
             metavar="FILE",
-            help="A job for each row of CSV or JSON Lines, %(NAME)s a column; - reads it",
+            help="One job per row of a CSV or JSON Lines file (- for standard input); %(NAME)s is a column",
         ),
     ] = ""
     key: Annotated[
-        str, typer.Option("--key", help="The same key again makes no more jobs; goes on with a table")
+        str,
+        typer.Option(
+            "--key", help="Idempotency key: a repeated submission creates no second jobs; a table is resumed"
+        ),
     ] = ""
     no_inputs: Annotated[
         bool,
-        typer.Option("--no-inputs", help="Send no files but those of --input, whatever the command names"),
+        typer.Option("--no-inputs", help="Send only the files of --input, no files named in the command"),
     ] = False
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the jobs; exit code 1 if one fails")] = False
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
+    ] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent and the warnings, and submit nothing")
+        bool, typer.Option("--dry-run", help="Print the request and the server's warnings; submit nothing")
     ] = False

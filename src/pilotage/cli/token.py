@@ -17,20 +17,26 @@ from pilotage.core.errors import Conflict, InvalidInput
 @connected
 def create(
     session: Session,
-    user: Annotated[str, typer.Argument(metavar="USER", help="For whom")],
-    group: Annotated[str, typer.Option("--group", help="In which group; default: the user's first")] = "",
-    lifetime: Annotated[str, typer.Option("--lifetime", metavar="TIME", help="For how long")] = "12h",
+    user: Annotated[str, typer.Argument(metavar="USER", help="User of the policy")],
+    group: Annotated[
+        str, typer.Option("--group", help="Group of the token; default: the user's first group")
+    ] = "",
+    lifetime: Annotated[
+        str, typer.Option("--lifetime", metavar="TIME", help="Time until the token expires")
+    ] = "12h",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write it there, mode 600, and print nothing"),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write the token to FILE (mode 600) instead of printing it"
+        ),
     ] = None,
 ) -> int | None:
-    """Make a token for a user of the policy. It is printed once: hand it over on a safe way."""
+    """Create a token for a user of the policy. It is printed once; transfer it over a secure channel."""
     seconds = parse_duration(lifetime)
     if seconds <= 0:
-        raise InvalidInput("a token needs a lifetime above 0")
+        raise InvalidInput("the lifetime of a token must be above 0")
     if out is not None and os.path.lexists(out):
-        raise Conflict(f"{out} is there already", hint="remove it first, or name another file")
+        raise Conflict(f"{out} exists already", hint="remove it first, or name another file")
     with session.client() as client:
         answer = client.create_token(user, group=group, lifetime=seconds)
     screen = session.screen
@@ -48,13 +54,13 @@ def create(
     if out is None:
         screen.line(answer.token)
     until = format_instant(answer.expires, time.time(), exact=not screen.terminal)
-    screen.note(f"for {answer.user} ({answer.group}), good until {until}")
+    screen.note(f"for {answer.user} ({answer.group}), valid until {until}")
     return None
 
 
 @connected
 def show(session: Session) -> int | None:
-    """Tell whose the token in use is and until when; the token itself is not shown."""
+    """Show the user, group and expiry of the current token, not the token itself."""
     with session.client() as client:
         identity = client.whoami()
     file = session.token_file or session.folder / "token"
@@ -64,6 +70,6 @@ def show(session: Session) -> int | None:
         return None
     until = format_instant(identity.expires, time.time(), exact=not session.screen.terminal)
     session.screen.facts(
-        [("user", identity.user), ("group", identity.group), ("good until", until), ("file", file)]
+        [("user", identity.user), ("group", identity.group), ("valid until", until), ("file", file)]
     )
     return None

@@ -1,4 +1,4 @@
-"""`pilotage wait`: until jobs have ended."""
+"""`pilotage wait`: wait until jobs have ended."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def wait(
     group: GroupOption = None,
     job_group: JobGroupOption = None,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Give up after so long: 90s, 15m, 2h")
+        str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "",
 ) -> int | None:
     """Wait until jobs have ended. The exit code is 0 if all are Done with all their outputs.
 
-    It is 1 if a job is not Done, and 8 if all are but an output that a job names is not there.
+    It is 1 if a job is not Done, and 8 if all are Done but an output is missing.
     """
     selection = require_selection(build_selection(ids, submission, None, owner, group, job_group), "wait")
     limit = parse_duration(timeout) if timeout else None
@@ -55,7 +55,7 @@ def wait(
 def watch_to_end(
     screen: CommandOutput, client: Client, selection: Selection, timeout: float | None = None
 ) -> Outcome:
-    """Wait with a progress bar; then tell how the jobs ended."""
+    """Wait with a progress bar, then report how the jobs ended."""
     with note_jobs_continue(screen, selection), screen.progress("jobs") as advance:
         try:
             counts = client.wait(

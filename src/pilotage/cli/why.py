@@ -1,4 +1,4 @@
-"""`pilotage why`: what a job or a task queue waits for, and what would help."""
+"""`pilotage why`: the reason why a job or a task queue waits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ QUEUE = "queue:"
 def why(
     session: Session,
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A job (12), or a task queue of `queue list` (queue:3)")
+        str, typer.Argument(metavar="TARGET", help="A job (12), or a task queue from `queue list` (queue:3)")
     ],
 ) -> int | None:
-    """Tell why a job, or what is in a task queue, waits: what refuses it, who is before it, what would help."""
+    """Explain why a job or a task queue waits.
+
+    Shows the conditions that refuse it, the jobs and queues ahead of it, and changes that would start it.
+    """
     queue = target.startswith(QUEUE)
     number = _number(target.removeprefix(QUEUE), target)
     with session.client() as client:
@@ -72,7 +75,7 @@ def _facts(answer: Why) -> Iterator[tuple[str, object]]:
 
 
 def _limit(limit: ClosedLimit) -> str:
-    """When it opens again too."""
+    """The limit, its running jobs, and the time until the next start."""
     if limit.most == 0:
         return f"{limit.text}; nothing starts until the policy is changed"
     state = f"{limit.running:,} of {limit.most:,} running" if limit.most is not None else ""
@@ -97,7 +100,7 @@ def _refused(answer: Why) -> Iterator[Table]:
         [(one.text, one.slots, _counts(one.sites)) for one in answer.openings],
     )
     yield (
-        "what refuses it, by site",
+        "refusals by site",
         (Column("site"), Column("offers", right=True), Column("refused at")),
         [(one.site, one.offers, _counts(one.conditions)) for one in answer.refused],
     )
@@ -107,12 +110,12 @@ def _drawn(answer: Why) -> Iterator[Table]:
     yield _draws(answer.standings)
     first = answer.standings[0] if answer.standings else None
     yield (
-        "who goes first in the first of these draws",
+        "drawn earlier in the first of these draws",
         (Column("CPU time"), Column("queues", right=True), Column("jobs", right=True)),
         [(f"{one.cpu_time} s", one.queues, one.jobs) for one in (first.higher_buckets if first else [])],
     )
     yield (
-        "who else is in the first of these draws",
+        "competitors in the first of these draws",
         (
             *(Column("owner"), Column("group"), Column("priority", right=True)),
             *(Column("to ours", right=True), Column("waiting", right=True)),
@@ -125,11 +128,10 @@ def _drawn(answer: Why) -> Iterator[Table]:
 
 
 def _draws(standings: Sequence[Standing]) -> Table:
-    """Narrow enough for 80 columns: a CE names its site, and who is ahead counts only where no bucket goes first."""
+    """The table of draws, for 80 columns: the CE implies the site; `ahead` counts where no bucket goes first."""
     buckets = any(one.higher_buckets for one in standings)
     return (
-        "the draw, on the offers that it fits"
-        + (", once those of more CPU time are served" if buckets else ""),
+        "draws on the offers that it fits" + (", after the queues with more CPU time" if buckets else ""),
         (
             *(Column("offer"), Column("serves"), Column("made", right=True), Column("queues", right=True)),
             *(Column("chance", right=True), Column("go first" if buckets else "ahead", right=True)),
@@ -140,12 +142,12 @@ def _draws(standings: Sequence[Standing]) -> Table:
 
 def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table]:
     yield (
-        "pilots where it fits",
+        "pilots at the CEs that it fits",
         (Column("ce"), Column("site"), Column("pilots"), Column("cores in use"), Column("director")),
         [_pilots(one, now, screen) for one in answer.pilots],
     )
     yield (
-        "what the queue waited for",
+        "wait history of the queue",
         (Column("reason"), Column("detail"), Column("since"), Column("for", right=True)),
         [
             (

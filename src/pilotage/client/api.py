@@ -1,4 +1,4 @@
-"""The Python client: the verbs of the command line, typed."""
+"""The Python client: one method per operation of the HTTP API."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ T = TypeVar("T")
 Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 
 BULK_TIMEOUT = 600.0
-"""A verb on a hundred thousand jobs is answered when all of them are done."""
+"""Seconds; an action on 100,000 jobs is answered when all of them are processed."""
 
 
 class Client(SubmitMethods):
-    """One server, one identity; threads may share it. Every failure raises an error of pilotage.core.errors.
+    """A connection to one server with one identity; thread-safe.
 
     >>> from pilotage.client import Client                                # doctest: +SKIP
     >>> with Client.connect() as client:                                  # the server of ~/.pilotage
@@ -63,10 +63,20 @@ class Client(SubmitMethods):
     ...     for job in client.jobs(jobs):
     ...         client.download(job.id, "results")
 
-    `token` is a token, or a TokenFile that is renewed in place. A server that is away for a moment is waited for,
-    `patience` seconds at most (`connect_patience`: until it has answered once); `on_outage` is told when that lasts,
-    `on_notice` what the server has to say to everybody, such as that its disk is full.
-    What could be done twice is never sent twice.
+    Parameters of the constructor:
+
+    - `url`: address of the server, http://HOST:PORT or https://HOST.
+    - `token`: the text of a token, or a TokenFile, which is renewed in place.
+    - `patience`: seconds for which requests to an unreachable or busy server are retried. Requests that could take
+      effect twice are not repeated.
+    - `connect_patience`: the same until the server's first answer; None: as `patience`.
+    - `timeout`: seconds without data after which a request fails.
+    - `on_outage`: called with the error when retries take longer than a few seconds.
+    - `on_notice`: called once with the server's notice to all clients, such as "the disk is full".
+
+    Every method raises a subclass of `pilotage.core.errors.PilotageError`: Unreachable (no answer), Overloaded (come
+    back later), NotAuthenticated, Forbidden, and NotFound for objects that do not exist or belong to another user.
+    Methods name further errors.
     """
 
     def __init__(
@@ -113,7 +123,12 @@ class Client(SubmitMethods):
         on_outage: Callable[[PilotageError], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> Self:
-        """The client for the server of a home folder (PILOTAGE_HOME, else ~/.pilotage), or for `server`."""
+        """Create a client for the server of a home folder, or for the address `server`.
+
+        `home` defaults to PILOTAGE_HOME, else ~/.pilotage; its server.json has the address. `token_file` defaults to
+        the file `token` in that folder. The other parameters are those of the constructor.
+        Raises Unreachable if no server was started there, InvalidInput if server.json cannot be read.
+        """
         folder = default_home() if home is None else Path(home)
         place = ServerFacts(server) if server else read_server_facts(folder)
         file = TokenFile(Path(token_file)) if token_file else TokenFile(folder / "token", of_home=True)
@@ -139,11 +154,12 @@ class Client(SubmitMethods):
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close all connections."""
         self._transport.close()
 
     @property
     def url(self) -> str:
+        """Address of the server."""
         return self._transport.url
 
     # --- jobs
@@ -155,9 +171,10 @@ class Client(SubmitMethods):
         page: int = MAX_PAGE,
         newest: bool = False,
     ) -> Iterator[JobSummary]:
-        """All jobs of the selection by rising id, fetched page by page; with `newest` by falling id.
+        """Iterate over the selected jobs by ascending id, or by descending id with `newest`.
 
-        More ids than one request can name come in the order in which they are named.
+        Jobs are fetched in pages of `page`. If more ids are given than one request can carry, batches follow the
+        order of the ids. Raises InvalidInput for an empty condition.
         """
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
             query = selections.selection_as_query(piece)
@@ -166,11 +183,12 @@ class Client(SubmitMethods):
             yield from self._pages("/v1/jobs", JobsPage, lambda answer: answer.jobs, page, query)
 
     def job(self, job: int) -> JobDetail:
+        """Return one job with its description, attempts and outputs. Raises NotFound."""
         """One job: its description, attempts and outputs."""
         return self._get(f"/v1/jobs/{job}", JobDetail)
 
     def counts(self, which: Which = Selection()) -> Counts:  # noqa: B008
-        """How many jobs of the selection are in which state."""
+        """Count the selected jobs by state."""
         total = Counts({}, 0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
             part = self._get("/v1/counts", Counts, selections.selection_as_query(piece))
@@ -187,15 +205,16 @@ class Client(SubmitMethods):
         timeout: float | None = None,
         progress: Callable[[Counts], None] | None = None,
     ) -> Counts:
-        """Return the counts when all jobs are final, or when `timeout` seconds are over (see .final, .total).
+        """Wait until all selected jobs are in a final state, or for `timeout` seconds; return the last counts.
 
-        `progress` is called with the counts whenever they have changed.
+        After a timeout `counts.final` is below `counts.total`. `progress` is called with the counts when they change.
+        Raises NotFound if no job is selected.
         """
         selection = selection_of(which)
         return polling.wait_until_final(lambda: self.counts(selection), timeout, progress)
 
     def source(self, submission: int, which: Which = Selection()) -> SubmissionSource:  # noqa: B008
-        """What a submission of one's own was made of, with the values of its jobs in the selection."""
+        """Return the description and inputs of your own submission, with the parameter values of the selected jobs."""
         whole: SubmissionSource | None = None
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
             query = {"limit": MAX_PAGE, **selections.selection_as_query(piece)}
@@ -212,7 +231,7 @@ class Client(SubmitMethods):
         return whole
 
     def has_upload(self, digest: str) -> bool:
-        """Whether the server has the input file of this SHA-256 from us."""
+        """Return True if you have uploaded an input file with this SHA-256 before."""
         try:
             self._transport.request("HEAD", f"/v1/uploads/{digest}")
         except NotFound:
@@ -220,28 +239,32 @@ class Client(SubmitMethods):
         return True
 
     def events(self, job: int) -> list[JobEvent]:
-        """What happened to a job, oldest first."""
+        """Return the events of a job, oldest first. Raises NotFound."""
         return self._get(f"/v1/jobs/{job}/events", list[JobEvent])
 
     def why(self, job: int) -> Why:
-        """What a job waits for, who is before it, and what would help; of one that does not wait what it does."""
+        """Explain why a job waits: refusals, jobs ahead of it, and changes that would start it. Raises NotFound."""
         return self._get(f"/v1/jobs/{job}/why", Why)
 
     def outputs(self, job: int) -> list[OutputFile]:
+        """Return names and sizes of the outputs of a job. Raises NotFound."""
         """Names and sizes of the output files of a job."""
         return self._get(f"/v1/jobs/{job}/outputs", list[OutputFile])
 
     def download(self, job: int, folder: Path | str, *, force: bool = False) -> downloads.Download:
-        """Write the outputs of a job to `folder`/<job id>/. Existing files are kept unless `force`."""
+        """Download the outputs of a job to `folder`/<job id>/.
+
+        Existing files are kept unless `force` is set. Raises NotFound, and InvalidInput if a file cannot be written.
+        """
         target = Path(folder) / str(job)
         return downloads.fetch(self._transport, job, self.outputs(job), target, force)
 
     def download_many(
         self, jobs: Iterable[int], folder: Path | str, *, force: bool = False
     ) -> Iterator[downloads.Download]:
-        """The same of many jobs by one request, by rising id; what fails of a job stands in its Download.
+        """Download the outputs of many jobs with one request; yield one Download per job by ascending id.
 
-        Files that are there already are not sent again, unless `force`.
+        Failures of a job are reported in `Download.failed`. Existing files are not sent again unless `force` is set.
         """
         from pilotage.client import archives
 
@@ -263,27 +286,33 @@ class Client(SubmitMethods):
         )
 
     def log(self, job: int, offset: int = 0, *, stream: str = "stdout") -> LogPiece:
-        """What there is of a job's output now, from `offset` on."""
+        """Return the part of a job's output from byte `offset` on.
+
+        `stream` is "stdout" or "stderr". For a running job the request makes its pilot send recent output.
+        """
         answer = self._transport.request("GET", f"/v1/jobs/{job}/logs/{stream}", query={"offset": offset})
         begin = answer.headers.get("x-pilotage-offset", "")
         state = answer.headers.get("x-pilotage-state", "")
         return LogPiece(int(begin) if begin.isdigit() else offset, answer.content, state)
 
     def logs(self, job: int, *, stream: str = "stdout", follow: bool = False) -> Iterator[LogPiece]:
-        """The job's output so far; with `follow` on until the job is final."""
+        """Iterate over a job's output so far; with `follow`, until the job is in a final state."""
         ask = partial(self.log, job, stream=stream)
         return polling.follow_log(ask) if follow else polling.read_log(ask)
 
     def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
-        """End jobs, waiting or running. Those whose state does not allow it come back as refused."""
+        """Kill waiting or running jobs. Jobs in another state are listed in `ActionResponse.refused`.
+
+        With `dry_run` nothing changes. `reason` is recorded in the events.
+        """
         return self._action("kill", which, dry_run, reason)
 
     def reschedule(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
-        """Send failed or killed jobs back to their queues."""
+        """Queue failed or killed jobs again, with their stored files. Parameters: see `kill`."""
         return self._action("reschedule", which, dry_run, reason)
 
     def delete(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
-        """Remove jobs and their outputs; the history stays."""
+        """Delete jobs and their outputs; accounting records are kept. Parameters: see `kill`."""
         return self._action("delete", which, dry_run, reason)
 
     def _action(self, verb: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
@@ -301,75 +330,84 @@ class Client(SubmitMethods):
     # --- the system
 
     def queues(self) -> Iterator[QueueSummary]:
-        """The task queues with waiting jobs."""
+        """Iterate over the task queues with waiting jobs."""
         return self._pages("/v1/queues", QueuesPage, lambda answer: answer.queues)
 
     def why_queue(self, queue: int) -> Why:
-        """What the jobs of a task queue wait for, and what they waited for before."""
+        """Explain why the jobs of a task queue wait, with the wait history. Raises NotFound."""
         return self._get(f"/v1/queues/{queue}/why", Why)
 
     def pilots(self) -> Iterator[PilotSummary]:
+        """Iterate over the pilots, live and ended."""
         """The pilots, newest first."""
         return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)
 
     def sites(self) -> list[SiteSummary]:
+        """Return all sites with their pilots and jobs."""
         """The sites of the policy, with the jobs that run there."""
         return self._get("/v1/sites", list[SiteSummary])
 
     def whoami(self) -> Identity:
+        """Return the user, group and rights of the token."""
         """The user and group of the token."""
         return self._get("/v1/whoami", Identity)
 
     def create_token(self, user: str, *, group: str = "", lifetime: float = 43200.0) -> TokenResponse:
-        """A token for `user`, good for `lifetime` seconds. Administrators only."""
+        """Create a token for `user`, valid for `lifetime` seconds. Administrators only; others get Forbidden."""
         return self._post("/v1/tokens", TokenRequest(user, group, lifetime), TokenResponse)
 
     def policy(self) -> PolicyDocument:
+        """Return the policy in force. Administrators only."""
         """The policy in force."""
         return self._get("/v1/policy", PolicyDocument)
 
     def apply_policy(
         self, text: str, *, dry_run: bool = False, reason: str = "", expect: int | None = None
     ) -> PolicyDocument:
-        """Make `text` the policy, whole; an invalid one raises InvalidInput and changes nothing.
+        """Put the policy `text` (TOML) into force; with `dry_run` only check it. Administrators only.
 
-        With `expect` it raises Conflict if another version is in force.
+        `reason` is recorded in the history. Raises InvalidInput for an invalid policy, and Conflict if `expect` is
+        given and another version is in force.
         """
         change = PolicyChange(text, dry_run, reason, expect)
         return decode(self._transport.request("PUT", "/v1/policy", json=change).content, PolicyDocument)
 
     def policy_versions(self) -> Iterator[PolicyVersion]:
-        """Who applied which version when and why, newest first."""
+        """Iterate over the versions of the policy, newest first. Administrators only."""
         return self._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions)
 
     def policy_version(self, version: int) -> PolicyDocument:
+        """Return one version of the policy. Administrators only. Raises NotFound."""
         """One version of the policy with its text."""
         return self._get(f"/v1/policy/versions/{version}", PolicyDocument)
 
     def roll_back_policy(
         self, version: int, *, reason: str = "", expect: int | None = None
     ) -> PolicyDocument:
-        """Apply the text of an earlier version again; it becomes a new version."""
+        """Put an earlier version into force again, as a new version. Parameters and errors: see `apply_policy`."""
         return self._post("/v1/policy/rollback", PolicyRollback(version, reason, expect), PolicyDocument)
 
     def shares(self) -> ShareTable:
-        """Entitled, used and corrected, of every group and owner."""
+        """Return share, usage and correction factor of every group and owner."""
         return self._get("/v1/shares", ShareTable)
 
     def fairness(self, since: float = 604800.0) -> FairnessReport:
-        """Entitled, expected and used over the last `since` seconds."""
+        """Compare usage over the last `since` seconds with the shares."""
         return self._get("/v1/fairness", FairnessReport, {"since": since})
 
     def accounting(self, begin: float | None = None, end: float | None = None) -> list[AccountRow]:
-        """Use by month, site, group and owner, of attempts that ended in [begin, end)."""
+        """Return usage by month, site, group and owner, of attempts that ended in [begin, end) (seconds since 1970)."""
         asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
         return self._get("/v1/accounting", list[AccountRow], asked)
 
     def shutdown(self, pilots: str = "keep") -> None:
-        """Ask the server to stop; returns when it has taken the wish. `pilots`: drain, keep or cancel."""
+        """Ask the server to stop; return when it has accepted the request. Administrators only.
+
+        `pilots`: "drain" lets running jobs end first, "keep" leaves pilots running, "cancel" stops them.
+        """
         self._transport.request("POST", "/v1/shutdown", json=Shutdown(pilots))
 
-    # --- the ways of asking
+    # --- requests
 
     def _refresh(self, token: str) -> TokenResponse:
         answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, no_retry=True)

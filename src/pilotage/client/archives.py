@@ -1,7 +1,7 @@
-"""Outputs of many jobs by one request: from the server's tar stream to local files.
+"""Download of the outputs of many jobs from one tar stream.
 
-The stream is read entry by entry and never extracted: only plain files, only of jobs that were asked for, only below
-their own folder. See ArchiveRequest in wire/outputs.py.
+The stream is read entry by entry and never extracted by tarfile: only regular files of requested jobs are written,
+and only below the folder of their job. See ArchiveRequest in wire/outputs.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHUNK = 256 * 1024
 
 
 def list_outputs(transport: Transport, jobs: Iterable[int]) -> Iterator[ArchivedJob]:
-    """What there is of these jobs, by rising id, without the contents. Jobs that cannot be seen are left out."""
+    """List the outputs of these jobs by ascending id, without contents. Invisible jobs are left out."""
     for piece in _batches(jobs):
         request = {"selection": {"ids": piece}, "names_only": True}
         with _open_archive(transport, request) as archive:
@@ -41,9 +41,9 @@ def list_outputs(transport: Transport, jobs: Iterable[int]) -> Iterator[Archived
 
 
 def fetch_outputs(transport: Transport, jobs: Iterable[int], folder: Path, force: bool) -> Iterator[Download]:
-    """Write the outputs of each job to `folder`/<job id>/; one Download a job, when it is complete.
+    """Write the outputs of each job to `folder`/<job id>/; yield one Download per complete job.
 
-    A broken stream is opened again after the last complete job. Errors of one job are told in its Download.
+    A broken stream is reopened after the last complete job. Errors of one job are reported in its Download.
     """
     for piece in _batches(jobs):
         yield from _fetch_piece(transport, piece, folder, force)
@@ -67,7 +67,7 @@ def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: boo
                 raise
     for job in jobs:
         if job not in come:
-            yield Download(job, folder / str(job), failed={"": "there is no such job any more"})
+            yield Download(job, folder / str(job), failed={"": "the job no longer exists"})
 
 
 def _unpack(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: bool) -> Iterator[Download]:
@@ -88,16 +88,16 @@ def _unpack(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: bool)
 
 
 class _JobUnpacker:
-    """The outputs of one job on their way to its folder."""
+    """Writes the outputs of one job to its folder."""
 
     def __init__(self, report: Download, force: bool) -> None:
         self.report = report
         self._force = force
         self._folders: set[Path] = set()
-        """Made, and known to lie below the job's folder."""
+        """Created folders, known to be below the folder of the job."""
 
     def write(self, name: str, source: IO[bytes]) -> None:
-        """Write one file, whole or not at all; what hinders it is told in the report."""
+        """Write one file completely or not at all; errors go to the report."""
         try:
             target = output_path(self.report.folder, name, self._folders)
             if os.path.lexists(target):
@@ -139,7 +139,7 @@ def _write_all(file: io.FileIO, piece: bytes) -> None:
 
 
 def _discard_lost(report: Download, name: str) -> None:
-    """The server could not read this file to its end: what was written of it is no output."""
+    """Remove a file that the server could not read to the end."""
     target = output_path(report.folder, name)
     if target in report.written:
         report.written.remove(target)
@@ -154,12 +154,12 @@ def _batches(jobs: Iterable[int]) -> Iterator[list[int]]:
 
 
 def _parse_entry_name(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]:
-    """(job, name of the output) of an entry; raises PilotageError for what a server of ours does not send."""
+    """(job, output name) of an entry; raises PilotageError for an entry that was not requested."""
     first, _, name = entry.name.partition("/")
     known = first.isascii() and first.isdigit() and int(first) in jobs
     if not known or not (entry.type == tarfile.REGTYPE if name else entry.isdir()):
         raise PilotageError(
-            f"the server's answer has {entry.name[:80]!r}, which was not asked for; nothing more is taken from it"
+            f"the server's answer has {entry.name[:80]!r}, which was not requested; the download stops"
         )
     return int(first), name
 
@@ -181,7 +181,7 @@ def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     try:
         while (entry := archive.next()) is not None:
             yield entry
-            archive.members = []  # type: ignore[attr-defined]  # it would remember all that it has read
+            archive.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry in memory otherwise
     except (tarfile.TarError, ValueError) as trouble:
         raise Unreachable(f"the stream of outputs broke: {trouble}") from trouble
 
@@ -204,7 +204,7 @@ def _open_archive(transport: Transport, request: Mapping[str, object]) -> Iterat
 
 
 class _ResponseFile:
-    """The body of an answer as a file that is read forward."""
+    """The body of a response as a file that is read sequentially."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._chunks = response.iter_bytes()

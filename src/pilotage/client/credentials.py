@@ -1,4 +1,4 @@
-"""Where the server is and who we are: the home folder's server.json and token file."""
+"""Server address and token: server.json and the token file of the home folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pilotage.wire.identity import TokenResponse
 NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
 
 RENEW_AFTER = 3600.0
-"""Seconds after which a token is traded for a new one at its next use: who works every day is never locked out."""
+"""Seconds after which the next use of a token renews it, so that daily users never need a new one."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def default_home() -> Path:
 
 
 def read_server_facts(home: Path) -> ServerFacts:
-    """What server.json of a home says. Raises Unreachable where no server has been started."""
+    """Read server.json of a home. Raises Unreachable if no server was started there, InvalidInput if it is damaged."""
     path = home / "server.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def read_server_facts(home: Path) -> ServerFacts:
 
 
 class FixedToken:
-    """A token given as it is; never refreshed."""
+    """A token that is never renewed."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -77,8 +77,8 @@ class FixedToken:
 class TokenFile:
     """A file with one token, mode 600, renewed in place when it is an hour old or near its end.
 
-    `of_home`: it is the token of a server's home. The server then writes a new one into it when asked: who can read
-    the file has the token. Only the server judges whether a token has ended: clocks differ.
+    With `of_home` it is the token file of the server's home, and the server writes a new token into it on request.
+    That is safe, since only readers of the file get the token. Expiry is decided by the server, since clocks differ.
     """
 
     def __init__(self, path: Path, *, of_home: bool = False) -> None:
@@ -93,9 +93,9 @@ class TokenFile:
         return f"TokenFile({str(self.path)!r})"
 
     def current(self, refresh: Callable[[str], TokenResponse], ensure: Callable[[], None]) -> str:
-        """The token to send now. `refresh` trades it for a new one; if that fails, the old one goes on.
+        """The token to send now. `refresh` renews it; if that fails, the old token stays in use.
 
-        `ensure` asks the server to put a good token into the file of its home.
+        `ensure` asks the server to write a valid token into the file of its home.
         """
         with self._lock:
             now = time.time()
@@ -106,7 +106,7 @@ class TokenFile:
             return self._token
 
     def refused(self, token: str, error: NotAuthenticated, ensure: Callable[[], None]) -> None:
-        """The server has refused `token` with `error`: return if there is another one to try, else raise."""
+        """Handle the refusal of `token`: return if there is another token to try, otherwise raise `error`."""
         with self._lock:
             if self._token != token or self._reload(token):
                 return
@@ -126,7 +126,7 @@ class TokenFile:
         return self._read()
 
     def _reload(self, token: str) -> bool:
-        """Take what is in the file now, if it is not `token`."""
+        """Read the file again; return whether it has another token than `token`."""
         try:
             latest = self._read()
         except NotAuthenticated:
@@ -151,12 +151,12 @@ class TokenFile:
             self._use(latest)
             if not self._renew_at or now < self._renew_at:
                 return
-        self._renew_at = now + 60.0  # whatever comes of it: not with every request
+        self._renew_at = now + 60.0  # also after a failure: not with every request
         try:
             answer = refresh(self._token)
-        except Exception:  # the old token is still good; the real request tells what is wrong
+        except Exception:  # the old token is still valid; the request itself will report the error
             return
-        with contextlib.suppress(OSError):  # a file that may only be read: the new one lives in this process
+        with contextlib.suppress(OSError):  # a read-only file: use the new token in this process only
             write_token(self.path, answer.token)
         self._use(answer.token)
 
@@ -186,7 +186,7 @@ class TokenFile:
 
 
 def write_token(path: Path, token: str) -> None:
-    """Replace the file in one step; nobody but its owner can ever read it."""
+    """Replace the file atomically, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

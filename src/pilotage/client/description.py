@@ -1,4 +1,4 @@
-"""What to run, from a file or a mapping, before the inputs are gathered."""
+"""Job descriptions from a file or a mapping, before their inputs are hashed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LocalDescription:
     submission: Submission
     folder: Path = Path()
     local: dict[str, Path] = field(default_factory=dict)
-    """Where copy inputs lie that are not at folder/source, by name."""
+    """Local paths by name, for copy inputs that are not at folder/source."""
 
     def copied(self, own: Container[int] = ()) -> Iterator[tuple[str, Path]]:
         """(name in the payload's folder, local path) of the inputs that are sent for all jobs.
@@ -72,7 +72,7 @@ class LocalDescription:
 def _item(one: InputFile) -> dict[str, Any]:
     if one.mode == URL:
         return {"url": one.source, "name": one.name, "executable": one.executable}
-    source = one.name if one.mode == COPY else one.source  # where a sent file came from is nobody's business
+    source = one.name if one.mode == COPY else one.source  # do not disclose the local path of a sent file
     return {"path": source, "mode": one.mode, "name": one.name, "executable": one.executable}
 
 
@@ -101,7 +101,7 @@ def read_description_file(path: Path) -> LocalDescription:
 
 
 def read_description_text(text: str, *, suffix: str = "", folder: Path = Path()) -> LocalDescription:
-    """The same of a text whose inputs are relative to `folder`."""
+    """Parse a description text; its input paths are relative to `folder`."""
     return LocalDescription(description_from_text(text, _kind(text, suffix)), folder)
 
 

@@ -1,4 +1,4 @@
-"""Outputs of jobs to local files, never outside of the folder that was named."""
+"""Download of job outputs to local files, never outside the given folder."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ TRIES = 3
 
 @dataclass
 class Download:
-    """What became of the outputs of one job."""
+    """Result of downloading the outputs of one job."""
 
     job: int
     folder: Path
     written: list[Path] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)
-    """Were there before, and stay as they were."""
+    """Existing files that were not changed."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Why, by name of the output; only of `download_many`, where one file must not end the others."""
+    """Reason by output name; only from `download_many`, where one failure does not stop the others."""
 
 
 def output_path(folder: Path, name: str, known: Container[Path] = ()) -> Path:
-    """Where the output `name` goes: below `folder`, whatever the name says and whatever links lie there.
+    """The local path of the output `name`. Raises InvalidInput if the name or a link leads out of `folder`.
 
-    `known`: folders that were looked at before.
+    `known`: folders that were checked before.
     """
     pure = PurePosixPath(name)
     if not pure.parts or "\0" in name or pure.is_absolute() or ".." in pure.parts:
@@ -47,13 +47,13 @@ def output_path(folder: Path, name: str, known: Container[Path] = ()) -> Path:
 
 
 def partial_path(target: Path) -> Path:
-    """Where a file is written until it is whole."""
+    """Temporary path for a file until it is complete."""
     digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f".{digest}.{os.getpid()}.partial")
 
 
 def fetch(transport: Transport, job: int, outputs: list[OutputFile], folder: Path, force: bool) -> Download:
-    """Write all outputs of a job below `folder`. A file appears there when it is whole, not before."""
+    """Write all outputs of a job below `folder`. Each file appears atomically."""
     report = Download(job, folder)
     for output in outputs:
         target = output_path(folder, output.name)

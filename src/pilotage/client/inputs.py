@@ -1,4 +1,4 @@
-"""Local files and folders as inputs: what they hold, by digest, and what of it the server still needs."""
+"""Local input files and folders: hashing, and upload of the content that the server lacks."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _hashed(name: str, path: Path, status: os.stat_result, digests: dict[Path, s
 
 
 def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress | None = None) -> None:
-    """Send what the server does not have yet; content that occurs twice goes once, small files go together."""
+    """Upload the content that the server lacks, each digest once; small files share a request."""
     distinct = list({file.digest: file for file in files}.values())
     total = sum(file.size for file in distinct)
     if progress:
@@ -178,7 +178,7 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
 def _missing_files(
     transport: Transport, files: Sequence[LocalFile], pool: ThreadPoolExecutor
 ) -> list[LocalFile]:
-    """Those that the server does not have."""
+    """The files that the server does not have."""
 
     def ask(begin: int) -> list[str]:
         digests = [file.digest for file in files[begin : begin + MAX_BUNDLE_FILES]]

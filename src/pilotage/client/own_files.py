@@ -35,7 +35,7 @@ class OwnFiles:
         return [Path(fill_placeholders(text, self.names, row, index, count)) for _, text in self.templates]
 
     def files(self, row: Row, index: int) -> list[LocalFile]:
-        """Those of one job, hashed. Raises InvalidInput that names the row."""
+        """The hashed files of one row. Raises InvalidInput with the row number."""
         try:
             files = [hash_file(path) for path in self.paths(row, index)]
         except InvalidInput as trouble:
@@ -72,7 +72,7 @@ def row_value(file: LocalFile) -> str:
 def find_own_files(
     described: LocalDescription, names: Sequence[str], count: int | None, first: Row | None
 ) -> OwnFiles:
-    """What of the input sandbox each job has its own of. A folder, seen in the `first` row, is none of it."""
+    """Find the inputs that differ per job. Folders, judged by the `first` row, are excluded."""
     found = OwnFiles(tuple(described.varying(names)), tuple(names), count)
     if first is None or not found.templates:
         return found

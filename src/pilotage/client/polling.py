@@ -1,4 +1,4 @@
-"""Watching what changes elsewhere: the end of jobs, the growing output of one."""
+"""Polling for the end of jobs and for the growing output of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilotage.wire.jobs import Counts
 FINAL_STATES = frozenset(str(state) for state in FINAL)
 
 SMALL = 64 * 1024
-"""A shorter answer is the end of what there is, also of a job that goes on printing."""
+"""A shorter answer reaches the current end of the log, also of a running job."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from pilotage.wire.submissions import Parameters, SubmissionSource, SubmitReques
 
 @dataclass
 class Resubmission:
-    """A prepared submission, and what its files are: names in the job's folder."""
+    """A prepared submission, and the names of its inputs by origin."""
 
     prepared: PreparedRequest
     changed: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ def prepare_resubmission(
 
 
 def _stored_inputs(source: SubmissionSource, name: str, path: Path) -> list[UploadedInput]:
-    """What was sent under this name: a file, or all files of a folder."""
+    """The stored inputs with this name: one file, or all files of a folder."""
     found = [one for one in source.inputs if one.name == name or one.name.startswith(name + "/")]
     if not found:
         raise InvalidInput(f"there is no input {path}", hint=f"name it: --input PATH={name}")

@@ -1,6 +1,6 @@
-"""Rows of parameters, however many, become jobs: sent in chunks, gone on with after an interruption.
+"""Submission of parameter rows in chunks, resumable after an interruption.
 
-At most three chunks are in memory: the one that is sent, the one that waits for it, the one that is being filled.
+At most three chunks are in memory: one being sent, one waiting, one being filled.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from pilotage.wire.submissions import (
 )
 
 PATIENCE = 600.0
-"""Seconds for which a chunk is tried: a server that starts again or has no room is waited for."""
+"""Seconds for which a chunk is retried while the server restarts or has no space."""
 
 Progress = Callable[[int, int | None], None]
-"""Called with (rows that the server has, rows in all if that is known)."""
+"""Called with (rows stored, total rows or None)."""
 
 Row = Sequence[Scalar]
 GivenRow = Row | Scalar
@@ -48,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class RowChunk:
-    """`body` is the JSON list of its rows, without spaces."""
+    """A range of rows; `body` is their JSON list without spaces."""
 
     first: int
     count: int
@@ -58,10 +58,10 @@ class RowChunk:
 def send_rows(
     transport: Transport, request: OpenRequest, rows: Iterable[GivenRow], progress: Progress | None = None
 ) -> SubmitResponse:
-    """Open the submission of `request`, or go on with the one of its key; send the rows; close it.
+    """Open the submission of `request` or resume the one with its key, send the rows, and close it.
 
-    Rows that the server has are compared to those given, which raises Conflict where they differ. Every error tells
-    how many rows the server has, and how to go on.
+    Raises Conflict if stored rows differ from the given rows. The hint of every error has the number of stored rows
+    and the key to resume with.
     """
     answer = transport.request(
         "POST", "/v1/submissions/open", json=request, idempotent=True, patience=PATIENCE
@@ -76,7 +76,7 @@ def send_rows(
 
 
 class _RowSender:
-    """One submission on its way."""
+    """Sends the rows of one submission."""
 
     def __init__(
         self, transport: Transport, request: OpenRequest, opened: OpenSubmission, progress: Progress | None
@@ -92,8 +92,8 @@ class _RowSender:
 
     def resume_hint(self) -> str:
         return (
-            f"the server has {self._stored:,} rows, as submission {self._opened.submission}; all rows again with the"
-            f" key {self._key} go on after them"
+            f"the server has {self._stored:,} rows, as submission {self._opened.submission}; repeat all rows with the"
+            f" key {self._key} to resume"
         )
 
     def run(self, rows: Iterator[Row]) -> SubmitResponse:
@@ -107,7 +107,7 @@ class _RowSender:
         return self._close(self._stored)
 
     def _send_all(self, chunks: Iterator[tuple[int, RowChunk]]) -> None:
-        """One after the other, each while the next one is made."""
+        """Send the chunks in order; encode the next chunk while one is sent."""
         under_way: Future[None] | None = None
         try:
             for number, chunk in chunks:
@@ -116,7 +116,7 @@ class _RowSender:
                 under_way = _run_in_thread(lambda number=number, chunk=chunk: self._send(number, chunk))  # type: ignore[misc]
         except PilotageError:
             if under_way is not None:
-                under_way.exception()  # what is told of the server is to be right
+                under_way.exception()  # wait, so that the count of stored rows is right
             raise
         if under_way is not None:
             under_way.result()
@@ -145,7 +145,7 @@ class _RowSender:
             self._progress(self._stored, self._expected)
 
     def _skip_stored_rows(self, rows: Iterator[Row]) -> int:
-        """Take the rows that the server has from `rows`; how many they are."""
+        """Consume the rows that the server already has from `rows`; return their number."""
         done = 0
         for chunk in self._stored_chunks():
             given = list(islice(rows, chunk.count))
@@ -155,8 +155,8 @@ class _RowSender:
                 )
             if hashlib.sha256(_encode(given)).hexdigest() != chunk.digest and chunk.digest:
                 raise Conflict(
-                    f"of rows {done + 1:,} to {done + chunk.count:,} one at least is not what the server has",
-                    hint="what was accepted stays as it is: correct later rows only, or submit with another key",
+                    f"of rows {done + 1:,} to {done + chunk.count:,} at least one differs from the stored row",
+                    hint="stored rows cannot change: correct later rows only, or submit with another key",
                 )
             done += chunk.count
         return done
@@ -171,7 +171,7 @@ class _RowSender:
 
 
 def _run_in_thread(call: Callable[[], None]) -> Future[None]:
-    """In a thread that does not keep an interrupted program alive."""
+    """Run `call` in a daemon thread, which does not keep an interrupted program alive."""
     future: Future[None] = Future()
 
     def work() -> None:
@@ -201,7 +201,7 @@ def check_rows(rows: Iterable[GivenRow], names: Sequence[str]) -> Iterator[Row]:
 
 
 def find_value_error(value: Any) -> str:
-    """What is wrong with a value of a parameter, "" for nothing."""
+    """The error of a parameter value, or "" if it is valid."""
     if isinstance(value, str):
         if len(value) > MAX_VALUE_CHARS:
             return f"a value has {len(value):,} characters: at most {MAX_VALUE_CHARS:,} are taken"
@@ -214,7 +214,7 @@ def find_value_error(value: Any) -> str:
 
 
 def split_into_chunks(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[RowChunk]:
-    """The rows in chunks that a server takes, of at most so many; `first` is the number of the first row."""
+    """Cut rows into chunks of at most `most` rows and MAX_CHUNK_BYTES; `first` is the number of the first row."""
     parts: list[bytes] = []
     size = 2
     for row in rows:

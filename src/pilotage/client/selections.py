@@ -1,4 +1,4 @@
-"""Which jobs: from what people write or give to one Selection, and from that to requests of bounded size."""
+"""Conversion of job ids and conditions to a Selection, and of a Selection to requests of bounded size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilotage.wire.jobs import Selection
 from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION, SubmitResponse
 
 Which = Selection | SubmitResponse | int | Iterable[int]
-"""A selection, what submit answered, one job or several."""
+"""A selection, the answer of `submit`, one job id or several."""
 
 IDS_PER_QUERY = 200
 """Of a GET: its address stays under 4 kB."""

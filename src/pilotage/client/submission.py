@@ -1,4 +1,4 @@
-"""Submission: a description and its local files become a request that may be repeated safely."""
+"""Submission: builds requests from a description and its local files. Requests are safe to repeat."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from pilotage.wire.submissions import (
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """A request that is complete, and the files that must be at the server before it is sent."""
+    """A complete request, and the files to upload before it."""
 
     request: SubmitRequest
     files: tuple[LocalFile, ...]
     own: tuple[LocalFile, ...] = ()
-    """Those that the rows name."""
+    """Files that the rows name."""
     whole: bool = False
-    """It can't go in chunks, since jobs have folders of their own."""
+    """Cannot be sent in chunks, since jobs have input folders of their own."""
 
     @property
     def count(self) -> int:
@@ -47,13 +47,13 @@ class PreparedRequest:
 
     @property
     def in_chunks(self) -> bool:
-        """Whether it goes in chunks: it has many rows."""
+        """Whether the request has too many rows for one message."""
         return self.count > MAX_CHUNK_ROWS and not self.whole
 
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """What opens a submission whose rows come later, the files of all jobs, and what each job has its own of."""
+    """The request that opens a submission in chunks, the shared input files, and the input files of single jobs."""
 
     request: OpenRequest
     files: list[LocalFile]
@@ -61,7 +61,7 @@ class PreparedRows:
 
 
 class SubmitMethods:
-    """The part of the client that submits."""
+    """Methods of the client that submit jobs."""
 
     _transport: Transport
 
@@ -75,12 +75,14 @@ class SubmitMethods:
         group: str = "",
         key: str = "",
     ) -> SubmitResponse:
-        """Submit one job, or one for each of `values` ("%s" in the description) or rows of `parameters`.
+        """Submit one job, or one job per value of `values` ("%s" in the description) or per row of `parameters`.
 
-        `description` has the names of docs/reference/job-description.md; the files of its input_sandbox are taken
-        from `folder`.
-        The same `key` again gives the first answer again and makes no more jobs; without one each call is its own
-        submission, and a request whose answer was lost is still not doubled.
+        `description` has the fields of docs/reference/job-description.md. Files of its input_sandbox are read from
+        `folder`. `group` is the group to submit as, by default the group of the token.
+
+        `key` is an idempotency key: a repeated call with the same key returns the first answer and creates no jobs.
+        Without a key each call is a new submission; lost answers are retried without duplicates in either case.
+        Raises InvalidInput for an invalid description or an unreadable file.
         """
         mapping = dict(description)
         if values is not None:
@@ -101,12 +103,15 @@ class SubmitMethods:
         key: str = "",
         progress: RowsProgress | None = None,
     ) -> SubmitResponse:
-        """Submit a job for each of `rows`, however many: they are taken as they are sent, never held all at once.
+        """Submit one job per row. Rows are read while they are sent, so their number is not limited by memory.
 
-        A row has a value for each of `names`; with one name it may be the value alone. Jobs of rows that the server
-        has may run while others are still sent. After an interruption the same `key` with all rows again goes on
-        where it ended; without one a failed submission is told with the key to go on with. `expected`: at most so
-        many rows come; needed for "%n".
+        A row has one value for each of `names`; with a single name it may be the value itself. Jobs may start before
+        all rows are sent. `expected` is an upper bound of the number of rows; "%n" in the description needs it.
+        `progress` is called with (rows stored, `expected`).
+
+        After a failure, repeat the call with the same `key` and all rows: stored rows are skipped. If no key was
+        given, the error's hint has the generated one. Raises InvalidInput for an invalid row, and Conflict if rows
+        differ from the rows stored under this key.
         """
         described = from_mapping(dict(description), folder=Path(folder))
         prepared = prepare_rows(described, names, group=group, key=key, expected=expected)
@@ -119,7 +124,7 @@ class SubmitMethods:
         progress: RowsProgress | None = None,
         uploading: Progress | None = None,
     ) -> SubmitResponse:
-        """Upload what the server lacks, then send the rows in chunks; files of single jobs go before their rows."""
+        """Upload missing files, then send the rows in chunks. Files of single jobs are uploaded before their rows."""
         if prepared.own.templates:
             rows = prepared.own.extended(rows, lambda files: inputs.upload(self._transport, files))
         return self.send_rows(prepared.request, prepared.files, rows, progress, uploading)
@@ -132,19 +137,19 @@ class SubmitMethods:
         progress: RowsProgress | None = None,
         uploading: Progress | None = None,
     ) -> SubmitResponse:
-        """Upload what the server lacks, then send the rows in chunks."""
+        """Upload missing files, then send the rows in chunks."""
         if files:
             inputs.upload(self._transport, files, uploading)
         return row_upload.send_rows(self._transport, request, rows, progress)
 
     def check(self, prepared: PreparedRequest) -> SubmissionCheck:
-        """Ask the server for the errors, which are raised, and the warnings of a submission. Nothing is stored."""
+        """Validate a submission on the server: return its warnings, raise its errors. Nothing is stored."""
         if prepared.in_chunks:
             return self.check_rows(_open_request(prepared))
         return self._check("/v1/submissions/check", prepared.request)
 
     def check_rows(self, request: OpenRequest) -> SubmissionCheck:
-        """The same of a submission whose rows come in chunks."""
+        """Validate a submission in chunks on the server: return its warnings, raise its errors."""
         return self._check("/v1/submissions/open/check", request)
 
     def _check(self, path: str, request: SubmitRequest | OpenRequest) -> SubmissionCheck:
@@ -152,13 +157,13 @@ class SubmitMethods:
         return decode(answer.content, SubmissionCheck)
 
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
-        """Submit a JDL, YAML or JSON file; its inputs are relative to its folder."""
+        """Submit a JDL, YAML or JSON file. Input paths are relative to its folder. `group`, `key`: see `submit`."""
         return self.send(prepare(read_description_file(Path(path)), group=group, key=key))
 
     def send(
         self, prepared: PreparedRequest, progress: Progress | None = None, rows: RowsProgress | None = None
     ) -> SubmitResponse:
-        """Upload what the server lacks, then submit: in chunks what is too much for one of them."""
+        """Upload missing files, then submit; in chunks if there are many rows."""
         whole = prepared.request
         if prepared.in_chunks:
             assert whole.parameters is not None
@@ -171,7 +176,7 @@ class SubmitMethods:
 
 
 def _open_request(prepared: PreparedRequest) -> OpenRequest:
-    """What opens a submission that is sent in chunks."""
+    """The request that opens a submission in chunks."""
     whole = prepared.request
     assert whole.description is not None
     assert whole.parameters is not None
@@ -180,7 +185,7 @@ def _open_request(prepared: PreparedRequest) -> OpenRequest:
 
 
 def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> PreparedRequest:
-    """Gather and hash the inputs; nothing is sent. Raises InvalidInput for what cannot be right."""
+    """Build the request and hash the inputs; nothing is sent. Raises InvalidInput."""
     submission = described.submission
     first = submission.parameters[0] if submission.parameters else None
     own = find_own_files(described, submission.names, submission.count, first)
@@ -199,7 +204,7 @@ def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> P
 
 
 def _parameters(submission: Submission, own: OwnFiles) -> tuple[Parameters | None, tuple[LocalFile, ...]]:
-    """The rows, with the values of the files that each job has its own of; and these files."""
+    """The rows extended by the input files of single jobs, and these files."""
     if not submission.names:
         return None, ()
     files: list[LocalFile] = []
@@ -216,20 +221,20 @@ def prepare_rows(
     key: str = "",
     expected: int | None = None,
 ) -> PreparedRows:
-    """What opens a submission whose rows come in chunks, and the files to be there before; nothing is sent.
+    """Build the request that opens a submission in chunks and hash its inputs; nothing is sent.
 
-    Raises InvalidInput for what cannot be right whatever the rows are.
+    Raises InvalidInput for errors that do not depend on the rows.
     """
     if described.submission.names:
-        raise InvalidInput("the description has parameters of its own, and rows of values are given besides")
+        raise InvalidInput("the description has parameters of its own, so rows cannot be given")
     mapping = described.as_mapping()
     own = find_own_files(described, names, expected, None)
     paths = [text for _, text in own.templates]
     description = parse_yaml_mapping(mapping, names=[*names, *own.columns]).description
     if expected is None and (uses_job_number(description) or any("%n" in text for text in paths)):
         raise InvalidInput(
-            "%n has the width of the last number, and how many rows there are is not known",
-            hint="give the rows in a file, say how many come (`expected`), or number them in a column",
+            "%n needs the number of rows, which is not known",
+            hint="read the rows from a file, pass `expected`, or number the rows in a column",
         )
     files = inputs.gather_files(described.copied(frozenset(place for place, _ in own.templates)))
     request = OpenRequest(
@@ -244,7 +249,7 @@ def prepare_rows(
 
 
 def parameters_by_name(parameters: Parameters) -> dict[str, list[Any]]:
-    """The values by name, as a description's `parameters` has them."""
+    """The values by name, in the form of a description's `parameters`."""
     for number, row in enumerate(parameters.rows, 1):
         if len(row) != len(parameters.names):
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Requests with patience: pooled connections, bounded retries, errors of the one tree."""
+"""HTTP transport: pooled connections, bounded retries, errors of core/errors.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 REPORT_OUTAGE_AFTER = 3.0
 
 Body = Callable[[], bytes | Iterator[bytes]]
-"""Called anew for each try, so that a file is read from its beginning again."""
+"""Called for each attempt, so that a file is read from its beginning."""
 
 
 def load_httpx() -> None:
@@ -111,10 +111,10 @@ class Transport:
         patience: float = 0.0,
         no_retry: bool = False,
     ) -> httpx.Response:
-        """The 2xx answer, read whole; every other outcome raises an error of core/errors.py.
+        """Send a request and return the complete 2xx answer; raise an error of core/errors.py otherwise.
 
-        `token`: instead of our own; empty for none. `patience`: at least so much, for this request;
-        `no_retry`: none.
+        `token` replaces the token of the client; "" sends none. `patience` is a lower bound for this request;
+        with `no_retry` and a `token` nothing is retried.
         """
         headers: dict[str, str] = {}
         content: Body | None = body

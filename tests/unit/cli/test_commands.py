@@ -113,7 +113,7 @@ def test_a_dry_run_submits_nothing(
         (["-o", "out.root=result.root", "--", "true"], "outputs are not renamed"),
         (["--count", "0", "--", "true"], "--count"),
         (["--count", "1000000", "--", "true"], "more jobs"),
-        (["--no-inputs", "job.yaml"], "--no-inputs goes with a command"),
+        (["--no-inputs", "job.yaml"], "--no-inputs applies to commands only"),
         (["--export", "A-B", "--", "true"], "'A-B' is not the name of a variable"),
         (["--export", "NONE,A", "--", "true"], "NONE stands alone"),
         (["nothing.jdl"], "nothing.jdl"),

@@ -225,7 +225,7 @@ def test_import(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     assert cli("policy", "import", "d.cfg") == 0
     captured = capsys.readouterr()
     assert parse(captured.out).groups["lab"].share == 10
-    assert "not taken: line 8: Registry/Groups/lab/Colour (red): unknown option" in captured.err
+    assert "not converted: line 8: Registry/Groups/lab/Colour (red): unknown option" in captured.err
     assert "warning: no user is in a group with ADMINISTRATOR" in captured.err
     assert cli("policy", "import", "d.cfg", "-o", "p.toml") == 0
     assert "p.toml: 1 group," in capsys.readouterr().out
@@ -262,7 +262,7 @@ def test_long_lists_are_cut_on_the_screen_only(cli: Cli, tmp_path: Path, capsys:
     (tmp_path / "d.cfg").write_text(CFG.replace("      Colour = red\n", many))
     assert cli("policy", "import", "d.cfg") == 0
     err = capsys.readouterr().err
-    assert err.count("not taken: line") == 100
+    assert err.count("not converted: line") == 100
     assert "50 more; --json" in err
     assert cli("policy", "import", "d.cfg", "--json") == 0
     assert len(document(capsys)["left"]) == 150

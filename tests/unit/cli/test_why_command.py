@@ -90,7 +90,7 @@ def test_who_is_before_a_queue(cli: Cli, state: State, capsys: pytest.CaptureFix
     assert "reason\tshare" in found
     assert "before it\tof the same queue 3 of higher UserPriority" in found
     assert "limit\towner ada: at most 2 running; 2 of 2 running" in found
-    assert "the draw, on the offers that it fits, once those of more CPU time are served" in found
+    assert "draws on the offers that it fits, after the queues with more CPU time" in found
     assert "offer\tserves\tmade\tqueues\tchance\tgo_first" in found
     assert "local, 1 core\tall\t1,200 times\t4\t25.00%\t1" in found
     assert "50000 s\t1\t1" in found
@@ -119,7 +119,7 @@ def test_offers_differ_in_whom_their_pilots_serve(
     state.failures.append((200, {**SHARE, "standings": [free, bound, {**free, "possible": True}]}))
     assert cli("why", "queue:3") == 0
     found = lines(capsys)
-    assert found[found.index("the draw, on the offers that it fits") :][1:5] == [
+    assert found[found.index("draws on the offers that it fits") :][1:5] == [
         "offer\tserves\tmade\tqueues\tchance\tahead",
         "local, 2 cores, 8000 MB\tall\t1,200 times\t4\t25.00%\t1",
         "local, 2 cores, 8000 MB\tada\tonce\t4\t25.00%\t1",

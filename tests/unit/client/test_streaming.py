@@ -76,7 +76,7 @@ def test_a_client_that_died_goes_on_with_its_key(client: Client, state: State) -
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([0, 1, 9, 3], "of rows 1 to 3 one at least is not what the server has"),
+        ([0, 1, 9, 3], "of rows 1 to 3 at least one differs from the stored row"),
         ([0, 1], "the server has 3 rows, and only 2 are given"),
     ],
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DIFFERENT = 1
 
 MAX_DIGITS = 15
-"""Digits of a version."""
+"""Maximum number of digits of a version."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,15 @@ class Side:
 @connected
 def diff(
     session: Session,
-    a: Annotated[str | None, typer.Argument(metavar="A", help="A version, or a FILE")] = None,
-    b: Annotated[str | None, typer.Argument(metavar="B", help="A version, or a FILE")] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if they differ")] = False,
+    a: Annotated[str | None, typer.Argument(metavar="A", help="A version number or a file")] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="A version number or a file")] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with code 1 if A and B differ")
+    ] = False,
 ) -> int | None:
-    """Compare two versions or files, A with B; A alone with the one in force: what applying A would change.
+    """Compare two policies. With A only, compare the policy in force with A.
 
-    Without A and B: the last two versions. A number is a version; write ./3 for a file of that name.
+    Without A and B, compare the last two versions. A number is a version; write ./3 for a file named 3.
     """
     before, after = _resolve_sides(session, a, b)
     same = before.text == after.text
@@ -69,7 +71,7 @@ def _resolve_sides(session: Session, a: str | None, b: str | None) -> tuple[Side
         if a is None:
             newest = [one.version for one in islice(client.policy_versions(), 2)]
             if len(newest) < 2:
-                raise NotFound("there is one version only: nothing to compare it with")
+                raise NotFound("the policy has only one version: nothing to compare")
             given = [str(newest[1]), str(newest[0])]
         elif b is None:
             current = client.policy()

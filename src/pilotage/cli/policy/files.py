@@ -1,4 +1,4 @@
-"""`pilotage policy init|import`: they need no server."""
+"""`pilotage policy init|import`: commands that need no server."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from pilotage.core.errors import Conflict, InvalidInput
 if TYPE_CHECKING:
     from pilotage.core.policy.dirac_cfg import ImportedPolicy
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The policy, TOML; - for standard input")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it is there already")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="Policy file (TOML); - for standard input")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file")]
 
 SHOWN = 100
-"""So many things that were not taken are listed; --json has all."""
+"""Maximum number of unconverted entries to print; --json has all."""
 
 
 @connected
 def init(
     session: Session,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Where to write it; - for standard output")
+        str, typer.Argument(metavar="FILE", help="File to write; - for standard output")
     ] = "policy.toml",
     force: ForceOption = False,
 ) -> int | None:
-    """Write a policy to begin with, explained line by line. It needs no server."""
+    """Write an annotated example policy. Needs no server."""
     from pilotage.core.policy import annotated
 
     text = annotated(_account(), socket.gethostname().partition(".")[0] or "home")
@@ -53,18 +53,23 @@ def init(
 def import_cfg(
     session: Session,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A DIRAC configuration (.cfg); - for standard input")
+        str, typer.Argument(metavar="FILE", help="DIRAC configuration (.cfg); - for standard input")
     ],
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write the policy there instead of printing it"),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write the policy to FILE instead of standard output"
+        ),
     ] = None,
     section: Annotated[
-        str, typer.Option("--section", metavar="PATH", help="Which ShareCorrections, if there are several")
+        str,
+        typer.Option(
+            "--section", metavar="PATH", help="Path of the ShareCorrections section, if there are several"
+        ),
     ] = "",
     force: ForceOption = False,
 ) -> int | None:
-    """Make a policy of a DIRAC configuration; what is not taken is listed with its line. It needs no server."""
+    """Convert a DIRAC configuration to a policy. Unconverted entries are listed with their line. Needs no server."""
     from pilotage.core.policy.dirac_cfg import import_policy
 
     made = import_policy(policy_text(file), section=section)
@@ -86,9 +91,9 @@ def _report_unconverted(session: Session, made: ImportedPolicy) -> None:
     from pilotage.core.policy import warnings
 
     for one in made.omissions[:SHOWN]:
-        session.screen.note(f"not taken: line {one.line}: {one.path} ({one.value}): {one.reason}")
+        session.screen.note(f"not converted: line {one.line}: {one.path} ({one.value}): {one.reason}")
     if len(made.omissions) > SHOWN:
-        session.screen.note(f"not taken: {len(made.omissions) - SHOWN:,} more; --json lists all")
+        session.screen.note(f"not converted: {len(made.omissions) - SHOWN:,} more; --json lists all")
     for note in made.notes:
         session.screen.note(f"note: {note}")
     for warning in warnings(made.policy):
@@ -110,7 +115,7 @@ def _summarise(made: ImportedPolicy) -> str:
 
 
 def policy_text(file: str) -> str:
-    """What stands in a file, or in standard input."""
+    """The content of a file, or of standard input for "-"."""
     try:
         # Some editors put a mark before the first letter.
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
@@ -127,7 +132,9 @@ def _write(file: str, text: str, force: bool) -> None:
         with Path(file).open("w" if force else "x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        raise Conflict(f"{file} is there already", hint="--force replaces it; or name another file") from None
+        raise Conflict(
+            f"{file} exists already", hint="use --force to overwrite it, or name another file"
+        ) from None
     except (OSError, ValueError) as trouble:
         reason = trouble.strerror if isinstance(trouble, OSError) else trouble
         raise InvalidInput(f"cannot write {file}: {reason}") from trouble

@@ -18,9 +18,11 @@ from pilotage.core.errors import Unreachable
 from pilotage.wire.policy import PolicyDocument
 
 MAX_VERSION = 10**15
-"""No version is above it."""
+"""Upper bound of version numbers."""
 
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the policy's history")]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the policy history")
+]
 ExpectOption = Annotated[
     int | None,
     typer.Option(
@@ -28,7 +30,7 @@ ExpectOption = Annotated[
         min=1,
         max=MAX_VERSION,
         metavar="VERSION",
-        help="Refuse it (exit code 5) unless this version is in force",
+        help="Fail with exit code 5 unless this version is in force",
     ),
 ]
 
@@ -38,10 +40,16 @@ def show(
     session: Session,
     version: Annotated[
         int | None,
-        typer.Option("--version", min=1, max=MAX_VERSION, metavar="VERSION", help="An earlier one"),
+        typer.Option(
+            "--version",
+            min=1,
+            max=MAX_VERSION,
+            metavar="VERSION",
+            help="Version to show; default: the one in force",
+        ),
     ] = None,
 ) -> int | None:
-    """Print the policy in force; by whom and when it was applied goes to standard error."""
+    """Print the policy in force. Version, time and author are printed to standard error."""
     with session.client() as client:
         document = client.policy() if version is None else client.policy_version(version)
     if session.as_json:
@@ -59,10 +67,11 @@ def check(
     session: Session,
     file: FileArgument,
     offline: Annotated[
-        bool, typer.Option("--offline", help="By this program alone; whom it would strand is not known then")
+        bool,
+        typer.Option("--offline", help="Check without a server; the effect on waiting jobs is not checked"),
     ] = False,
 ) -> int | None:
-    """Check a policy: errors with their line, warnings, what it would strand. Nothing is changed."""
+    """Check a policy file: errors, warnings, and waiting jobs that could not start. Nothing is changed."""
     text = policy_text(file)
     if offline:
         from pilotage.core.policy import known_properties, parse, warnings
@@ -74,7 +83,7 @@ def check(
             with session.client() as client:
                 document = client.apply_policy(text, dry_run=True)
         except Unreachable as error:
-            hint = f"{error.hint}; or check it without a server: --offline".removeprefix("; or ")
+            hint = f"{error.hint}; or use --offline to check without a server".removeprefix("; or ")
             raise Unreachable(error.message, hint=hint) from None
     if not session.as_json:
         for one in document.properties:
@@ -87,7 +96,7 @@ def check(
 def apply(
     session: Session, file: FileArgument, reason: ReasonOption = "", expect: ExpectOption = None
 ) -> int | None:
-    """Make a policy the policy in force, whole; an invalid one changes nothing."""
+    """Put a policy file into force. An invalid file changes nothing."""
     text = policy_text(file)
     with session.client() as client:
         document = client.apply_policy(text, reason=reason, expect=expect)
@@ -98,9 +107,9 @@ def apply(
 @connected
 def history(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 for all")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Maximum number of versions; 0 for all")] = 50,
 ) -> int | None:
-    """List the versions of the policy, newest first: when, by whom, why."""
+    """List the versions of the policy, newest first, with time, author and reason."""
     with session.client() as client:
         found = list(islice(client.policy_versions(), limit or None))
     if session.as_json:
@@ -120,12 +129,12 @@ def history(
 def rollback(
     session: Session,
     version: Annotated[
-        int, typer.Argument(min=1, max=MAX_VERSION, metavar="VERSION", help="Whose text to apply again")
+        int, typer.Argument(min=1, max=MAX_VERSION, metavar="VERSION", help="Version to put into force again")
     ],
     reason: ReasonOption = "",
     expect: ExpectOption = None,
 ) -> int | None:
-    """Apply the text of an earlier version again, as a new version; refused if it is not valid any more."""
+    """Put the text of an earlier version into force again, as a new version. Fails if it is no longer valid."""
     with session.client() as client:
         document = client.roll_back_policy(version, reason=reason, expect=expect)
     _report(session, document, f"version {version} is in force again, as version {document.version}")
