@@ -101,7 +101,7 @@ def test_what_cannot_be_run_again(instance: Instance, tmp_path: Path) -> None:
     refused(2, "%n", "-s", str(old))
     refused(5, "none of these jobs has failed", "-s", str(old), "--failed")
     refused(4, "no submission 9999", "-s", "9999")
-    refused(2, "which jobs?")
+    refused(2, "no jobs are selected")
     submitted(instance, tmp_path, "--", "false")
     refused(2, "-y does it", "--failed")
     refused(2, "keeps the parameters", str(job), "--count", "3")

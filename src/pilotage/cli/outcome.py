@@ -87,7 +87,9 @@ def report_incomplete(screen: CommandOutput, jobs: list[JobSummary], number: int
 def note_jobs_continue(screen: CommandOutput, selection: Selection) -> Iterator[None]:
     """Tell on Ctrl-C that only the command has ended, and how to come back."""
     words = selection_as_options(selection)
-    text = f"the jobs go on: `pilotage wait {words}` waits for them again, `pilotage kill {words}` ends them"
+    text = (
+        f"the jobs continue: `pilotage wait {words}` waits for them again, `pilotage kill {words}` ends them"
+    )
     with note_on_interrupt(screen, text):
         yield
 

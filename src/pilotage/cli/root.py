@@ -1,4 +1,4 @@
-"""The root of the command line: which commands there are, and what their errors become.
+"""The root of the command line: finds the command, and turns errors into exit codes.
 
 It parses nothing but the name of the command and the global options before it. The module of a command is
 imported when the command is called or its help is asked for, so `pilotage --help` costs no imports.
@@ -35,21 +35,21 @@ OK, JOB_FAILED, USAGE, NOT_ALLOWED, NOT_FOUND, CONFLICT, UNREACHABLE, OVERLOADED
 INTERNAL, INTERRUPTED = 70, 130
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
-    (OK, "all is well"),
+    (OK, "success"),
     (
         JOB_FAILED,
-        "a job did not end as Done, where that was asked (`wait`, `submit --wait`, `output`); or they differ"
-        " (`policy diff --exit-code`); or there is damage (`db check`)",
+        "a job did not end as Done (`wait`, `submit --wait`, `output`); policies differ"
+        " (`policy diff --exit-code`); usage is outside its bounds (`fairness check`); damage (`db check`)",
     ),
-    (USAGE, "wrong usage or bad input"),
+    (USAGE, "invalid usage or input"),
     (NOT_ALLOWED, "not authenticated, or not allowed"),
     (NOT_FOUND, "no such job, submission, pilot"),
-    (CONFLICT, "the present state does not allow it"),
+    (CONFLICT, "the current state does not allow the operation"),
     (UNREACHABLE, "the server does not answer"),
     (OVERLOADED, "the server is busy: try again later"),
     (
         OUTPUT_MISSING,
-        "all jobs are Done, but an output that one of them names is not there (`wait`, `submit --wait`, `output`)",
+        "all jobs are Done, but an output is missing (`wait`, `submit --wait`, `output`)",
     ),
     (INTERNAL, "an error inside pilotage: please report it"),
     (INTERRUPTED, "interrupted (Ctrl-C)"),
@@ -92,7 +92,7 @@ def run(root: Root, argv: Sequence[str]) -> int:
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
     words = [word for word in argv if word != "--debug"] if debug else list(argv)
     code = _run_guarded(lambda: _dispatch(root, words), debug)
-    # Python would complain of what it cannot write when it ends.
+    # Otherwise Python reports output that it cannot write at its end.
     flushed = _run_guarded(_flush, debug)
     discard_output()
     return code or flushed
@@ -104,14 +104,14 @@ def _flush() -> int:
 
 
 def _run_guarded(work: Callable[[], int], debug: bool) -> int:
-    """The one place where every error becomes an exit code."""
+    """Run `work`; turn every error into an exit code."""
     try:
         return work()
     except KeyboardInterrupt:
         _print_error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        return OK  # head or less has what it wanted
+        return OK  # the reader, such as head, has closed the pipe
     except SystemExit as leaving:
         if isinstance(leaving.__context__, BrokenPipeError):  # Typer makes it this
             return OK
@@ -189,7 +189,7 @@ def _suggest(word: str, known: list[str]) -> str:
 
 
 def _top(root: Root) -> dict[str, str]:
-    """What stands in the overview: single commands and groups, with their short help."""
+    """The rows of the overview: single commands and groups, with their short help."""
     single = {name: command.help for name, command in root.commands.items() if " " not in name}
     return {**single, **root.groups}
 
@@ -205,18 +205,22 @@ def overview(root: Root, group: str = "") -> str:
         }
         usage = f"pilotage {group} COMMAND [OPTIONS] [ARGUMENTS]"
     else:
-        head = "Pilotage: submit once, run wherever a pilot starts, know why a job waits."
+        head = "Pilotage: a workload management system with pilots."
         rows, usage = _top(root), "pilotage COMMAND [OPTIONS] [ARGUMENTS]"
     width = max(len(name) for name in rows) + 2
     lines = [f"Usage: {usage}", "", head, "", "Commands:"]
     lines += [f"  {name:<{width}}{text}" for name, text in rows.items()]
     prefix = f"pilotage {group} " if group else "pilotage "
-    lines += ["", f"More about one: {prefix}COMMAND --help"]
+    lines += ["", f"Help for a command: {prefix}COMMAND --help"]
     if not group:
         lines += [
             "",
-            "Every command that speaks to the server takes --json, --home DIR (PILOTAGE_HOME, default ~/.pilotage),",
-            "--server URL (PILOTAGE_SERVER), --token-file FILE (PILOTAGE_TOKEN_FILE). --debug shows Python's trace.",
+            "Options of all commands that connect to the server:",
+            "  --json             print one JSON document",
+            "  --home DIR         home folder of the server (PILOTAGE_HOME, ~/.pilotage)",
+            "  --server URL       address of the server (PILOTAGE_SERVER)",
+            "  --token-file FILE  token file (PILOTAGE_TOKEN_FILE)",
+            "  --debug            print the Python traceback of an error",
         ]
     return "\n".join(lines)
 
@@ -260,7 +264,11 @@ def _report_error(error: Exception, debug: bool) -> int:
         _print_error("interrupted")
         return INTERRUPTED
     kind = type(error).__name__
-    hint = "the trace is above" if debug else "run it again with --debug for the trace, and please report it"
+    hint = (
+        "the traceback is above"
+        if debug
+        else "run again with --debug for the traceback, and please report it"
+    )
     _print_error(f"internal error: {kind}: {error}", hint)
     return INTERNAL
 

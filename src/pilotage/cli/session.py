@@ -1,4 +1,4 @@
-"""What every command that speaks to the server has: its options, a client, a screen."""
+"""Options, client and output of every command that connects to the server."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LONG_PATIENCE = 600.0
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", envvar="PILOTAGE_HOME", metavar="DIR", help="The server's home folder; default ~/.pilotage"
+        "--home", envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server; default ~/.pilotage"
     ),
 ]
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", envvar="PILOTAGE_SERVER", metavar="URL", help="The server's address"),
+    typer.Option("--server", envvar="PILOTAGE_SERVER", metavar="URL", help="Address of the server"),
 ]
 TokenFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--token-file", envvar="PILOTAGE_TOKEN_FILE", metavar="FILE", help="Your token; default HOME/token"
+        "--token-file", envvar="PILOTAGE_TOKEN_FILE", metavar="FILE", help="Token file; default HOME/token"
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
@@ -83,13 +83,13 @@ class Session:
             token_file=self.token_file,
             patience=max(asked, patience),
             connect_patience=asked,
-            on_outage=lambda error: self.screen.note(f"{error.message}; waiting for it ..."),
+            on_outage=lambda error: self.screen.note(f"{error.message}; retrying ..."),
             on_notice=lambda text: self.screen.note(f"pilotage: warning: {text}"),
         )
 
 
 def configured_patience() -> float:
-    """Seconds of PILOTAGE_PATIENCE: so long a command waits for a server that is not there."""
+    """Seconds of PILOTAGE_PATIENCE: how long a command waits for an absent server."""
     from pilotage.cli.time_format import parse_duration
 
     text = os.environ.get("PILOTAGE_PATIENCE", "")

@@ -18,7 +18,7 @@ STREAMS = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRON
 
 
 def prepare_streams() -> None:
-    """See to it that the three streams can be used.
+    """Make the three standard streams usable.
 
     A closed one becomes the null device. Without that the next file or socket that is opened would get its number, and
     what is printed would go there. Characters that the encoding of a stream lacks are written as escapes.
@@ -38,7 +38,7 @@ def prepare_streams() -> None:
 
 
 def discard_output() -> None:
-    """Send what is still printed nowhere: its reader has left, or there is no room for it."""
+    """Discard pending output: its reader has left, or the disk is full."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -43,7 +43,7 @@ def parse_duration(text: str) -> float:
     stripped = text.strip().lower().replace(" ", "")
     if len(stripped) > MAX_LENGTH:
         # To search it for units would take time with the square of its length.
-        raise InvalidInput(f"a duration of {len(stripped)} characters is none")
+        raise InvalidInput(f"a duration of {len(stripped)} characters is too long")
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return float(stripped)
     clock = clock_seconds(stripped)
@@ -56,7 +56,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_instant(text: str, now: float) -> float:
-    """Seconds since 1970: "2d" is so long ago, "2026-11-05" or "2026-11-05 14:30" local time."""
+    """Seconds since 1970: "2d" means 2 days ago, "2026-11-05" and "2026-11-05 14:30" are local time."""
     try:
         return datetime.fromisoformat(text.strip()).astimezone().timestamp()
     except ValueError:
@@ -65,7 +65,7 @@ def parse_instant(text: str, now: float) -> float:
         return now - parse_duration(text)
     except InvalidInput:
         hint = "write how long ago (90s, 2h, 3d) or a date (2026-11-05, 2026-11-05 14:30)"
-        raise InvalidInput(f"{text!r} is no time", hint=hint) from None
+        raise InvalidInput(f"{text!r} is not a time", hint=hint) from None
 
 
 def format_size(size: int) -> str:

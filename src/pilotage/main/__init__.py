@@ -8,11 +8,15 @@ from pilotage.cli.commands import LazyCommand
 from pilotage.cli.root import build, run
 
 SERVER_COMMANDS = {
-    "up": LazyCommand("pilotage.main.up", "up", "Start the server with a CE on this machine"),
-    "db backup": LazyCommand("pilotage.main.db", "backup", "Copy the database, also while the server runs"),
-    "db check": LazyCommand("pilotage.main.db", "check", "Look for damage in the database"),
-    "db upgrade": LazyCommand("pilotage.main.db", "upgrade", "Bring the database to this version's schema"),
-    "db restore": LazyCommand("pilotage.main.db", "restore", "Put a backup in the place of the database"),
+    "up": LazyCommand("pilotage.main.up", "up", "Start the server with a local CE"),
+    "db backup": LazyCommand(
+        "pilotage.main.db", "backup", "Back up the database, also while the server runs"
+    ),
+    "db check": LazyCommand("pilotage.main.db", "check", "Check the integrity of the database"),
+    "db upgrade": LazyCommand(
+        "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
+    ),
+    "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database by a backup"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The options that say which database is meant, alike for `up` and `db`."""
+"""The options that select the database, shared by `up` and `db`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import typer
 from pilotage.core.errors import InvalidInput
 
 HomeOption = Annotated[
-    Path, typer.Option(envvar="PILOTAGE_HOME", help="Folder of the instance.", show_default="~/.pilotage")
+    Path, typer.Option(envvar="PILOTAGE_HOME", help="Home folder of the server.", show_default="~/.pilotage")
 ]
 DatabaseOption = Annotated[
     Path | None,
-    typer.Option(envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: the home's own."),
+    typer.Option(
+        envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: in the home folder."
+    ),
 ]
 UrlOption = Annotated[
     str,
     typer.Option(
         envvar="PILOTAGE_DATABASE_URL",
-        help="PostgreSQL instead: postgresql://USER@HOST:PORT/DATABASE; with a password only as variable.",
+        help="PostgreSQL database: postgresql://USER@HOST:PORT/DATABASE; pass a password only in the variable.",
     ),
 ]
 PgBinOption = Annotated[
@@ -34,16 +36,16 @@ DEFAULT_HOME = Path("~/.pilotage")
 
 
 def database_location(database: Path | None, url: str) -> str:
-    """What was chosen, as `Home.at` takes it; empty: nothing."""
+    """The selected database in the form that `Home.at` accepts; "" for the default."""
     if not url:
         return str(database) if database is not None else ""
     if database is not None:
-        raise InvalidInput("two databases were named", hint="give --database or --database-url, not both")
+        raise InvalidInput("--database and --database-url cannot be combined", hint="give one of them")
     from pilotage.store.postgresql.dsn import DatabaseAddress
 
     if DatabaseAddress.parse(url).has_password and any(url in word for word in sys.argv):
         raise InvalidInput(
             "a password on the command line can be read by everybody on this machine",
-            hint="leave it out there; it can be in PILOTAGE_DATABASE_URL or in ~/.pgpass",
+            hint="put it into PILOTAGE_DATABASE_URL or ~/.pgpass",
         )
     return url

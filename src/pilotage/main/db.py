@@ -27,13 +27,13 @@ DAMAGED = 1
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes; must not exist.")],
+    file: Annotated[Path, typer.Argument(help="Target file; must not exist.")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pg_bin: PgBinOption = None,
 ) -> int:
-    """Copy the database, as of one instant, also while the server runs. Sandboxes are files: copy them besides."""
+    """Write a consistent copy of the database, also while the server runs. Sandboxes are not included."""
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url), pg_bin)
@@ -43,13 +43,13 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup.")],
+    file: Annotated[Path, typer.Argument(help="Backup file.")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pg_bin: PgBinOption = None,
 ) -> int:
-    """Put a backup in place of the database; the server must be stopped. The old database is kept beside it."""
+    """Replace the database by a backup. The server must be stopped. The old database is kept under another name."""
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url), pg_bin)
@@ -57,8 +57,8 @@ def restore(
         found, aside = owned.database.restore(file.expanduser().absolute(), _timestamp())
     print(f"restored {file} as incarnation {found.incarnation}; new ids begin above {found.id_floor:,}")
     if aside:
-        print(f"What was there before is kept as {aside}.")
-    print("Jobs that were given out since the backup run again; what their pilots report is refused.")
+        print(f"The previous database is kept as {aside}.")
+    print("Jobs assigned since the backup run again; results of their earlier attempts are refused.")
     return 0
 
 
@@ -67,7 +67,7 @@ def upgrade(
     database: DatabaseOption = None,
     database_url: UrlOption = "",
 ) -> int:
-    """Make the tables, or bring them to this version; the server must be stopped. On SQLite `up` does it by itself."""
+    """Create or upgrade the tables; the server must be stopped. On SQLite, `up` does this at its start."""
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url))
@@ -85,7 +85,7 @@ def check(
     database: DatabaseOption = None,
     database_url: UrlOption = "",
 ) -> int:
-    """Look for damage, also while the server runs. The exit code is 1 if there is some."""
+    """Check the integrity of the database, also while the server runs. The exit code is 1 if it is damaged."""
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url))
@@ -93,9 +93,9 @@ def check(
     for line in found:
         print(line)
     if found:
-        print(f"pilotage: {owned.database.shown} is not as it must be", file=sys.stderr)
+        print(f"pilotage: {owned.database.shown} is damaged", file=sys.stderr)
         return DAMAGED
-    print(f"{owned.database.shown} is as it must be")
+    print(f"{owned.database.shown} is intact")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Which python3 the jobs of local pilots find, for the words of `up`."""
+"""The python3 that jobs of local pilots find, for the start message of `up`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pilotage.outside.batch.local import own_environment
 from pilotage.pilot.launch import base_environment
 
 PATIENCE = 5.0
-"""Seconds that an interpreter has to tell its version."""
+"""Seconds to wait for the version of an interpreter."""
 
 
 def describe_payload_python(environment: Mapping[str, str]) -> str:
-    """A sentence. `environment` is that of the server, from which its pilots and their jobs get theirs."""
+    """A sentence about python3. `environment` is the server's; pilots and jobs inherit from it."""
     given = base_environment(own_environment(environment))
     place = shutil.which("python3", path=given["PATH"])
     if place is None:
         return "Jobs find no python3 in their PATH."
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             [os.path.abspath(place), "--version"],
             capture_output=True,
             text=True,
@@ -31,5 +31,5 @@ def describe_payload_python(environment: Mapping[str, str]) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return f"Jobs find python3 at {place}, which does not tell its version."
-    return f"Jobs find python3 at {place} ({told.stdout.strip()[:40] or 'of unknown version'})."
+        return f"Jobs find python3 at {place}, whose version is unknown."
+    return f"Jobs find python3 at {place} ({result.stdout.strip()[:40] or 'of unknown version'})."

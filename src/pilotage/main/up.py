@@ -33,30 +33,36 @@ LOOPBACK = "127.0.0.1"
 def up(
     home: HomeOption = DEFAULT_HOME,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when it is ready; it survives logout.")
+        bool, typer.Option("--detach", help="Run in the background; return when the server is ready.")
     ] = False,
     port: Annotated[
-        int, typer.Option(envvar="PILOTAGE_PORT", min=0, max=65535, help="0: that of the last start, or any.")
+        int,
+        typer.Option(
+            envvar="PILOTAGE_PORT", min=0, max=65535, help="TCP port; 0: the port of the last start, or any."
+        ),
     ] = 0,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pilot_server: Annotated[
         str,
-        typer.Option(envvar="PILOTAGE_PILOT_SERVER", help="Address that pilots are told, where it differs."),
+        typer.Option(
+            envvar="PILOTAGE_PILOT_SERVER",
+            help="Server address for pilots, if it differs from the listening address.",
+        ),
     ] = "",
     sandboxes: Annotated[
         Path | None,
-        typer.Option(envvar="PILOTAGE_SANDBOXES", help="Folder of sandboxes that several servers share."),
+        typer.Option(envvar="PILOTAGE_SANDBOXES", help="Sandbox folder shared by several servers."),
     ] = None,
     connections: Annotated[
-        int, typer.Option(envvar="PILOTAGE_CONNECTIONS", min=64, help="Connections open at once, at most.")
+        int, typer.Option(envvar="PILOTAGE_CONNECTIONS", min=64, help="Maximum number of open connections.")
     ] = 16_384,
     connections_per_address: Annotated[
         int,
         typer.Option(
             envvar="PILOTAGE_CONNECTIONS_PER_ADDRESS",
             min=1,
-            help="Of them from one address without a valid token.",
+            help="Maximum number per address without a valid token.",
         ),
     ] = 512,
     least_free: Annotated[
@@ -64,12 +70,12 @@ def up(
         typer.Option(
             envvar="PILOTAGE_LEAST_FREE",
             min=0,
-            help="MB of a disk below which nothing new is accepted; never less than 5 % of it.",
+            help="Free MB of a disk below which new work is refused; at least 5 % of the disk.",
         ),
     ] = 64,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> int:
-    """Start the server of HOME with a CE on this machine; make HOME at the first start."""
+    """Start the server with a local CE. Creates the home folder at the first start."""
     from pilotage.server.process.home import Home
 
     place = Home.at(home, database_location(database, database_url))
@@ -116,7 +122,7 @@ def _serve(
 
 
 def _account_name() -> str:
-    """Who runs this, asked of the system: the environment may say anything."""
+    """The name of the account, from the system: environment variables are not trusted."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -142,7 +148,7 @@ def _start_detached(
     url: str,
     room: dict[str, int],
 ) -> int:
-    """Start this program again in a session of its own, and wait until it is ready."""
+    """Start this program in a new session and wait until the server is ready."""
     from pilotage.main.payload_python import describe_payload_python
 
     os.umask(0o077)
@@ -157,7 +163,7 @@ def _start_detached(
     if home.database.file is not None:
         command += ["--database", str(home.database.file)]
     else:
-        # Not as an option: it may have a password.
+        # As a variable, since it may contain a password.
         environment["PILOTAGE_DATABASE_URL"] = url or home.database.shown
     before = home.log.stat().st_size if home.log.exists() else 0
     with home.log.open("ab") as log:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Dict, List, Optional
 from pilotage.wire.limits import NOT_NULL, GivenName, Id, Instant, Limit, Message
 
 MAX_IDS = 100_000
-"""Jobs that one selection may name."""
+"""Job ids per selection."""
 
 JobIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_IDS)]
 
@@ -27,14 +27,14 @@ States = Annotated[List[GivenName], Limit(shortest=1, longest=100)]
 
 @dataclass
 class Selection:
-    """Which jobs: all conditions together. A selection without conditions means all that one may see.
+    """A set of jobs: all conditions must hold. Without conditions, all jobs visible to the caller.
 
     None means that a condition was not given. A condition that is given and empty (0, "", []) is refused, and so is
     `null` in a body: it would otherwise select everything.
     """
 
     __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
-    """A condition that this server does not know is refused: without it more jobs would be selected."""
+    """Unknown conditions are refused: ignoring one would select more jobs."""
 
     ids: Annotated[Optional[JobIds], NOT_NULL] = None
     submission: Annotated[Optional[Id], NOT_NULL] = None
@@ -147,7 +147,7 @@ class Counts:
 class JobEvent:
     at: float
     kind: str
-    """What happened: submitted, offered, confirmed, finished, released, lease-over, stalled, killed ..."""
+    """One of submitted, offered, confirmed, finished, released, lease-over, stalled, killed ..."""
     old: str
     new: str
     epoch: int

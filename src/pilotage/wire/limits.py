@@ -1,9 +1,9 @@
-"""How long texts and lists may be, and how large numbers: declared with the field, in its type.
+"""Bounds of texts, lists and numbers, declared in the type of a field.
 
     owner: Name = ""        # Name is Annotated[str, Limit(longest=255)]
 
 The server applies these limits where it decodes a body or a query: pydantic finds the method below, and
-server/http/decoding.py makes constraints of msgspec from them. Whoever encodes a message is not checked.
+server/http/decoding.py makes constraints of msgspec from them. Encoding checks nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MAX_PAGE_BYTES = 1024 * 1024
 """A page ends early, with the cursor of the next one, at about this size."""
 
 MAX_INT64 = 2**63 - 1
-"""The largest number that a column can hold."""
+"""The largest number in a 64-bit column."""
 MAX_INT32 = 2**31 - 1
-"""The largest number that a column of 32 bits can hold."""
+"""The largest number in a 32-bit column."""
 MAX_INSTANT = 253402300799.0
-"""The last second of the year 9999, the end of what calendars can tell."""
+"""The last second of the year 9999, the end of Python's calendar."""
 
 
 class Limit:
@@ -78,18 +78,18 @@ Offset = Annotated[int, Limit(low=0, high=MAX_INT64)]
 """Bytes from the beginning of a file."""
 Count = Annotated[int, Limit(low=0, high=MAX_INT64)]
 Int32 = Annotated[int, Limit(low=0, high=MAX_INT32)]
-"""A number that a column of 32 bits holds: an epoch, the number of a chunk."""
+"""A number in a 32-bit column: an epoch, the number of a chunk."""
 Instant = Annotated[float, Limit(low=-MAX_INSTANT, high=MAX_INSTANT)]
 """Seconds since 1970."""
 Seconds = Annotated[float, Limit(low=0, high=MAX_INSTANT)]
 
 Name = Annotated[str, Limit(longest=255)]
-"""Of a person, group, site, node; an idempotency key. May be empty."""
+"""The name of a user, group, site or node, or an idempotency key. May be empty."""
 GivenName = Annotated[str, Limit(shortest=1, longest=255)]
-"""A name that is a condition: an empty one is refused, since it would otherwise stand for every name."""
+"""A name in a condition. An empty name is refused, since it would match every name."""
 Digest = Annotated[str, Limit(longest=64)]
 """SHA-256 in hexadecimal."""
 FileName = Annotated[str, Limit(longest=1000)]
 """Relative to the folder of a job."""
 Message = Annotated[str, Limit(longest=2000)]
-"""What a person or a program says about an act: a reason, a message."""
+"""A reason or message given with an action."""

@@ -1,4 +1,4 @@
-"""What a pilot and the server say to each other, protocol 1.
+"""The messages between a pilot and the server, protocol 1.
 
 Standard-library dataclasses in Python 3.9 syntax: the pilot encodes them with `json`, the server decodes them
 by type. New fields get defaults, so that an old pilot can talk to a newer server; a change that an old pilot
@@ -76,7 +76,7 @@ class EnrolResponse:
     heartbeat: float
     """The server wants to hear from the pilot at least so often."""
     idle: float
-    """A pilot without work leaves after so many seconds."""
+    """Seconds without work after which a pilot ends."""
     cpu_power: float = 1.0
     """Reference cores per core of this CE."""
     wall: float = 0.0

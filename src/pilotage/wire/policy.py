@@ -48,9 +48,9 @@ class PolicyDocument:
     warnings: List[str] = field(default_factory=list)
     reason: str = ""
     properties: List[str] = field(default_factory=list)
-    """What the rule of the draw makes of shares: no fault, but to be known."""
+    """Consequences of the draw rule for shares; not errors."""
     stranded: List[Stranded] = field(default_factory=list)
-    """Of a change: whose waiting jobs it does not let start, those of most jobs."""
+    """Groups and owners with waiting jobs that the change keeps from starting, most jobs first."""
     stranded_jobs: int = 0
     """All such jobs."""
     pilots_left: List[PilotsLeft] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What people's programs and the server say to each other about shares and use, under /v1.
+"""Messages of shares and usage.
 
     GET  /v1/shares                            ShareTable
     GET  /v1/fairness                          since (seconds) → FairnessReport
@@ -59,7 +59,7 @@ class ShareRow:
     scaled: float
     """The same after the owners of a group were made to add up to their group's corrected share."""
     priority: float
-    """What the priorities of its task queues add up to: share times correction; 0 without waiting jobs."""
+    """Sum of the priorities of its task queues: share times correction; 0 without waiting jobs."""
     waiting: int
     queues: int
     slices: List[ShareSlice] = field(default_factory=list)
@@ -86,15 +86,15 @@ class FairnessRow:
     group: str
     entitled: float
     expected: float
-    """What the rule in force gives when all of them always have work waiting."""
+    """The part that the draw rule gives if every entity always has waiting jobs."""
     used: float
     bound: float
-    """So far may `used` be from `expected`."""
+    """Allowed distance of `used` from `expected`."""
     running: float
     """Average number of running jobs."""
     waiting: int
     demand: float
-    """For what part of the time it had work waiting."""
+    """Fraction of the time with waiting jobs."""
     verdict: str
     """within; below; above; less demand: below, but it did not always have work waiting; room left: above, while
     another one had less demand; too few: attempts, to tell even no use from chance."""

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Dict, List, Optional
 from pilotage.wire.limits import Count, Digest, FileName, Limit, Name
 
 MAX_JOBS_PER_SUBMISSION = 100_000
-"""Of a submission that is one request; one in chunks may have MAX_JOBS_IN_CHUNKS."""
+"""Limit for a submission in one request; MAX_JOBS_IN_CHUNKS applies to submissions in chunks."""
 
 MAX_JOBS_IN_CHUNKS = 1_000_000_000
 
@@ -31,13 +31,13 @@ MAX_CHUNK_FILES = 500
 """Input files that the rows of one chunk may name."""
 
 MAX_INPUTS = 10_000
-"""Files that one submission may send along."""
+"""Input files per submission."""
 
 MAX_NAMES = 1000
-"""Parameters that one submission may have."""
+"""Parameters per submission."""
 
 MAX_DESCRIPTION = 8_000_000
-"""Characters of a description with its parameters, as JDL or YAML; what one job may have of it is less."""
+"""Characters of a JDL or YAML description with its parameters; the limit of a single job is lower."""
 
 DescriptionText = Annotated[str, Limit(longest=MAX_DESCRIPTION)]
 
@@ -49,7 +49,7 @@ RowValues = Annotated[List[Any], Limit(longest=MAX_NAMES)]
 
 
 def max_rows_per_chunk(files: int) -> int:
-    """How many rows a chunk has at most, each of which names so many input files of its own."""
+    """Maximum number of rows in a chunk if each row names `files` input files of its own."""
     return max(1, MAX_CHUNK_FILES // files) if files else MAX_CHUNK_ROWS
 
 
@@ -81,7 +81,7 @@ class JobValues:
 
 @dataclass
 class SubmissionSource:
-    """What a submission was made of."""
+    """The description, inputs and parameter values of a submission."""
 
     submission: int
     group: str
@@ -96,7 +96,7 @@ class SubmissionSource:
 
 @dataclass
 class SubmitRequest:
-    """Exactly one of `description` (snake_case names), `jdl`, `yaml` says what to run."""
+    """A submission. Exactly one of `description` (snake_case names), `jdl` and `yaml` must be set."""
 
     description: Optional[Description] = None
     jdl: Optional[DescriptionText] = None
@@ -118,13 +118,13 @@ class OpenRequest:
     description: Description
     """Without parameters of its own."""
     names: ParameterNames
-    """What each row has a value for; the unnamed parameter is ""."""
+    """Names of the columns of the rows; the unnamed parameter is ""."""
     key: Name
     """The same owner and key again opens the same submission, to go on with it."""
     inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
     group: Name = ""
     expected: Optional[Annotated[int, Limit(low=1, high=MAX_JOBS_IN_CHUNKS)]] = None
-    """At most so many rows will come: their ids follow one another, and `%n` has their width. Needed for `%n`."""
+    """Upper bound of the number of rows. Makes their ids consecutive; sets the width of `%n`, which needs it."""
 
 
 @dataclass
@@ -186,8 +186,8 @@ class SubmitResponse:
 
 @dataclass
 class SubmissionCheck:
-    """What a submission would be told: its errors come as they would then."""
+    """The result of a validation. Errors are reported as for a real submission."""
 
     count: int
-    """Jobs; of rows in chunks at most so many, 0 if that was not said."""
+    """Number of jobs. For chunks: `OpenRequest.expected`, or 0."""
     warnings: List[str] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""Many small input files in one request: which of them the server lacks, and how they stand in a body.
+"""Upload of many small input files in one request (a bundle).
 
-A body has for each file its SHA-256, a space, its size, a line feed, and its bytes.
+A bundle has for each file its SHA-256, a space, its size, a line feed, and its bytes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class UploadsRequest:
 
 @dataclass
 class MissingUploads:
-    """Those of the question that this owner has not uploaded."""
+    """The requested digests that this owner has not uploaded."""
 
     missing: List[str]
 
 
 def bundle_header(digest: str, size: int) -> bytes:
-    """What stands before the bytes of a file in a request with many."""
+    """The header before the bytes of a file in a bundle."""
     return f"{digest} {size}\n".encode()
 
 
 def split_bundle(body: bytes) -> List[Tuple[str, bytes]]:
-    """(digest, bytes) of the files of a request with many. Raises ValueError."""
+    """(digest, bytes) of each file in a bundle. Raises ValueError for a malformed bundle."""
     files: List[Tuple[str, bytes]] = []
     place = 0
     while place < len(body):

@@ -16,7 +16,7 @@ class SiteRefusal:
 
     site: str
     offers: int
-    """Known offers there: kinds that pilots made in the last day, and what a pilot of a CE there would offer."""
+    """Known offers of the site: classes of offers made in the last day, and possible offers of its CEs."""
     conditions: Dict[str, int]
     """How many of them refuse it at each condition; one offer may refuse it at several."""
     takes: Dict[str, int]
@@ -25,7 +25,7 @@ class SiteRefusal:
 
 @dataclass
 class Opening:
-    """One change to what the jobs ask for, and what it would open."""
+    """One change to the requirements of the jobs, and the slots that it would open."""
 
     attribute: str
     """Of the task queue: memory, processors, cpu_time, sites, banned_sites, grid_ces, platforms, tags, job_type,
@@ -34,7 +34,7 @@ class Opening:
     """The new value; of a set the member that is added or taken away."""
     text: str
     slots: int
-    """So many such jobs could run beside each other; where many pilots ask, at least so many."""
+    """Number of such jobs that could run at the same time; a lower bound if there are many pilots."""
     sites: Dict[str, int]
 
 
@@ -83,7 +83,7 @@ class Standing:
     takes: int
     """How often it was made in the last day."""
     higher_buckets: List[HigherBucket]
-    """Not empty: these are drawn first, whatever their priority; the rest tells of the draw after them."""
+    """Buckets that are drawn first regardless of priority; the other fields describe the draw after them."""
     chance: float
     """Of being drawn, each time such a node asks."""
     queues: int
@@ -125,7 +125,7 @@ class CePilots:
     not_before: float
     """No new ones until then, since the last ones never called home or had no job; 0: not so."""
     in_vain: int = 0
-    """So many pilots in a row that were started for this queue had no job; 0: the last ones never called home."""
+    """Consecutive pilots started for this queue without a job; 0: the last ones never called home."""
     giving_way: int = 0
     """Live ones that take no more jobs and leave, since it is another owner's turn (reason `share`)."""
 
@@ -144,12 +144,12 @@ class Waited:
 
 @dataclass
 class Why:
-    """Why a job, or what is in a queue, waits."""
+    """The reason why a job or the jobs of a queue wait."""
 
     summary: str
     """The answer in a sentence."""
     advice: str = ""
-    """What to do about it."""
+    """Advice."""
     reason: str = ""
     """membership, draining, no-offer, needs, limit, background, cpu-bucket, share, pilot, slots; "": nothing waits."""
     detail: str = ""
@@ -160,7 +160,7 @@ class Why:
     """When a rescheduled job goes back to its queue."""
     queue: Optional[int] = None
     needs: Dict[str, str] = field(default_factory=dict)
-    """What the queue asks for."""
+    """Requirements of the queue."""
     waiting: int = 0
     """Jobs in the queue."""
     fitting: int = 0

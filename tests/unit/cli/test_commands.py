@@ -109,7 +109,7 @@ def test_a_dry_run_submits_nothing(
         (["--wall-time", "soon", "--", "true"], "'soon' is not a duration"),
         (["--requirements", "((", "--", "true"], "requirements"),
         (["-i", "shared:x", "--", "true"], "absolute"),
-        (["-o", "../x", "--", "true"], "leads out"),
+        (["-o", "../x", "--", "true"], "is outside"),
         (["-o", "out.root=result.root", "--", "true"], "outputs are not renamed"),
         (["--count", "0", "--", "true"], "--count"),
         (["--count", "1000000", "--", "true"], "more jobs"),

@@ -232,7 +232,7 @@ def test_much_is_not_sent_unasked(
     assert "--no-inputs" in told
     assert state.requests == []
     assert cli("submit", "--no-inputs", "--", "python3", "a.py", "large.h5") == 0
-    monkeypatch.setattr(named_files, "MOST_FILES", 2)
+    monkeypatch.setattr(named_files, "MAX_FILES", 2)
     assert cli("submit", "--", "cat", "a.py", "run.sh", "cfg.yaml") == 2
     assert "more than 2 files" in capsys.readouterr().err
 

@@ -66,12 +66,12 @@ def test_what_would_be_sent(cli: Cli, state: State, table: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--table", "rows.csv", "--count", "3", *ECHO), "both set the parameters"),
+        (("--table", "rows.csv", "--count", "3", *ECHO), "cannot be combined"),
         (("--table", "none.csv", *ECHO), "cannot read the table none.csv"),
         (("--table", ".", *ECHO), "cannot read the table"),
-        (("--table", "-", "-"), "either the job file or the table"),
+        (("--table", "-", "-"), "cannot be both the job file and the table"),
         (("--table", "rows.csv", "--", "echo", "%(c)s"), "no parameter for %(c)s"),
-        (("--table", "rows.csv", "one.jdl", "one.jdl"), "one job file or one command"),
+        (("--table", "rows.csv", "one.jdl", "one.jdl"), "exactly one job file or command"),
         (("--table", "rows.csv", "two.yaml"), "parameters of its own"),
         (("--table", "names.csv", *ECHO), "names and no rows"),
         (("--table", "bad.csv", *ECHO), "bad.csv, line 3 has 1 values for 2 names"),
@@ -98,7 +98,7 @@ def test_a_mistake_in_a_pipe_tells_how_to_go_on(
     assert cli("submit", "--table", "-", "--key", "k", *ECHO) == 2
     told = capsys.readouterr().err
     assert "standard input, line 6,002 has 1 values for 2 names" in told
-    assert "the server has 5,000 rows, as submission 1; all rows again with the key k" in told
+    assert "the server has 5,000 rows, as submission 1; repeat all rows with the key k" in told
     given(monkeypatch, table.read_bytes() + b"oh,1\n")
     assert cli("submit", "--table", "-", "--key", "k", *ECHO) == 0
     assert sum(map(len, state.streams["k"]["chunks"])) == 6001

@@ -121,7 +121,7 @@ def test_patience_with_a_full_server_ends(
     state.failures = [None, (429, BUSY | {"retry_after": 60.0})]
     with pytest.raises(Overloaded) as caught:
         client.submit_rows(ECHO, range(3), key="k")
-    assert "go on after them" in caught.value.hint
+    assert "to resume" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_is_wrong_whatever_the_rows_are_is_told_before_anything_is_sent(
     client: Client, state: State
 ) -> None:
     for description, names, words in (
-        ({"executable": "x", "arguments": ["%n"]}, ("",), "%n has the width"),
+        ({"executable": "x", "arguments": ["%n"]}, ("",), "%n needs the number of rows"),
         ({"executable": "x", "arguments": ["%(b)s"]}, ("a",), r"no parameter for %\(b\)s"),
         ({"executable": "x", "parameters": [1]}, ("a",), "parameters of its own"),
         ({"executable": "x", "memory": "%(a)s"}, ("a",), "memory"),
