@@ -19,7 +19,7 @@ ELSEWHERE = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*:|//|#)")
 
 
 def relative_links(text: str) -> list[str]:
-    """The targets in a page that are files of ours; what stands in code is no link."""
+    """The targets in a page that are files of ours; text in code is no link."""
     # Links may have code as their text: only the code goes, the brackets stay.
     prose = INLINE_CODE.sub("", FENCED.sub("", text))
     found = LINK.findall(prose) + DEFINITION.findall(prose)

@@ -1,4 +1,4 @@
-"""Every page and part that is made from the code says what the code says."""
+"""Every generated page and part equals the output of its generator."""
 
 from __future__ import annotations
 

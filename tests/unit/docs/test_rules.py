@@ -1,4 +1,4 @@
-"""docs/reference/rules.md names code and tests that exist, and its examples give what the code gives."""
+"""docs/reference/rules.md names code and tests that exist, and its examples print the results of the code."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def missing(links: list[tuple[str, Path]]) -> list[str]:
 
 
 def namespace(rule: Rule) -> dict[str, Any]:
-    """What the examples of a rule may use: the code that the rule links."""
+    """Names for the examples of a rule: the code that the rule links."""
     found: dict[str, Any] = {}
     for name, file in rule.links:
         if ROOT / "src" in file.parents and "." not in name:
@@ -83,7 +83,7 @@ def namespace(rule: Rule) -> dict[str, Any]:
 
 
 def failures_of(rule: Rule) -> str:
-    """What the examples of a rule print other than they say; "" if all is well."""
+    """The differences between the examples of a rule and their output; "" if all is well."""
     told: list[str] = []
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
     for place, example in enumerate(rule.examples):

@@ -166,7 +166,7 @@ def test_the_policy_has_instances_of_both_in_order() -> None:
     ]
     assert [type(one) for one in policy.correction.between("")] == [HistoryInstance, HalfLifeInstance]
     assert policy.correction.between("students") == ()
-    [told] = [line for line in known_properties(policy) if "multiply" in line]
+    [told] = [line for line in known_properties(policy) if "the product of" in line]
     assert told.startswith("WMSHistory groups, HalfLife groups correct between the groups")
     assert "between 0.0833 and 12" in told
 
@@ -182,9 +182,9 @@ def test_the_policy_has_instances_of_both_in_order() -> None:
         ("max_correction = 4", "max_correction = 1", "with 1 nothing is corrected", ""),
         ("max_correction = 4", "max_correction = 1e9", "must be a number from 1 to", ""),
         ("max_correction = 4", 'max_correction = "4"', "must be a number, not a text", "max_correction: "),
-        ("max_correction = 4", 'group = "physics"', "has JOB_SHARING", "leave the instance out"),
+        ("max_correction = 4", 'group = "physics"', "has JOB_SHARING", "remove the instance"),
         ("max_correction = 4", 'group = "nobody"', "there is no group nobody", "physics, students"),
-        ('"WMSHistory", "HalfLife"', '"WMSHistory"', "HalfLife has instances, but nothing", '"HalfLife"]'),
+        ('"WMSHistory", "HalfLife"', '"WMSHistory"', "HalfLife has instances, but", '"HalfLife"]'),
         (
             "[correction.HalfLife.groups]\nhalf_life = 86400\nmax_correction = 4\n",
             "",
