@@ -93,6 +93,8 @@ class Instance:
         )
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: dict[str, Client] = {}
+        self.environment: dict[str, str] = {}
+        """Variables of the server beside those of the tests."""
         self.port = free_port()
         guarded = str(Path(writer_guard.__file__).resolve())
         self.program: tuple[str, ...] = ("-m", "pilotage.main") if user is not None else (guarded,)
@@ -105,8 +107,9 @@ class Instance:
             os.chown(self.home, self.user, self.user)
         python, environment = (sys.executable, None) if self.user is None else python_for(self.user)
         command = [python, *self.program, "up", "--home", str(self.home), "--port", str(self.port)]
+        environment = {**(environment or os.environ), **self.environment}
         if self.database_url:
-            environment = {**(environment or os.environ), "PILOTAGE_DATABASE_URL": self.database_url}
+            environment["PILOTAGE_DATABASE_URL"] = self.database_url
         with (self.home / "test.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *options],

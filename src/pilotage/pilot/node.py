@@ -77,6 +77,9 @@ def find_node(
 
 
 def batch_id(environment: Mapping[str, str]) -> str:
+    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
+    if array and task:
+        return f"{array}_{task}"
     return next((environment[name] for name in BATCH_IDS if environment.get(name)), "")
 
 

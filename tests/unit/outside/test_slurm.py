@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilotage.core.policy.model import SlurmOptions
 from pilotage.outside.batch.slurm import commands, output
-from pilotage.outside.batch.slurm.commands import SlurmOptions, SlurmPilotSize
-from pilotage.outside.batch.slurm.output import ListedTask, NativeState, Refusal, UnreadableOutput
+from pilotage.outside.batch.slurm.commands import SlurmPilotSize
+from pilotage.outside.batch.slurm.output import UnreadableOutput
+from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
 LISTING = """\
 =|19|1|COMPLETING|n2|pilot-55|None

@@ -28,7 +28,7 @@ DIRAC_PROPERTIES = {
 """Names of the properties in DIRAC's configuration; a policy may use them too."""
 
 Owners = Literal["home", "any"]
-CeType = Literal["local"]
+CeType = Literal["local", "slurm"]
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -69,9 +69,25 @@ class Site(_Table, frozen=True):
     ] = None
 
 
+class SlurmOptions(_Table, frozen=True):
+    partition: Annotated[str, Setting("partition of its pilots; empty: the default one of the cluster")] = ""
+    account: Annotated[str, Setting("account that its pilots are charged to")] = ""
+    qos: Annotated[str, Setting("quality of service of its pilots")] = ""
+    constraint: Annotated[
+        str, Setting("node features that its pilots need, as for `sbatch --constraint`")
+    ] = ""
+    gres: Annotated[str, Setting("generic resources of each pilot, as for `sbatch --gres`")] = ""
+    reservation: Annotated[str, Setting("reservation that its pilots use")] = ""
+    log_folder: Annotated[
+        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
+    ] = ""
+
+
 class Ce(_Table, frozen=True):
     site: Annotated[str, Setting("the site of the CE")]
-    type: Annotated[CeType, Setting("how pilots are started: local (processes of this machine)")] = "local"
+    type: Annotated[
+        CeType, Setting("how pilots are started: local (processes of this machine) or slurm (batch jobs)")
+    ] = "local"
     owners: Annotated[
         Owners,
         Setting(
@@ -114,6 +130,26 @@ class Ce(_Table, frozen=True):
             100 * YEAR,
         ),
     ] = 60.0
+    pilot_processors: Annotated[int, Setting("cores of each pilot of a batch system", 1, 10**6)] = 1
+    pilot_memory: Annotated[
+        int, Setting("MB (2^20 bytes) of each pilot of a batch system; 0: the system's default", *COUNT)
+    ] = 0
+    max_waiting: Annotated[
+        int, Setting("pilots that may wait in the batch system at the same time", 0, 10**6)
+    ] = 5
+    max_running: Annotated[
+        int, Setting("pilots that may wait or run in the batch system at the same time", 0, 10**6)
+    ] = 20
+    listing_period: Annotated[
+        float, Setting("seconds between two listings of the batch system", 0.1, YEAR)
+    ] = 60.0
+    submit_rate: Annotated[float, Setting("submissions a second at most", 1e-3, 1000)] = 1.0
+    slurm: SlurmOptions = SlurmOptions()
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a pilot gives way to another owner: a place in a batch system's queue is worth more than a turn."""
+        return self.owners == "any" and self.type == "local"
 
 
 class Matching(_Table, frozen=True):

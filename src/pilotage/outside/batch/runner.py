@@ -36,14 +36,28 @@ class Runner(Protocol):
         """Run `command` with `text` as its standard input. Raises nothing; a missing command has status MISSING."""
         ...
 
+    def close(self) -> None:
+        """Kill the commands that run, and refuse further ones."""
+        ...
+
 
 class LocalRunner:
     """Runs commands on this machine. `environment` is the whole environment of each command."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """Kill the commands that run, and refuse further ones."""
+        self._closed = True
+        for process in tuple(self._running):
+            _kill_group(process)
 
     def run(self, command: Sequence[str], *, text: str = "", timeout: float = 60.0) -> CommandResult:
+        if self._closed:
+            return CommandResult(None, errors="the server stops")
         try:
             process = subprocess.Popen(
                 list(command),
@@ -56,15 +70,22 @@ class LocalRunner:
             )
         except OSError as error:
             return CommandResult(MISSING, errors=f"{command[0]}: {error.strerror}")
+        self._running.add(process)
         try:
             output, errors = process.communicate(text.encode(), timeout=timeout)
         except subprocess.TimeoutExpired:
-            # The command may have helpers of its own: they are in its process group.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill_group(process)
             output, errors = process.communicate()
             return CommandResult(None, _decoded(output), _decoded(errors))
+        finally:
+            self._running.discard(process)
         return CommandResult(process.returncode, _decoded(output), _decoded(errors))
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command together with the processes that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _decoded(output: bytes) -> str:

@@ -52,6 +52,8 @@ class PilotSettings:
     python: str = ""
     """Tried first; then the interpreters on the PATH."""
     workdir: str = ""
+    index_variable: str = ""
+    """Environment variable that holds the index of a pilot of an array, instead of `index`."""
 
 
 def render(program: bytes, order: PilotSettings) -> str:
@@ -60,13 +62,17 @@ def render(program: bytes, order: PilotSettings) -> str:
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
     left of it however the pilot ends.
     """
-    options = ["--server", order.server, "--index", str(order.index), "--stamp", order.stamp]
+    options = ["--server", order.server]
     if order.processors:
         options += ["--processors", str(order.processors)]
     if order.memory:
         options += ["--memory", str(order.memory)]
     if order.workdir:
         options += ["--workdir", order.workdir]
+    index, stamp = str(order.index), shlex.quote(order.stamp)
+    if order.index_variable:
+        index = f'"${{{order.index_variable}}}"'
+        stamp = f"{stamp}/{index}"
     pythons = [order.python] if order.python else []
     pythons += ["python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
     encoded = base64.encodebytes(program).decode()
@@ -89,7 +95,7 @@ exec 3<>"$program"
 rm -f "$program"
 "$python" -c 'import base64, sys; open(3, "wb").write(base64.b64decode(sys.stdin.read()))' <<'END_OF_PROGRAM'
 {encoded}END_OF_PROGRAM
-exec "$python" /proc/self/fd/3 {shlex.join(options)} --program-fd 3 <<'END_OF_SECRET'
+exec "$python" /proc/self/fd/3 {shlex.join(options)} --index {index} --stamp {stamp} --program-fd 3 <<'END_OF_SECRET'
 {order.secret}
 END_OF_SECRET
 """

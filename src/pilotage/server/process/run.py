@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import logging
 import os
 import random
@@ -21,11 +22,14 @@ import uvloop
 
 from pilotage.core import policy as policies
 from pilotage.outside.batch.local import LocalBatch
+from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.script import pilot_program
+from pilotage.outside.batch.slurm import adapter as slurm
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server import disk_space
 from pilotage.server.context import Context
 from pilotage.server.disk_space import LEAST_FREE, DiskDuty, DiskSpace, Reserve
+from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
 from pilotage.server.duties.duty_leases import RENEWED, DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LEASE_PERIOD, LeaseDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
@@ -59,6 +63,7 @@ from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import Home, HomeLock
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
+from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.peers.membership import evict_server, join
 from pilotage.services.pool.database_peers import DatabasePeers
@@ -80,10 +85,12 @@ DRAIN_POLL = 0.5
 LEFT_BEHIND = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
-    *("leases", "shares", "queues", "reasons", "retention", "local pilots"),
+    *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions"),
 )
 """Each is carried out by one of the servers."""
+BATCH_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
+"""Variables that the commands of a batch system get, and through them its pilots."""
 OURS = ("PILOTAGE_", "PG")
 """Variables that begin so are the server's and its database's: pilots do not get them."""
 
@@ -161,6 +168,7 @@ class _Server:
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         self._local: LocalCesDuty | None = None
+        self._batch: BatchCesDuty | None = None
         room, self._files_before = raise_file_limit(settings.connections)
         self._admission = Admission(Capacity(room, settings.connections_per_address))
 
@@ -309,6 +317,8 @@ class _Server:
             living.append(every(context, lambda: RENEWED, posts.renew))
         await asyncio.gather(*living, self._with_all_counted(context, posts))
         await self._part_from_pilots(context)
+        if self._batch is not None:
+            await self._batch.close()
         server.should_exit = True
         await listening
 
@@ -338,6 +348,8 @@ class _Server:
         self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))
         local = post("local pilots", self._local.cycle)
         running.append(every(context, self._local.period, local, context.wake_director))
+        self._batch = BatchCesDuty(context, lambda name: self._batch_ce(context, name))
+        running.append(every(context, lambda: BATCH_PERIOD, post("batch pilots", self._batch.cycle)))
         if posts is not None:
             running += self._peer_duties(context, posts)
         return running
@@ -380,15 +392,26 @@ class _Server:
             sys.executable,
         )
 
+    def _batch_ce(self, context: Context, name: str) -> BatchCeDuty:
+        ce = context.pool.policy.ces[name]
+        environment = {key: os.environ[key] for key in BATCH_ENVIRONMENT if key in os.environ}
+        batch = slurm.SlurmBatch(LocalRunner(environment), getpass.getuser(), ce.slurm)
+        director = BatchDirector(name, self._settings.node.platform)
+        return BatchCeDuty(context, director, batch, slurm.INDEX_VARIABLE)
+
     async def _part_from_pilots(self, context: Context) -> None:
         """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""
-        if context.stopping not in ("drain", "cancel") or self._local is None:
+        local, batch = self._local, self._batch
+        if context.stopping not in ("drain", "cancel") or local is None or batch is None:
             return
         await self._writer.acall(lambda tx: tx.set(context.pool, "draining", True))
         context.stop.clear()
         if context.stopping == "cancel":
-            await self._local.cancel_all()
-        while not context.stop.is_set() and await asyncio.to_thread(self._local.anybody):
+            await local.cancel_all()
+        await batch.cancel_all(waiting_only=context.stopping == "drain")
+        while not context.stop.is_set() and await asyncio.to_thread(
+            lambda: local.anybody() or batch.has_running_pilots()
+        ):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)
 

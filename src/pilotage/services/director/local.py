@@ -204,7 +204,7 @@ class LocalDirector:
         rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
         entries = (pool.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()})
         waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
-        seen = [_last_seen(row, pool.draining) for row in rows if row is not None]
+        seen = [last_seen(row, pool.draining) for row in rows if row is not None]
         back_off.observe(seen, waiting, now)
         for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
             back_off.ended(id_)
@@ -315,8 +315,8 @@ def _live_pilot(pilot: PilotRow, has_job: bool) -> LivePilot:
     return LivePilot(pilot.id, pilot.processors, pilot.only_owner, has_job, bool(pilot.leave), successor)
 
 
-def _last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
-    """`draining`: the server sends pilots away, so that an end says nothing."""
+def last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
+    """A pilot as its director's back-off sees it. `draining`: the server sends pilots away, so an end says nothing."""
     had_job = pilot.take_number > 0
     by_itself = pilot.ended is not None and pilot.started is not None and not pilot.leave and not draining
     return LastSeen(pilot.id, had_job, by_itself and not had_job)

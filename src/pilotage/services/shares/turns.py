@@ -24,7 +24,7 @@ def turn_over(pool: Pool, pilot: PilotRow, now: float) -> bool:
 def begin_turn(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """Begin the turn of the owner of the pilot's first job, who pays at its end."""
     ce = pool.policy.ces.get(pilot.ce)
-    if ce is not None and ce.owners == "any":
+    if ce is not None and ce.takes_turns:
         turn = Turn(pilot.ce, pilot.only_owner or "", ce.quantum, now)
         tx.put(pool.turns.running, pilot.id, turn)
 
@@ -33,7 +33,7 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
     """Begin the next turn of the pilot. False if another owner has it, and the pilot must leave."""
     turns, ce = pool.turns, pool.policy.ces.get(pilot.ce)
     assert pilot.only_owner is not None
-    if ce is None or ce.owners != "any":
+    if ce is None or not ce.takes_turns:
         return True
     current = turns.running.get(pilot.id)
     if current is None or current.begun is None:

@@ -51,3 +51,29 @@ pilots = sa.Table(
         postgresql_where=sa.text("ended IS NULL"),
     ),
 )
+
+# Submissions of pilots to batch systems: arrays of equal pilots, each with one stamp.
+pilot_submissions = sa.Table(
+    "pilot_submissions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    # The name of its pilots in the batch system; a pilot's own stamp is this one, "/" and its index.
+    sa.Column("stamp", sa.Text, nullable=False, unique=True),
+    sa.Column("ce", sa.Text, nullable=False),
+    # How far its hand-over has come: core/pilots/handover.py.
+    sa.Column("phase", sa.Text, nullable=False),
+    sa.Column("pilots", sa.Integer, nullable=False),
+    # Empty until the batch system has acknowledged it, or a listing has shown it.
+    sa.Column("batch_id", sa.Text, nullable=False, server_default=""),
+    # The first complete listing that lacked it, if each one since has lacked it too.
+    sa.Column("absent_since", sa.Float),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("submitted", sa.Float, nullable=False),
+    sa.Column("ended", sa.Float),
+    sa.Index(
+        "ix_pilot_submissions_live",
+        "ce",
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
+    ),
+)

@@ -169,6 +169,13 @@ def live(connection: Connection, ce: str | None = None) -> list[PilotRow]:
     ]
 
 
+def of_submission(connection: Connection, stamps: Sequence[str]) -> list[PilotRow]:
+    """The pilots with these stamps that have not ended, locked until the transaction ends."""
+    condition, value = in_list(connection, "stamp", stamps)
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} AND ended IS NULL ORDER BY id"
+    return [_to_pilot(row) for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))]
+
+
 class LivePilot(NamedTuple):
     """The columns of a live pilot that are read about once a second."""
 

@@ -6,26 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from pilotage.core.policy.model import SlurmOptions
+
 LINE_START = "=|"
 LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
 """Array job id, task, state, nodes, name, reason. A foreign job's name may hold `|` and line ends."""
 
 PARTITION_FORMAT = "%R|%a|%l|%D|%c|%m|%f|%G|%T"
 """Partition, availability, time limit, nodes, cores, memory, features, generic resources, state."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmOptions:
-    """Options of a CE's policy that every pilot of the CE is submitted with. Empty: Slurm's own default."""
-
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    constraint: str = ""
-    gres: str = ""
-    reservation: str = ""
-    log_folder: str = ""
-    """Folder on the nodes for the output of pilots; empty: the output is thrown away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +73,9 @@ def hold(stamp: str) -> list[str]:
     return ["scontrol", "hold", f"jobname={stamp}"]
 
 
-def cancel_submission(stamp: str, user: str) -> list[str]:
-    """Cancel all jobs of a submission."""
-    return ["scancel", f"--user={user}", f"--name={stamp}"]
+def cancel_submission(stamp: str, user: str, *, waiting_only: bool = False) -> list[str]:
+    """Cancel all jobs of a submission, or only its waiting ones."""
+    return ["scancel", f"--user={user}", f"--name={stamp}", *(["--state=PENDING"] if waiting_only else [])]
 
 
 def cancel_tasks(batch_ids: Sequence[str]) -> list[str]:

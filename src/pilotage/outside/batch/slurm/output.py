@@ -5,20 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pilotage.outside.batch.slurm.commands import LINE_START
-
-
-class NativeState(StrEnum):
-    """Meaning of a job's state for its pilot. An unknown state moves nothing."""
-
-    HELD = "held"
-    WAITING = "waiting"
-    RUNNING = "running"
-    ENDED = "ended"
-    UNKNOWN = "unknown"
-
+from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
 _STATES = {
     "PENDING": NativeState.WAITING,
@@ -50,24 +39,6 @@ _STATES = {
 _HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTask:
-    """One line of a listing."""
-
-    stamp: str
-    """The job's name. Jobs of the account that are no pilots have names of their own."""
-    index: int | None
-    """Task of the array. None: the line stands for all tasks of the array without a line of their own."""
-    batch_id: str
-    """`ARRAY_TASK`, or the job's id for a job that is no array."""
-    state: NativeState
-    native: str
-    """Slurm's own word."""
-    reason: str
-    """Why the job waits, in Slurm's words; empty: none."""
-    node: str
-
-
 class UnreadableOutput(Exception):
     """A command printed something unexpected: its answer counts as unknown."""
 
@@ -90,17 +61,6 @@ def read_listing(output: str) -> Iterator[ListedTask]:
         if state is NativeState.WAITING and reason in _HELD_REASONS:
             state = NativeState.HELD
         yield ListedTask(name, index, job if index is None else f"{job}_{index}", state, native, reason, node)
-
-
-class Refusal(StrEnum):
-    """Why a submission was not taken."""
-
-    FULL = "full"
-    """A limit of the batch system on waiting or submitted jobs: try again later."""
-    REFUSED = "refused"
-    """The request itself is wrong: nothing may be submitted alike until somebody changes something."""
-    IN_DOUBT = "in-doubt"
-    """The controller may or may not have the job: look the stamp up, never submit again blindly."""
 
 
 _FULL = (

@@ -1,0 +1,68 @@
+"""Shared types of batch systems that are given pilots in submissions of equals, each with one stamp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Refusal(StrEnum):
+    """Why a submission has failed."""
+
+    FULL = "full"
+    """A limit of the batch system on waiting or submitted jobs: try again later."""
+    REFUSED = "refused"
+    """The request itself is wrong: submit nothing alike until somebody changes something."""
+    IN_DOUBT = "in-doubt"
+    """The batch system may have the pilots: look the stamp up, never submit again blindly."""
+
+
+class SubmissionFailed(Exception):
+    """A submission was not acknowledged."""
+
+    def __init__(self, refusal: Refusal, reason: str) -> None:
+        super().__init__(reason)
+        self.refusal = refusal
+        self.reason = reason
+
+
+class NativeState(StrEnum):
+    """Meaning of a batch job's state for its pilot. An unknown state moves nothing."""
+
+    HELD = "held"
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTask:
+    """One batch job of a listing."""
+
+    stamp: str
+    """The job's name. Jobs of the account that are no pilots have names of their own."""
+    index: int | None
+    """The pilot within its submission. None: all pilots of the submission without a line of their own."""
+    batch_id: str
+    state: NativeState
+    native: str
+    """The batch system's own word."""
+    reason: str
+    """Why the job waits, in the batch system's words; empty: none."""
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchListing:
+    """One listing of all batch jobs of an account."""
+
+    epoch: str = ""
+    """The start of the batch system's controller: ids of another epoch may belong to other jobs."""
+    tasks: tuple[ListedTask, ...] = ()
+    failure: str = ""
+    """Why the listing is not complete. Absence from an incomplete listing means nothing."""
+
+    @property
+    def complete(self) -> bool:
+        return not self.failure

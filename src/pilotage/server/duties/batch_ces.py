@@ -1,0 +1,226 @@
+"""The duty of CEs that are batch systems: it submits pilots, releases them, and watches them in listings.
+
+Calls to a batch system may hang for minutes, so each CE has a thread of its own for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from pilotage.core.errors import Unreachable
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.script import PilotSettings, render
+from pilotage.outside.batch.slurm.commands import SlurmPilotSize
+from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
+from pilotage.server.context import Context
+from pilotage.server.duties.loop import pause
+from pilotage.services.director.batch import BatchDirector, SubmissionIntent
+from pilotage.store.tables import pilot_submissions, pilots
+
+log = logging.getLogger(__name__)
+
+BATCH_PERIOD = 2.0
+"""Seconds between two looks at the waiting jobs. Listings are rarer: `ces.NAME.listing_period`."""
+
+Answer = TypeVar("Answer")
+
+
+class BatchSystem(Protocol):
+    """A batch system that holds submissions of pilots until they are released. Each call may take a minute."""
+
+    def submit(self, stamp: str, count: int, size: SlurmPilotSize, script: str) -> str: ...
+
+    def release(self, stamp: str) -> None: ...
+
+    def cancel(self, stamp: str, *, waiting_only: bool = False) -> None: ...
+
+    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None: ...
+
+    def list_pilots(self) -> BatchListing: ...
+
+    def close(self) -> None: ...
+
+
+class BatchCeDuty:
+    """Submits and watches the pilots of one CE."""
+
+    def __init__(
+        self, context: Context, director: BatchDirector, batch: BatchSystem, index_variable: str
+    ) -> None:
+        """`index_variable`: the environment variable in which a pilot finds its index within its submission."""
+        self._context = context
+        self._director = director
+        self._batch = batch
+        self._index_variable = index_variable
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
+        self._next_listing = 0.0
+        self._failure = ""
+
+    async def cycle(self) -> None:
+        ce = self._context.pool.policy.ces.get(self._director.ce)
+        now = self._context.clock()
+        due = self._next_listing
+        # A clock that stepped back ends the wait.
+        if now >= due or (ce is not None and due - now > ce.listing_period):
+            if not await self._watch():
+                return
+            self._next_listing = self._context.clock() + (ce.listing_period if ce is not None else 60.0)
+        if ce is not None:
+            await self._submit_all(ce)
+
+    def close(self) -> None:
+        """Kill a command that still runs: a submission in doubt is looked up by the next director."""
+        self._batch.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def cancel_all(self, *, waiting_only: bool) -> None:
+        """Cancel every submission of this CE, or only its pilots that have not started."""
+        ce = self._director.ce
+        rows = await self._context.glance(lambda connection: pilot_submissions.live(connection, ce))
+        for row in rows:
+            stamp = row.stamp
+            await self._attempt(
+                lambda stamp=stamp: self._batch.cancel(stamp, waiting_only=waiting_only)  # type: ignore[misc]
+            )
+
+    def has_running_pilots(self) -> bool:
+        """Whether a pilot of this CE has called home and has not ended, as the store has it."""
+        live = pilots.with_batch_jobs(self._context.readers.connection(), self._director.ce)
+        return any(pilot.started is not None for pilot in live)
+
+    async def _watch(self) -> bool:
+        """Take in one listing, and make the calls that follow from it. False: there is no complete listing."""
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        listed = clock()
+        listing = await self._call(self._batch.list_pilots)
+        self._report(listing.failure)
+        steps = await writer.acall(lambda tx: self._director.observe(pool, tx, listing, listed, clock()))
+        for stamp in steps.release:
+            await self._release(stamp)
+        for stamp in steps.cancel:
+            await self._attempt(lambda stamp=stamp: self._batch.cancel(stamp))  # type: ignore[misc]
+        if steps.cancel_tasks:
+            await self._attempt(lambda: self._batch.cancel_tasks(steps.cancel_tasks, listing.epoch))
+        return listing.complete
+
+    async def _submit_all(self, ce: Ce) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        intents = await writer.acall(lambda tx: self._director.order(pool, tx, clock()))
+        for number, intent in enumerate(intents):
+            if number:
+                await pause(self._context, 1 / ce.submit_rate)
+            await self._submit(intent)
+
+    async def _submit(self, intent: SubmissionIntent) -> None:
+        """Give one submission to the batch system, held, and release it when its id is stored."""
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        size = SlurmPilotSize(intent.processors, intent.memory, intent.wall)
+        script = self._script(intent)
+        try:
+            batch_id = await self._call(lambda: self._batch.submit(intent.stamp, intent.pilots, size, script))
+        except SubmissionFailed as error:
+            reason = error.reason
+            log.warning("CE %s: submission %s: %s", self._director.ce, error.refusal, reason)
+            if error.refusal is Refusal.IN_DOUBT:
+                await writer.acall(lambda tx: self._director.in_doubt(tx, intent.stamp, reason))
+            else:
+                await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))
+            return
+        await writer.acall(lambda tx: self._director.acknowledged(tx, intent.stamp, batch_id))
+        await self._release(intent.stamp)
+
+    async def _release(self, stamp: str) -> None:
+        pool, writer = self._context.pool, self._context.writer
+        if not await writer.acall(lambda tx: self._director.releasing(tx, stamp)):
+            return
+        if await self._attempt(lambda: self._batch.release(stamp)):
+            await writer.acall(lambda tx: self._director.released(pool, tx, stamp))
+
+    def _script(self, intent: SubmissionIntent) -> str:
+        settings = PilotSettings(
+            server=self._context.pilot_url,
+            secret=intent.secret,
+            index=0,
+            processors=intent.processors,
+            memory=intent.memory,
+            stamp=intent.stamp,
+            index_variable=self._index_variable,
+        )
+        return render(self._context.program, settings)
+
+    async def _attempt(self, call: Callable[[], None]) -> bool:
+        """Make a call that a later cycle makes again if it fails."""
+        try:
+            await self._call(call)
+        except Unreachable as error:
+            self._report(str(error))
+            return False
+        return True
+
+    async def _call(self, call: Callable[[], Answer]) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _report(self, failure: str) -> None:
+        """Log a failure once, and its end."""
+        if failure != self._failure:
+            if failure:
+                log.warning("CE %s: %s", self._director.ce, failure)
+            else:
+                log.info("CE %s answers again", self._director.ce)
+            self._failure = failure
+
+
+class BatchCesDuty:
+    """All CEs of the policy in force that are batch systems.
+
+    Each CE has a task of its own, so that a batch system that hangs holds up no other. A CE that has gone from the
+    policy gets no more pilots; its pilots are watched to their end.
+    """
+
+    def __init__(self, context: Context, make: Callable[[str], BatchCeDuty]) -> None:
+        self._context = context
+        self._make = make
+        self._duties: dict[str, tuple[Ce, BatchCeDuty]] = {}
+        self._cycles: dict[str, asyncio.Task[None]] = {}
+
+    async def cycle(self) -> None:
+        """Begin the next cycle of each CE whose last one has ended. Raises an error of the ended ones."""
+        for name, ce in self._context.pool.policy.ces.items():
+            known = self._duties.get(name)
+            if ce.type != "local" and (known is None or known[0] != ce) and not self._is_busy(name):
+                if known is not None:
+                    known[1].close()
+                self._duties[name] = ce, self._make(name)
+        failed: BaseException | None = None
+        for name, (_, duty) in self._duties.items():
+            if self._is_busy(name):
+                continue
+            if (ended := self._cycles.get(name)) is not None:
+                failed = failed or ended.exception()
+            self._cycles[name] = asyncio.create_task(duty.cycle())
+        if failed is not None:
+            raise failed
+
+    def _is_busy(self, name: str) -> bool:
+        return name in self._cycles and not self._cycles[name].done()
+
+    async def cancel_all(self, *, waiting_only: bool) -> None:
+        """Cancel every submission of every CE, or only the pilots that have not started."""
+        for _, duty in self._duties.values():
+            await duty.cancel_all(waiting_only=waiting_only)
+
+    def has_running_pilots(self) -> bool:
+        """Whether a pilot of any of these CEs has called home and has not ended."""
+        return any(duty.has_running_pilots() for _, duty in self._duties.values())
+
+    async def close(self) -> None:
+        """End all cycles and the commands that they wait for. A submission under way is in doubt then."""
+        for cycle in self._cycles.values():
+            cycle.cancel()
+        for _, duty in self._duties.values():
+            duty.close()
+        await asyncio.gather(*self._cycles.values(), return_exceptions=True)

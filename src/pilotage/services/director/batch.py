@@ -1,0 +1,400 @@
+"""The director of one CE that is a batch system: submissions of pilots, their hand-over, and their ends.
+
+A submission is an array of equal pilots with one stamp, which is their name in the batch system. Its intent is stored
+before the batch system is called. The table of core/pilots/handover.py decides on the next step after each listing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from pilotage.core.pilots.backoff import BackOff
+from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
+from pilotage.core.pilots.states import PilotState
+from pilotage.core.policy import Ce
+from pilotage.core.provisioning.batch import (
+    BatchFacts,
+    BatchOrder,
+    BatchQueue,
+    plan_submissions,
+    room_for_pilots,
+)
+from pilotage.core.queues.fit import concurrent_jobs
+from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
+from pilotage.services.director.local import last_seen
+from pilotage.services.matching.known_offers import possible_offer
+from pilotage.services.matching.match import Requirements
+from pilotage.services.pilots.enrolment import secret_hash
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pool.records import DirectorNote
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import jobs, pilot_submissions, pilots
+from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import Node
+
+LONGEST_PAUSE = 3600.0
+"""Seconds without a submission at most, after pilots that never called home or submissions that were refused."""
+
+FIRST_PAUSE = 10.0
+
+STAMP_PREFIX = "pilotage-"
+
+FAILURES_TO_PAUSE = 3
+"""Pilots in a row that end without calling home before the CE pauses. A refused submission pauses it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionIntent:
+    """A submission whose rows are stored and that the batch system has not been given yet."""
+
+    stamp: str
+    secret: str
+    pilots: int
+    processors: int
+    memory: int
+    """MB of each pilot; 0: the batch system's default."""
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSteps:
+    """The calls to the batch system that follow from one listing."""
+
+    release: tuple[str, ...] = ()
+    """Stamps of submissions to release."""
+    cancel: tuple[str, ...] = ()
+    """Stamps of submissions to cancel as a whole."""
+    cancel_tasks: tuple[str, ...] = ()
+    """Batch ids to cancel, of doubles."""
+
+
+@dataclass(slots=True)
+class BatchDirector:
+    """The director of one batch CE. Its memory is no state of the pool: it may be forgotten."""
+
+    ce: str
+    platform: str
+    """The platform that its nodes are expected to have."""
+    settle: float = 120.0
+    """Seconds between two complete listings that prove a submission absent."""
+    back_off: BackOff = field(default_factory=BackOff)
+    failures: int = 0
+    """Pilots and submissions in a row that failed before a pilot called home."""
+    not_before: float = 0.0
+    trouble: str = ""
+    """Why nothing is submitted, in the batch system's words."""
+    _ce: Ce | None = None
+
+    # --- submissions
+
+    def order(self, pool: Pool, tx: Transaction, now: float) -> list[SubmissionIntent]:
+        """Plan this cycle, and store the intents of its submissions."""
+        ce = pool.policy.ces.get(self.ce)
+        if ce is None:
+            return []
+        node = Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
+        tx.put(pool.local_nodes, self.ce, node)
+        live = pilots.live(tx.connection, self.ce)
+        self._look_back(pool, tx, ce, live, now)
+        orders: tuple[BatchOrder, ...] = ()
+        if not self._holds_back(pool, ce, now):
+            orders = plan_submissions(self._facts(pool, tx, ce, node, live, now), pool.rng)
+        self._note(pool, tx, ce, live, sum(order.pilots for order in orders), now)
+        return [self._store_intent(pool, tx, ce, order, now) for order in orders]
+
+    def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
+        paused = self.not_before - LONGEST_PAUSE <= now < self.not_before
+        banned = pool.policy.sites[ce.site].banned
+        return pool.draining or banned or paused or self.back_off.pauses_for_all(now)
+
+    def _facts(
+        self, pool: Pool, tx: Transaction, ce: Ce, node: Node, live: Sequence[PilotRow], now: float
+    ) -> BatchFacts:
+        waiting = [pilot for pilot in live if pilot.started is None]
+        staying = [pilot for pilot in live if not pilot.leave]
+        busy = jobs.having_jobs(tx.connection, staying)
+        offer = possible_offer(pool, self.ce, node)
+        closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
+        queues = [
+            BatchQueue(entry.id, entry.identity.owner, entry.waiting, concurrent_jobs(entry.identity, offer))
+            for entry in pool.index.candidates(offer, Requirements(offer, node, now), closed)
+            if not self.back_off.pauses_at(entry.id, now)
+        ]
+        return BatchFacts(
+            room_for_pilots(len(waiting), len(live) - len(waiting), ce.max_waiting, ce.max_running),
+            binds=True,
+            queues=tuple(queues),
+            free_pilots=Counter(pilot.only_owner for pilot in staying if pilot.id not in busy),
+        )
+
+    def _note(
+        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], ordered: int, now: float
+    ) -> None:
+        """Leave a note of this cycle for `why`."""
+        paused_until = max(
+            self.not_before, self.back_off.all_until if self.back_off.pauses_for_all(now) else 0.0
+        )
+        note = DirectorNote(
+            now,
+            ordered,
+            len(live),
+            ce.max_running * ce.pilot_processors,
+            sum(pilot.processors for pilot in live),
+            paused_until if now < paused_until else 0.0,
+            {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
+        )
+        tx.put(pool.directors, self.ce, note)
+
+    def _store_intent(
+        self, pool: Pool, tx: Transaction, ce: Ce, order: BatchOrder, now: float
+    ) -> SubmissionIntent:
+        stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
+        # The call follows at once: a director that ends before it cannot be told from one that ends in it.
+        pilot_submissions.insert(
+            tx.connection,
+            stamp=stamp,
+            ce=self.ce,
+            phase=SubmissionPhase.PREPARING,
+            pilots=order.pilots,
+            now=now,
+        )
+        for index in range(order.pilots):
+            pilot = pilots.insert(
+                tx.connection,
+                stamp=f"{stamp}/{index}",
+                secret_hash=secret_hash(secret),
+                idx=index,
+                site=ce.site,
+                ce=self.ce,
+                only_owner=order.owner,
+                pilot_type="generic",
+                processors=ce.pilot_processors,
+                memory=ce.pilot_memory,
+                now=now,
+                id_=pool.pilot_id(),
+            )
+            self.back_off.started_for[pilot] = order.queue
+        return SubmissionIntent(stamp, secret, order.pilots, ce.pilot_processors, ce.pilot_memory, ce.wall)
+
+    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
+        """Learn which of the pilots that were submitted here had a job."""
+        back_off = deepcopy(self.back_off)
+        tx.set(self, "back_off", back_off)
+        if ce != self._ce:
+            back_off.forget()
+            tx.set(self, "_ce", ce)
+            self._end_pause(tx)
+        alive = {pilot.id: pilot for pilot in live}
+        rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
+        if any(row is not None and row.started is not None for row in rows):
+            self._end_pause(tx)
+        entries = (pool.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()})
+        waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
+        back_off.observe([last_seen(row, pool.draining) for row in rows if row is not None], waiting, now)
+        for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
+            back_off.ended(id_)
+
+    def _end_pause(self, tx: Transaction) -> None:
+        for name, value in (("failures", 0), ("not_before", 0.0), ("trouble", "")):
+            tx.set(self, name, value)
+
+    def _pause(self, tx: Transaction, reason: str, now: float) -> None:
+        """Submit nothing for a while, twice as long after each further failure."""
+        tx.set(self, "failures", self.failures + 1)
+        tx.set(self, "trouble", reason)
+        pause = FIRST_PAUSE * 2.0 ** min(30, self.failures - 1)
+        tx.set(self, "not_before", now + min(LONGEST_PAUSE, pause))
+
+    # --- answers of the batch system
+
+    def acknowledged(self, tx: Transaction, stamp: str, batch_id: str) -> None:
+        """The batch system holds the submission as `batch_id`."""
+        if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
+            pilot_submissions.update(
+                tx.connection, row.id, phase=SubmissionPhase.HELD, batch_id=batch_id, absent_since=None
+            )
+
+    def releasing(self, tx: Transaction, stamp: str) -> bool:
+        """Store that a submission is about to be released. False: it has been given up."""
+        row = pilot_submissions.live_by_stamp(tx.connection, stamp)
+        if row is None:
+            return False
+        if row.phase is SubmissionPhase.HELD:
+            pilot_submissions.update(tx.connection, row.id, phase=SubmissionPhase.RELEASING)
+        return True
+
+    def released(self, pool: Pool, tx: Transaction, stamp: str) -> None:
+        """The pilots of a submission may start at any time."""
+        row = pilot_submissions.live_by_stamp(tx.connection, stamp)
+        if row is None:
+            return
+        pilot_submissions.update(tx.connection, row.id, phase=SubmissionPhase.RELEASED, absent_since=None)
+        for pilot in self._pilots_of(tx, row):
+            if pilot.state is PilotState.SUBMITTED:
+                batch_id = f"{row.batch_id}_{pilot.idx}"
+                pool.forget_pilot(pilot)
+                pilots.update(tx.connection, pilot.id, state=PilotState.WAITING, batch_id=batch_id)
+
+    def in_doubt(self, tx: Transaction, stamp: str, reason: str) -> None:
+        """The batch system gave no clear answer: the next listings tell."""
+        if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
+            pilot_submissions.update(tx.connection, row.id, phase=SubmissionPhase.IN_DOUBT, reason=reason)
+
+    def refused(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> None:
+        """The batch system did not take the submission and never will."""
+        if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
+            self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
+            self._pause(tx, reason, now)
+
+    # --- listings
+
+    def observe(
+        self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float
+    ) -> BatchSteps:
+        """Apply a listing of the instant `listed`; return the calls to the batch system that follow from it."""
+        if not listing.complete:
+            tx.set(self, "trouble", listing.failure)
+            return BatchSteps()
+        tasks = defaultdict(list)
+        for task in listing.tasks:
+            tasks[task.stamp].append(task)
+        release, cancel, doubles = [], [], []
+        rows = pilot_submissions.live(tx.connection, self.ce)
+        for row in rows:
+            present = [task for task in tasks.pop(row.stamp, ()) if task.state is not NativeState.ENDED]
+            ours, others = _without_doubles(row, present)
+            doubles += others
+            action = self._step(pool, tx, row, ours, listed, now)
+            if action is Action.RELEASE:
+                release.append(row.stamp)
+            elif action is Action.CANCEL:
+                cancel.append(row.stamp)
+        remaining = [
+            stamp
+            for stamp, of_stamp in tasks.items()
+            if stamp.startswith(STAMP_PREFIX)
+            and any(task.state is not NativeState.ENDED for task in of_stamp)
+        ]
+        cancel += sorted(pilot_submissions.ended_stamps(tx.connection, self.ce, remaining))
+        return BatchSteps(tuple(release), tuple(cancel), tuple(doubles))
+
+    def _step(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        row: PilotSubmissionRow,
+        present: Sequence[ListedTask],
+        listed: float,
+        now: float,
+    ) -> Action:
+        """One row of the hand-over's table for one submission."""
+        members = self._pilots_of(tx, row)
+        if not members:
+            return self._clear(tx, row, present, now)
+        phase = row.phase
+        if any(pilot.started is not None for pilot in members):
+            phase = SubmissionPhase.RELEASED
+        if phase is SubmissionPhase.RELEASED:
+            self._watch(pool, tx, row, members, present, listed, now)
+            return Action.NONE
+        seen = Seen.SEEN if present else Seen.ABSENT
+        step = next_step(phase, sight_of(seen, row.absent_since, listed, self.settle))
+        if step.action is Action.LOOK_AGAIN:
+            since = listed if row.absent_since is None else row.absent_since
+            pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=since)
+        elif step.action is Action.ABORT:
+            self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, "the batch system does not have it", now)
+            self._pause(tx, "a submission is not in the batch system", now)
+        elif step.action is Action.END:
+            self._give_up(pool, tx, row, PilotEnd.CANCELLED, "cancelled", now)
+        elif step.action is Action.ADOPT:
+            batch_id = present[0].batch_id.partition("_")[0]
+            pilot_submissions.update(
+                tx.connection, row.id, phase=step.next, batch_id=batch_id, absent_since=None
+            )
+            # An adopted submission is held, or was released by the director that had it before.
+            return Action.RELEASE
+        elif step.action is Action.RELEASE:
+            pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=None)
+        return step.action
+
+    def _clear(
+        self, tx: Transaction, row: PilotSubmissionRow, present: Sequence[ListedTask], now: float
+    ) -> Action:
+        """A submission whose pilots have all ended: nothing of it may stay in the batch system."""
+        if present and row.phase is not SubmissionPhase.RELEASED:
+            return Action.CANCEL
+        if not present:
+            pilot_submissions.update(tx.connection, row.id, ended=now)
+        return Action.NONE
+
+    def _watch(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        row: PilotSubmissionRow,
+        members: Sequence[PilotRow],
+        present: Sequence[ListedTask],
+        listed: float,
+        now: float,
+    ) -> None:
+        """Look at each pilot of a released submission."""
+        of_index = {task.index: task for task in present}
+        left = 0
+        for pilot in members:
+            if of_index.get(pilot.idx, of_index.get(None)) is not None:
+                left += 1
+            elif pool.seen.get(pilot.id, -inf) > listed:
+                left += 1  # It was heard of after the listing.
+            else:
+                self._lose(pool, tx, pilot, now)
+        reason = next((f"{task.native}: {task.reason}" for task in present if task.reason), "")
+        if not left:
+            pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
+        elif reason != row.reason or row.phase is not SubmissionPhase.RELEASED:
+            pilot_submissions.update(tx.connection, row.id, reason=reason, phase=SubmissionPhase.RELEASED)
+
+    def _lose(self, pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
+        new = end_silent_pilot(
+            pool, tx, pilot, PilotEnd.VANISHED, "its batch job has ended without a word", now
+        )
+        if new is PilotState.ABORTED:
+            tx.set(self, "failures", self.failures + 1)
+            if self.failures >= FAILURES_TO_PAUSE:
+                self._pause(tx, "pilots end without calling home", now)
+
+    def _give_up(
+        self, pool: Pool, tx: Transaction, row: PilotSubmissionRow, end: PilotEnd, reason: str, now: float
+    ) -> None:
+        for pilot in self._pilots_of(tx, row):
+            end_silent_pilot(pool, tx, pilot, end, reason, now)
+        pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
+
+    def _pilots_of(self, tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
+        """The pilots of a submission that have not ended."""
+        return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])
+
+
+def _without_doubles(
+    row: PilotSubmissionRow, present: Sequence[ListedTask]
+) -> tuple[list[ListedTask], list[str]]:
+    """The tasks of the one array that is kept, and the ids of all others with the same stamp."""
+    arrays = sorted({task.batch_id.partition("_")[0] for task in present}, key=_age)
+    if len(arrays) < 2:
+        return list(present), []
+    kept = row.batch_id if row.batch_id in arrays else arrays[0]
+    return (
+        [task for task in present if task.batch_id.partition("_")[0] == kept],
+        [array for array in arrays if array != kept],
+    )
+
+
+def _age(batch_id: str) -> tuple[int, str]:
+    return (int(batch_id), "") if batch_id.isdigit() else (0, batch_id)

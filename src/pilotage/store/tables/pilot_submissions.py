@@ -1,0 +1,78 @@
+"""Submissions of pilots to batch systems: a row for each array of equal pilots, from its intent to its last pilot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.store.engine.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class PilotSubmissionRow:
+    """A submission as the store has it."""
+
+    id: int
+    stamp: str
+    """The name that its pilots have in the batch system."""
+    ce: str
+    phase: SubmissionPhase
+    pilots: int
+    batch_id: str
+    """Empty until the batch system has acknowledged it, or a listing has shown it."""
+    absent_since: float | None
+    """When a complete listing first lacked it, and each one since."""
+    reason: str
+    """The batch system's last words about it: why it waits, or why it was refused."""
+    submitted: float
+
+
+_COLUMNS = "id, stamp, ce, phase, pilots, batch_id, absent_since, reason, submitted"
+_CHANGEABLE = frozenset(["phase", "batch_id", "absent_since", "reason", "ended"])
+
+
+def _to_row(row: Sequence[Any]) -> PilotSubmissionRow:
+    id_, stamp, ce, phase, *rest = row
+    return PilotSubmissionRow(id_, stamp, ce, SubmissionPhase(phase), *rest)
+
+
+def insert(
+    connection: Connection, *, stamp: str, ce: str, phase: SubmissionPhase, pilots: int, now: float
+) -> int:
+    """Store an intent before the batch system is called; its id."""
+    sql = "INSERT INTO pilot_submissions (stamp, ce, phase, pilots, submitted) VALUES (?, ?, ?, ?, ?) RETURNING id"
+    return int(connection.execute(sql, (stamp, ce, str(phase), pilots, now)).fetchone()[0])
+
+
+def live(connection: Connection, ce: str) -> list[PilotSubmissionRow]:
+    """The submissions of a CE that have not ended, oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM pilot_submissions WHERE ended IS NULL AND ce = ? ORDER BY id"
+    return [_to_row(row) for row in connection.execute(sql, (ce,))]
+
+
+def live_by_stamp(connection: Connection, stamp: str) -> PilotSubmissionRow | None:
+    """A submission that has not ended."""
+    sql = f"SELECT {_COLUMNS} FROM pilot_submissions WHERE ended IS NULL AND stamp = ?"
+    row = connection.execute(sql, (stamp,)).fetchone()
+    return None if row is None else _to_row(row)
+
+
+def ended_stamps(connection: Connection, ce: str, stamps: Sequence[str]) -> set[str]:
+    """The subset of `stamps` whose submissions have ended: batch jobs of these names have been given up."""
+    ended = set()
+    for stamp in stamps:
+        sql = "SELECT 1 FROM pilot_submissions WHERE ended IS NOT NULL AND ce = ? AND stamp = ?"
+        if connection.execute(sql, (ce, stamp)).fetchone() is not None:
+            ended.add(stamp)
+    return ended
+
+
+def update(connection: Connection, submission: int, **changes: Any) -> None:
+    """Write some columns of one submission."""
+    if unknown := changes.keys() - _CHANGEABLE:
+        raise ValueError(f"not changeable: {unknown}")
+    columns = ", ".join(f"{column} = ?" for column in changes)
+    values = [str(value) if isinstance(value, SubmissionPhase) else value for value in changes.values()]
+    connection.execute(f"UPDATE pilot_submissions SET {columns} WHERE id = ?", (*values, submission))

@@ -1,0 +1,73 @@
+"""Jobs run in pilots that a real Slurm starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pilotage.wire.jobs import Selection
+from tests import slurm
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+SLURM_CE = """\
+[ces.slurm]
+site = "here"
+type = "slurm"
+owners = "any"
+pilot_processors = 2
+pilot_memory = 1000
+wall = 1500
+max_waiting = 4
+max_running = 8
+listing_period = 0.5
+submit_rate = 100
+heartbeat = 0.5
+lease = 60
+idle = 2
+"""
+
+
+@contextmanager
+def instance_on(cluster: slurm.Cluster, folder: Path, **ce: str) -> Iterator[Instance]:
+    """A server whose only CE is this cluster. `ce` replaces keys of the CE."""
+    instance = Instance(folder)
+    begin, _, rest = instance.policy.partition("[ces.local]")
+    lines = [line for line in SLURM_CE.splitlines() if line.partition(" =")[0] not in ce]
+    lines += [f"{key} = {value}" for key, value in ce.items() if "." not in key]
+    section = "\n".join([*lines, ""])
+    instance.policy = begin + section + "[jobs]" + rest.partition("[jobs]")[2]
+    instance.environment = cluster.environment
+    try:
+        instance.start()
+        instance.apply()
+        yield instance
+    finally:
+        instance.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    with slurm.cluster(nodes=2, processors=8) as made:
+        yield made
+
+
+def test_jobs_run_in_pilots_of_slurm(cluster: slurm.Cluster, tmp_path: Path) -> None:
+    with instance_on(cluster, tmp_path) as instance:
+        client = instance.client()
+        sent = client.submit(
+            {"executable": "sh", "arguments": ["-c", "echo $SLURM_JOB_ID > /dev/null"]}, values=range(60)
+        )
+        selection = Selection(submission=sent.submission)
+        until(lambda: client.counts(selection).final == 60, 120, "the end of all jobs")
+        assert client.counts(selection).states == {"Done": 60}
+        pilots = list(client.pilots())
+        assert 1 <= len(pilots) <= 8
+        assert all(pilot.ce == "slurm" and pilot.processors == 2 for pilot in pilots)
+        # Idle pilots leave, and nothing of them stays in the batch system.
+        until(lambda: not cluster.run("squeue", "-h"), 60, "the end of all batch jobs")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")

@@ -1,0 +1,369 @@
+"""Pilots of a batch system under every fault: none is lost for ever, none doubled, and all jobs are done."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pilotage.core.errors import PilotageError, Unreachable
+from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
+from pilotage.services.director.batch import BatchDirector, SubmissionIntent
+from pilotage.store.tables import pilot_submissions, pilots
+from tests.paper_batch import PaperBatch, PaperJob
+from tests.unit.services.bench import NODE, POLICY, Bench, Paper
+
+MAX_WAITING, MAX_RUNNING = 3, 5
+SETTLE = 120.0
+BATCH_POLICY = (
+    POLICY
+    + f"""
+[ces.batch]
+site = "here"
+type = "slurm"
+owners = "any"
+lease = 300
+heartbeat = 10
+idle = 1
+wall = 100000
+max_waiting = {MAX_WAITING}
+max_running = {MAX_RUNNING}
+"""
+)
+SUBMIT_FAULTS = (
+    "",
+    "full",
+    "refused",
+    "lost-before",
+    "lost-after",
+    "release-lost-before",
+    "release-lost-after",
+)
+CRASHES = ("", "after the intent", "after the submission", "after its id", "after the release")
+
+
+class Crash(Exception):
+    """The server ends at this point."""
+
+
+class Site:
+    """A server's director of one CE, the batch system, and its pilots."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bench = Bench(folder, BATCH_POLICY)
+        self.batch = PaperBatch()
+        self.papers: dict[str, tuple[PaperJob, Paper]] = {}
+        self.director = self._new_director()
+
+    def _new_director(self) -> BatchDirector:
+        return BatchDirector("batch", NODE.platform, SETTLE)
+
+    def cycle(self, crash: str = "") -> None:
+        """One cycle of the duty; `crash`: where the server ends and starts again."""
+        try:
+            self._cycle(crash)
+        except Crash:
+            self.bench.crash()
+            self.director = self._new_director()
+
+    def _cycle(self, crash: str) -> None:
+        bench, director, batch = self.bench, self.director, self.batch
+        listing, listed = batch.list_pilots(), bench.now
+        steps = bench.do(lambda tx: director.observe(bench.pool, tx, listing, listed, bench.now))
+        for stamp in steps.release:
+            self._release(stamp, crash)
+        for stamp in steps.cancel:
+            batch.cancel(stamp)
+        if steps.cancel_tasks:
+            batch.cancel_tasks(steps.cancel_tasks, listing.epoch)
+        if not listing.complete:
+            return
+        for intent in bench.do(lambda tx: director.order(bench.pool, tx, bench.now)):
+            self._reach("after the intent", crash)
+            self._submit(intent, crash)
+
+    def _reach(self, point: str, crash: str) -> None:
+        if point == crash:
+            raise Crash
+
+    def _submit(self, intent: SubmissionIntent, crash: str) -> None:
+        bench, director = self.bench, self.director
+        try:
+            batch_id = self.batch.submit(intent.stamp, intent.pilots, intent.secret)
+        except SubmissionFailed as error:
+            reason = error.reason
+            if error.refusal is Refusal.IN_DOUBT:
+                bench.do(lambda tx: director.in_doubt(tx, intent.stamp, reason))
+            else:
+                bench.do(lambda tx: director.refused(bench.pool, tx, intent.stamp, reason, bench.now))
+            return
+        self._reach("after the submission", crash)
+        bench.do(lambda tx: director.acknowledged(tx, intent.stamp, batch_id))
+        self._reach("after its id", crash)
+        self._release(intent.stamp, crash)
+
+    def _release(self, stamp: str, crash: str) -> None:
+        bench, director = self.bench, self.director
+        if not bench.do(lambda tx: director.releasing(tx, stamp)):
+            return
+        try:
+            self.batch.release(stamp)
+        except Unreachable:
+            return
+        self._reach("after the release", crash)
+        bench.do(lambda tx: director.released(bench.pool, tx, stamp))
+
+    def start_pilots(self) -> None:
+        """Every batch job that waits starts and calls home."""
+        for job in self.batch.start():
+            try:
+                self.papers[job.batch_id] = job, Paper(self.bench, job.script, job.index)
+            except PilotageError:
+                self.batch.end(job.batch_id)  # It was given up, and leaves.
+
+    def work(self) -> None:
+        """Every pilot runs one job; a pilot without any says goodbye and ends."""
+        for batch_id, (job, paper) in list(self.papers.items()):
+            offers = paper.take()
+            if offers:
+                paper.confirm(offers[0])
+                paper.finish(offers[0])
+            else:
+                paper.send(leaving="idle")
+                self.end(batch_id, job)
+
+    def end(self, batch_id: str, job: PaperJob) -> None:
+        """The batch job of a pilot ends."""
+        del self.papers[batch_id]
+        if any(known.batch_id == batch_id and known.stamp == job.stamp for known in self.batch.jobs):
+            self.batch.end(batch_id)
+
+    def live_pilots(self) -> int:
+        return len(pilots.with_batch_jobs(self.bench.connection, "batch"))
+
+    def settle(self) -> None:
+        """Without faults everything comes to its end."""
+        for _ in range(60):
+            self.batch.fault = ""
+            self.bench.later(SETTLE / 2)
+            self.bench.do(self.director._end_pause)
+            self.cycle()
+            self.start_pilots()
+            self.work()
+            waiting = self.bench.connection.execute(
+                "SELECT count(*) FROM jobs WHERE state <> 'Done'"
+            ).fetchone()
+            if not waiting[0] and not self.live_pilots() and not self.batch.jobs:
+                break
+        self.cycle()
+
+    def close(self) -> None:
+        self.bench.check()
+        self.bench.end()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Any:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def states(site: Site) -> dict[str, int]:
+    rows = site.bench.connection.execute("SELECT state, count(*) FROM jobs GROUP BY state")
+    return dict(rows.fetchall())
+
+
+def assert_settled(site: Site) -> None:
+    site.settle()
+    assert set(states(site)) <= {"Done"}
+    assert site.live_pilots() == 0
+    assert site.batch.jobs == []
+    assert pilot_submissions.live(site.bench.connection, "batch") == []
+
+
+def test_pilots_come_for_waiting_jobs_within_the_caps(site: Site) -> None:
+    site.bench.submit(20)
+    site.cycle()
+    assert [job.state for job in site.batch.jobs] == [NativeState.WAITING] * MAX_WAITING
+    site.cycle()
+    assert len(site.batch.jobs) == MAX_WAITING
+    site.start_pilots()
+    site.cycle()
+    site.start_pilots()
+    site.cycle()
+    assert len(site.batch.jobs) == MAX_RUNNING
+    assert_settled(site)
+
+
+def test_pilots_are_bound_to_an_owner_and_equals_share_a_submission(site: Site) -> None:
+    site.bench.submit(1)
+    site.bench.submit(1)
+    site.bench.submit(1, owner="bob")
+    site.cycle()
+    rows = pilots.live(site.bench.connection, "batch")
+    assert sorted(row.only_owner or "" for row in rows) == ["alice", "alice", "bob"]
+    assert len({job.stamp for job in site.batch.jobs}) == 2
+    assert_settled(site)
+
+
+def test_a_refused_submission_pauses_the_ce_ever_longer(site: Site) -> None:
+    site.bench.submit(1)
+    pauses = []
+    for _ in range(4):
+        site.batch.fault = "refused"
+        site.cycle()
+        assert site.live_pilots() == 0
+        assert site.director.trouble == "refused"
+        pauses.append(site.director.not_before - site.bench.now)
+        site.cycle()
+        assert site.batch.fault == "", "no call within the pause"
+        site.bench.later(pauses[-1])
+    assert pauses == [10.0, 20.0, 40.0, 80.0]
+    assert_settled(site)
+
+
+def test_a_submission_in_doubt_is_adopted_or_given_up_but_never_repeated_blindly(site: Site) -> None:
+    site.bench.submit(1)
+    site.batch.fault = "lost-after"
+    site.cycle()
+    [job] = site.batch.jobs
+    site.cycle()
+    assert [(job.stamp, job.state) for job in site.batch.jobs] == [(job.stamp, NativeState.WAITING)]
+    assert_settled(site)
+    site.bench.submit(1)
+    site.batch.fault = "lost-before"
+    site.cycle()
+    for _ in range(3):
+        site.cycle()
+        assert site.batch.jobs == [], "two listings at once prove nothing"
+        assert site.live_pilots() == 1
+    site.bench.later(SETTLE)
+    site.cycle()
+    assert site.live_pilots() == 0
+    assert_settled(site)
+
+
+def test_a_double_is_cancelled(site: Site) -> None:
+    site.bench.submit(1)
+    site.cycle()
+    [job] = site.batch.jobs
+    site.batch.submit(job.stamp, 1, job.script)
+    site.cycle()
+    assert [known.batch_id for known in site.batch.jobs] == [job.batch_id]
+    assert_settled(site)
+
+
+def test_an_incomplete_listing_moves_nothing(site: Site) -> None:
+    site.bench.submit(2)
+    site.cycle()
+    site.batch.jobs.clear()
+    for _ in range(3):
+        site.batch.fault = "listing-fails"
+        site.bench.later(SETTLE)
+        site.cycle()
+    first = {row.stamp for row in pilots.live(site.bench.connection, "batch")}
+    assert len(first) == 2
+    site.cycle()
+    assert not first & {row.stamp for row in pilots.live(site.bench.connection, "batch")}
+    assert_settled(site)
+
+
+def test_what_was_given_up_and_comes_back_is_cancelled_and_its_pilots_are_refused(site: Site) -> None:
+    site.bench.submit(1)
+    site.batch.fault = "lost-before"
+    site.cycle()
+    [row] = pilot_submissions.live(site.bench.connection, "batch")
+    site.cycle()
+    site.bench.later(SETTLE)
+    site.cycle()
+    site.batch.submit(row.stamp, 1, "a secret")
+    site.cycle()
+    assert all(job.stamp != row.stamp for job in site.batch.jobs)
+    assert_settled(site)
+
+
+def test_jobs_of_the_account_that_are_no_pilots_are_left_alone(site: Site) -> None:
+    site.batch.submit("somebody's", 2, "")
+    site.batch.submit("pilotage-of another server", 1, "")
+    site.bench.submit(1)
+    for _ in range(3):
+        site.cycle()
+        site.bench.later(SETTLE)
+    assert sum(job.stamp in ("somebody's", "pilotage-of another server") for job in site.batch.jobs) == 3
+
+
+class Faults(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.site = Site(Path(self.folder.name))
+
+    @rule(count=st.integers(1, 4), owner=st.sampled_from(["alice", "bob"]))
+    def submit(self, count: int, owner: str) -> None:
+        self.site.bench.submit(count, owner=owner)
+
+    @rule(fault=st.sampled_from([*SUBMIT_FAULTS, "listing-fails"]), crash=st.sampled_from(CRASHES))
+    def cycle(self, fault: str, crash: str) -> None:
+        self.site.batch.fault = fault
+        self.site.cycle(crash)
+        self.site.batch.fault = ""
+
+    @rule(seconds=st.sampled_from([1.0, 30.0, SETTLE, 1000.0]))
+    def later(self, seconds: float) -> None:
+        self.site.bench.later(seconds)
+
+    @rule()
+    def start(self) -> None:
+        self.site.start_pilots()
+
+    @precondition(lambda self: self.site.papers)
+    @rule()
+    def work(self) -> None:
+        self.site.work()
+
+    @precondition(lambda self: self.site.papers)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """A pilot ends without a word."""
+        batch_id = data.draw(st.sampled_from(sorted(self.site.papers)))
+        job, _ = self.site.papers[batch_id]
+        self.site.end(batch_id, job)
+
+    @precondition(lambda self: self.site.batch.jobs)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        """The administrator of the site removes a batch job."""
+        job = data.draw(st.sampled_from(self.site.batch.jobs))
+        self.site.batch.end(job.batch_id)
+        self.site.papers.pop(job.batch_id, None)
+
+    @rule()
+    def save_state(self) -> None:
+        self.site.batch.save_state()
+
+    @rule()
+    def crash_controller(self) -> None:
+        self.site.batch.crash()
+        running = {job.batch_id for job in self.site.batch.jobs if job.state is NativeState.RUNNING}
+        self.site.papers = {key: paper for key, paper in self.site.papers.items() if key in running}
+
+    @invariant()
+    def the_caps_hold(self) -> None:
+        assert self.site.live_pilots() <= MAX_RUNNING
+
+    def teardown(self) -> None:
+        try:
+            assert_settled(self.site)
+        finally:
+            self.site.close()
+            self.folder.cleanup()
+
+
+TestFaults = Faults.TestCase
+TestFaults.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
