@@ -1,6 +1,6 @@
 """Who may carry out a duty: a lock with an epoch, held for a while, taken over when that is over.
 
-The epoch is raised by every take-over and is the fence: whoever holds a lock of an older epoch has lost it, however
+The epoch is raised by every take-over and is the fence: a server with a lock of an older epoch has lost it, however
 long it was held up, and writes nothing more under it. The table is total over who has the lock and how it stands.
 """
 
@@ -33,7 +33,7 @@ class LockStatus(StrEnum):
 
 
 class ClaimOutcome(StrEnum):
-    """What comes of asking."""
+    """The outcome of a claim."""
 
     RENEW = "renew"
     TAKE = "take"

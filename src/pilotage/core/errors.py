@@ -1,7 +1,7 @@
 """The one error tree.
 
     PilotageError
-    ├── InvalidInput         what was given is wrong: the field, the line, what would be right
+    ├── InvalidInput         the input is wrong: the field, the line, a correct value
     │   ├── Mistakes         several such errors, told together
     │   ├── TooLarge         a limit of size or count is exceeded
     │   │   └── HeaderTooLarge   of the header of a request
@@ -18,7 +18,7 @@
     └── Unreachable          the server or a batch system does not answer
 
 Lower floors raise these; routes alone know HTTP, the command line alone knows exit codes.
-`message` says what is wrong, `hint` what to do about it.
+`message` states the problem, `hint` how to solve it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LONGEST_TEXT = 16_000
-"""Characters of a message or hint. They repeat what was given, which may have millions."""
+"""Characters of a message or hint. They repeat the input, which may have millions."""
 LONGEST_LINE = 300
 """Characters told of one mistake among several."""
 
@@ -50,7 +50,7 @@ class PilotageError(Exception):
 
 
 class InvalidInput(PilotageError):
-    """What was given cannot be taken. `line` and `column` count from 1."""
+    """The input is invalid. `line` and `column` count from 1."""
 
     code = "invalid-input"
 

@@ -1,6 +1,6 @@
 """How deep a text that anybody may send can nest.
 
-What is read of it is walked by functions that call themselves, here and in libraries. A bound, checked before they
+Recursive functions walk the parsed text, here and in libraries. A bound, checked before they
 begin, keeps the stack short.
 """
 

@@ -14,7 +14,7 @@ State = TypeVar("State", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[State]):
-    """One state: who moves it on, what it means, and the states that may follow."""
+    """One state: who moves it on, its meaning, and the states that may follow."""
 
     moved_by: str
     meaning: str

@@ -55,7 +55,7 @@ class Run:
             raise OutOfSteps
 
     def visit(self, depth: int, parts: int = 1) -> None:
-        """Account for a node of so many parts at that depth."""
+        """Account for a node with this many parts at this depth."""
         self.steps -= parts
         if self.steps < 0 or depth > MAX_EVALUATION_DEPTH:
             raise OutOfSteps

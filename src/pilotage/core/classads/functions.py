@@ -1,4 +1,4 @@
-"""All functions of the language by folded name, and those over lists."""
+"""All functions of the language by folded name, and the functions over lists."""
 
 from __future__ import annotations
 

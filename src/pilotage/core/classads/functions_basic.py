@@ -29,7 +29,7 @@ class Chance(Protocol):
 
 
 class World(Protocol):
-    """What an evaluation may ask of the world, and the account of what it costs."""
+    """The inputs of an evaluation (clock, chance) and the account of its cost."""
 
     now: float | None
     rng: Chance | None
@@ -122,7 +122,7 @@ def quantize(value: Any, quantum: Any) -> Any:
 
 
 def _int_multiple(value: int, step: int) -> int:
-    """The smallest multiple not below, for steps above 0; for others what HTCondor's formula gives."""
+    """The smallest multiple not below, for steps above 0; for others the result of HTCondor's formula."""
     numerator = wrap(value + wrap(step - 1))
     quotient = abs(numerator) // abs(step)
     return wrap((quotient if (numerator < 0) == (step < 0) else -quotient) * step)

@@ -35,7 +35,7 @@ def _strcat(arguments: Sequence[Any], world: Any) -> Any:
 
 
 def unknown_first(values: Iterable[Any]) -> Any:
-    """What most functions give for arguments they can't take: UNDEFINED if one is, else ERROR."""
+    """The result of most functions for arguments they can't take: UNDEFINED if one is, else ERROR."""
     return UNDEFINED if any(value is UNDEFINED for value in values) else ERROR
 
 

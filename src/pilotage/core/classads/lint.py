@@ -1,4 +1,4 @@
-"""What an expression mentions, and what in an ad looks like a slip of the pen."""
+"""References of an expression, and likely mistakes in an ad."""
 
 from __future__ import annotations
 

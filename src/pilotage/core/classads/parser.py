@@ -45,7 +45,7 @@ _WORD_OPERATORS: Final = {"is": "=?=", "isnt": "=!="}
 
 @dataclass(frozen=True, slots=True)
 class ParserLimits:
-    """What a text may cost. `text` counts UTF-8 bytes, `depth` nested nodes, `nodes` all of them."""
+    """Limits on the cost of a text. `text` counts UTF-8 bytes, `depth` nested nodes, `nodes` all of them."""
 
     text: int = MAX_TEXT
     depth: int = MAX_DEPTH
@@ -89,7 +89,7 @@ def parse_definitions(text: str, limits: ParserLimits = DEFAULT_LIMITS) -> tuple
     """The attributes of a job description in the order written.
 
     The enclosing brackets may be absent, names may be dotted (`Parameters.Seed`), and repeated names are
-    kept: what they mean is the caller's to say.
+    kept: the caller decides their meaning.
     """
     with _shallow():
         parser = _Parser(text, limits)
@@ -106,7 +106,7 @@ def parse_definitions(text: str, limits: ParserLimits = DEFAULT_LIMITS) -> tuple
 
 @contextmanager
 def _shallow() -> Iterator[None]:
-    """Refuse what is within the limits, but too deep for a caller that is nested deep itself."""
+    """Refuse a text within the limits but too deep for a caller that is nested deep itself."""
     try:
         yield
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Patterns of `regexp`: the language of RE2, which matches in linear time whatever the pattern."""
+"""Patterns of `regexp`: the language of RE2, which matches in linear time for every pattern."""
 
 from __future__ import annotations
 

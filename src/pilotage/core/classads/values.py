@@ -59,7 +59,7 @@ def wrap(number: int) -> int:
 
 
 def truncate(number: float) -> int:
-    """A real cut to an integer; what does not fit becomes the smallest one."""
+    """A real cut to an integer; a value that does not fit becomes the smallest one."""
     if number != number or not -(2.0**63) <= number < 2.0**63:
         return INT_MIN
     return int(number)
@@ -76,7 +76,7 @@ def truth(value: Any) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """How a value reads inside a string; UNDEFINED and ERROR stay what they are."""
+    """How a value reads inside a string; UNDEFINED and ERROR are unchanged."""
     if isinstance(value, str | Undefined | Error):
         return value
     return nested_text(value)
@@ -127,7 +127,7 @@ def _numbers(a: Any, b: Any) -> bool:
 
 
 def absent(a: Any, b: Any) -> Any:
-    """What a strict operator gives for operands that are not both of its types."""
+    """The result of a strict operator for operands that are not both of its types."""
     if a is ERROR or b is ERROR:
         return ERROR
     if a is UNDEFINED or b is UNDEFINED:

@@ -18,7 +18,7 @@ Rule = Literal["document", "proportional"]
 RULES: tuple[Rule, ...] = ("document", "proportional")
 
 FIRST = 10
-"""Of the jobs with the drawn UserPriority, one of so many lowest ids is given ("DIRAC Task Queue Matching")."""
+"""Of the jobs with the drawn UserPriority, one of this many lowest ids is given ("DIRAC Task Queue Matching")."""
 
 
 def smallest_of(count: int, weight: float, rule: Rule, rng: Random) -> float:

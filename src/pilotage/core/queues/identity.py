@@ -1,4 +1,4 @@
-"""What makes two jobs wait in the same task queue (docs/reference/rules.md, section 1)."""
+"""The attributes that decide in which task queue a job waits (docs/reference/rules.md, section 1)."""
 
 from __future__ import annotations
 

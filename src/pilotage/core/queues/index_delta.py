@@ -1,4 +1,4 @@
-"""Changes that one server's index passes to its peers."""
+"""Changes that an index passes to its peers."""
 
 from __future__ import annotations
 

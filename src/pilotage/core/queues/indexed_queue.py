@@ -115,7 +115,7 @@ def refusal(
 def eligible_queues(
     fitting: Iterable[IndexedQueue], holds: RequirementsHold, closed: Sequence[Limit]
 ) -> list[IndexedQueue]:
-    """Filter queues that fit an offer, Requirements not checked: return the ones in its draw.
+    """Filter queues that fit an offer, Requirements not checked: return the queues in its draw.
 
     Background ones are left out while another one of their entity is there.
     """

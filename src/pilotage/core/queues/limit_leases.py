@@ -1,7 +1,7 @@
-"""A limit shared by several servers: what may still start is divided into blocks, one for each server.
+"""A limit shared by several servers: the remaining starts are divided into allocations, one per server.
 
-A running limit of N is N *places*. Each is in one hand at any time: nobody's (`Shared.free`), a server's
-(`Block.free`), or that of a job that was offered or runs there. A start takes a place out of the block of the server
+A running limit of N is N *places*. Each is in one hand at any time: nobody's (`UnleasedRoom.free`), a server's
+(`Allocation.free`), or that of a job that was offered or runs there. A start takes a place from the server
 that makes it, an end puts it into the block of the server that learns of it. So no more than N jobs are ever there,
 whatever becomes of a server: its places go back to nobody, those of its jobs stay with the jobs.
 
@@ -32,7 +32,7 @@ class UnleasedRoom:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The places and starts of one limit that one server holds, and its last start under it."""
+    """The places and starts that one server holds of a limit, and its last start under it."""
 
     free: int = 0
     starts: int = 0

@@ -134,7 +134,7 @@ class OfferStats(Generic[Origin]):
 
 @dataclass(frozen=True, slots=True)
 class KnownOffer:
-    """An offer to reckon with: of a kind that was made lately, or what a pilot of a CE with known capacity would make.
+    """A recent offer, or the possible offer of a pilot at a CE with known capacity.
 
     Slots are counted once: of a CE with known capacity from its possible offer, elsewhere from the pilots seen.
     """
@@ -182,7 +182,7 @@ def count_slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class SiteRefusals:
-    """What a queue falls at, at one site."""
+    """The conditions that a queue fails at one site."""
 
     site: str
     conditions: dict[Condition, int]

@@ -1,4 +1,4 @@
-"""What the draw rules (draws.py) make of priorities: the chance of a queue at one draw, and who is before it."""
+"""Priorities under the draw rules (draws.py): the chance of a queue at one draw, and who is before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = 64
 """Points of the numerical integral."""
 
 NEGLIGIBLE = 60.0
-"""Beyond so many mean values the rest of the integral is below e to the minus that."""
+"""Upper end of the integral in mean values: the rest is below e to the minus this."""
 
 RIVALS = 5
 
@@ -64,7 +64,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A queue among those that fit the same offer."""
+    """The rank of a queue among all queues that fit the same offer."""
 
     buckets: tuple[Bucket, ...]
     """Not empty: under the document's rule these go first, and the rest tells of the draw after them."""
@@ -101,7 +101,7 @@ def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) ->
 
 
 def _greater(one: float, other: float) -> bool:
-    """Beyond what rounding makes of equal shares."""
+    """Greater by more than the rounding error of equal shares."""
     return one > other * (1 + 1e-9)
 
 

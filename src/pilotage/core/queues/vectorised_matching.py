@@ -21,11 +21,11 @@ from pilotage.core.queues.limits import Limit
 Slots = NDArray[np.int64]
 
 ANSWERS = 4096
-"""So many answers of conditions are remembered."""
+"""Cached answers of conditions."""
 
 ORDER = tuple(STATIC)
 SIZES = (Condition.CPU_TIME, Condition.PROCESSORS, Condition.MEMORY)
-"""Conditions of what shrinks as an offer is used up."""
+"""Conditions on the sizes, which shrink as an offer is used up."""
 OTHERS = tuple(condition for condition in ORDER if condition not in SIZES)
 FITS = len(ORDER)
 """In place of the number of a condition: none has failed."""
@@ -55,7 +55,7 @@ class _Column:
 
 @dataclass(slots=True)
 class _Answer:
-    """What one question says of each number of its column, as far as it was asked."""
+    """The cached answers of one question for each number of its column."""
 
     column: _Column
     ask: Callable[[QueueIdentity], bool]

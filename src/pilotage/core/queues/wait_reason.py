@@ -14,13 +14,13 @@ from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_history import KnownOffer
 
 COMPARED = 3
-"""A queue is compared with the others on so many of the offers that it fits: the most used ones."""
+"""Offers that it fits on which a queue is compared with the others: the most used first."""
 
 STALE = 60.0
 """When pilots that are bound to others go on asking for so long after the last one that was free, it waits for such."""
 
 NAMED = 3
-"""So many owners are named whom pilots serve instead."""
+"""Owners named that pilots serve instead."""
 
 
 class Reason(StrEnum):
@@ -35,7 +35,7 @@ class Reason(StrEnum):
     NEEDS = "needs"
     """Every known offer refuses it; the detail names the conditions."""
     LIMIT = "limit"
-    """What it fits is closed by limits or start delays."""
+    """All offers that it fits are closed by limits or start delays."""
     BACKGROUND = "background"
     """Only UserPriority 0 waits in it, and other queues of its entity fit."""
     CPU_BUCKET = "cpu-bucket"
@@ -126,7 +126,7 @@ class WaitAnalysis:
         ]
 
     def verdict(self, entry: IndexedQueue, since: float) -> WaitVerdict:
-        """What a queue with waiting jobs waits for, which has waited since then."""
+        """The main reason why a queue that has waited since `since` waits."""
         if not entry.admitted:
             return WaitVerdict(Reason.MEMBERSHIP)
         if self.draining:
@@ -175,7 +175,7 @@ class WaitAnalysis:
         bound = self._bound_to_others(entry, since)
         only_bound = asked and max((one.last for one in bound), default=0.0) > max(asked) + STALE
         if rivals and asked and not only_bound:
-            # Those that asked stand first among the known ones, but not each of them since.
+            # Offers of pilots come first in `known`, but not all were made since `since`.
             drawn = next(
                 (place for place in rivals if self._asked_since(self.known[place], since)), rivals[0]
             )
@@ -186,7 +186,7 @@ class WaitAnalysis:
         return WaitVerdict(Reason.SLOTS, _served(bound))
 
     def _bound_to_others(self, entry: IndexedQueue, since: float) -> list[KnownOffer]:
-        """What has been offered since and would fit, were its pilots not bound to other owners."""
+        """Offers since `since` that would fit if their pilots were not bound to other owners."""
         self.asked += len(self.known)
         return [
             one

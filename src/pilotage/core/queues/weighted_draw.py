@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from pilotage.core.queues.draws import Rule
 
 FEW = 8
-"""At most so many of the heaviest run by themselves under the document's rule."""
+"""Most of the heaviest that run by themselves under the document's rule."""
 
 ENOUGH = 6.0
-"""So many arrivals are expected of those that run together, before they run on one by one."""
+"""Arrivals expected of runners that run together, before they run on one by one."""
 
 MOST = 0.5
 """Of the smallest end: the largest part up to which they run together."""
@@ -48,7 +48,7 @@ class Sampler:
         self._rule: Rule = rule
         self._weights = weights
         self._places: Sequence[int] | None = None
-        """Those of the ones that run together; None: all run so."""
+        """Indices of the runners that run together; None: all do."""
         self._alone: list[tuple[int, float]] = []
         light = weights
         if not weights.min() > 0:
@@ -67,7 +67,7 @@ class Sampler:
             self._sure, self._limit = 1.0 - part, part / heaviest
 
     def _set_apart(self, weights: Floats) -> Floats:
-        """Have as few as may be of the heaviest run by themselves, at least one; the others."""
+        """Set apart as few of the heaviest as possible, at least one; return the rest."""
         few = min(FEW, len(weights))
         heaviest = np.argpartition(weights, -few)[-few:].tolist()
         heaviest.sort(key=weights.item, reverse=True)

@@ -15,7 +15,7 @@ from pilotage.core.queues.identity import NONE, QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer, count_slots
 
 MOST_VALUES = 3
-"""So many values of one number are named: the largest that opens anything, and larger openings below it."""
+"""Values of one number that are named: the largest that opens anything, and larger openings below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Unblock:
-    """What a change opens: slots by site, in offers that refuse the queue as it is."""
+    """The effect of a change: slots by site, in offers that refuse the queue as it is."""
 
     change: WhatIf
     sites: Mapping[str, int]
@@ -76,7 +76,7 @@ def _evaluated(
     *,
     everywhere: bool,
 ) -> Iterator[Unblock]:
-    """The proposals of the offers at `places`, tried on those that made them, or on all of `places`.
+    """The proposals of the offers at `places`, tried on the offers that made them, or on all of `places`.
 
     A change to "" drops the condition, so it is tried on all of `places` too.
     """
@@ -93,7 +93,7 @@ def _evaluated(
 
 
 def _that_matter(opened: list[Unblock]) -> list[Unblock]:
-    """Of the values of one number: the largest, then those with more slots than all larger ones; the most last."""
+    """Of the values of one number: the largest, then values with more slots than all larger ones; the most last."""
     chain: list[Unblock] = []
     for one in sorted(opened, key=lambda one: -int(one.change.value)):
         if not chain or one.slots > chain[-1].slots:
@@ -101,7 +101,7 @@ def _that_matter(opened: list[Unblock]) -> list[Unblock]:
     return chain if len(chain) <= MOST_VALUES else [*chain[: MOST_VALUES - 1], chain[-1]]
 
 
-# --- what an offer that refuses at one condition proposes
+# --- proposals of an offer that refuses at one condition
 
 Proposals = Callable[[QueueIdentity, Offer, Buckets], Iterator[WhatIf]]
 
