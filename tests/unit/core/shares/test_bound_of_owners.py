@@ -85,7 +85,7 @@ max_correction = 10
     for rule in ("document", "proportional"):
         told = known_properties(parse(f'{text}[matching]\nrule = "{rule}"\n'))
         [line] = [line for line in told if "before the owners" in line]
-        assert line.startswith("WMSHistory analysts: bounds hold for each owner's correction before")
+        assert line.startswith("WMSHistory analysts: the bounds apply to each owner's correction before")
         assert "at most a factor of 9" in line
         assert "one of 2 owners gets between 0.2 and 1.8" in line
         assert "one of 10 between 0.122 and 5" in line
