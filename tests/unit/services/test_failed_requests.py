@@ -102,10 +102,10 @@ def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str,
         "stalled": set(pool.stalled),
         "finished": dict(pool.finished),
         "corrections": (pool.corrections, pool.corrected_at),
-        "waited": None if pool.waited is None else dict(pool.waited),
+        "recorded reasons": None if pool.recorded_reasons is None else dict(pool.recorded_reasons),
         "filling": None if pool.filling is None else (pool.filling.top, pool.filling.done_to),
         "numbers": (pool.job_ids.last, pool.submission_ids.last),  # type: ignore[attr-defined]
-        "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.kinds.recent(0.0)],
+        "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offer_stats.recent(0.0)],
         "asked for": (dict(pool.directors), dict(pool.local_nodes), pool.draining),
         "director": (
             dict(director.starving_since),
@@ -411,8 +411,8 @@ class Failing(RuleBasedStateMachine):
 
     @rule(fate=fates, reason=st.sampled_from(["", "no-pilot"]))
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
-        if self.pool.waited is None:
-            self.bench.set(waited=wait_history.last_reasons(self.bench.connection))
+        if self.pool.recorded_reasons is None:
+            self.bench.set(recorded_reasons=wait_history.last_reasons(self.bench.connection))
         rows = [ReasonRow(queue, self.bench.now, reason, "") for queue in self.pool.index.entries]
         self.carry_out(fate, lambda tx: wait_history.write(self.pool, tx, rows))
 
@@ -430,10 +430,10 @@ class Failing(RuleBasedStateMachine):
         """Requests that change jobs which are not counted yet share a group with the counting."""
         bench, before = self.bench, filling_module.SLICE
         filling_module.SLICE = max(1, len(self.jobs) // 3)
-        waited = bench.pool.corrections, bench.pool.corrected_at
+        in_force = bench.pool.corrections, bench.pool.corrected_at
         try:
             bench.pool = bench.do(lambda tx: self._opened(tx))
-            corrections._set_corrections(bench.pool, *waited)
+            bench.do(lambda _: corrections._set_corrections(bench.pool, *in_force))
             self.director = LocalDirector("local", replace(NODE, processors=3))
             for place, fate in enumerate(fates):
                 ids = [self.pick(self.jobs, number + place)] if self.jobs else []
