@@ -55,7 +55,7 @@ class One:
 
     def follow(self) -> None:
         found = changes.read(self.store.readers.connection(), self.peers.position, self.name)
-        self.writer.call(lambda tx: sync.follow(self.pool, tx, found))
+        self.writer.call(lambda tx: sync.apply_changes(self.pool, tx, found))
 
     def waiting(self, queue: QueueId) -> dict[int, int]:
         entry = self.pool.index.entries.get(queue)

@@ -159,7 +159,7 @@ class Follower:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         task = asyncio.create_task(
-            every(self.context, self.duty.until_next_look, self.duty.follow, self.duty.wake)
+            every(self.context, self.duty.poll_delay, self.duty.follow, self.duty.wake)
         )
         try:
             yield

@@ -16,7 +16,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.policy import parse
 from pilotage.server.duties.retention import RetentionDuty
-from pilotage.services.retention import RULES, Rule, see_to_month
+from pilotage.services.retention import RULES, Rule, drop_month
 from pilotage.store.admin import integrity_check
 from pilotage.store.admin.postgresql import PostgresqlDatabase
 from pilotage.store.admin.upgrade import head_revision
@@ -69,7 +69,7 @@ def carry_out(connection: Any, rule: Rule, before: float, most: int = 7) -> None
     """One cycle."""
     while True:
         with transaction(connection):
-            if not see_to_month(connection, rule, before, NOW):
+            if not drop_month(connection, rule, before, NOW):
                 break
     while True:
         with transaction(connection):
@@ -287,7 +287,7 @@ def test_who_cannot_have_the_locks_changes_nothing_and_comes_again(divided: Any,
     assert reader.execute("SELECT count(*) FROM history").fetchone() == (20,)
     before = facts(divided)
     whole: list[Callable[[], object]] = [
-        lambda: see_to_month(divided, JOBS, month_start(SECOND), NOW),
+        lambda: drop_month(divided, JOBS, month_start(SECOND), NOW),
         lambda: partitions.create(divided, "history", 203001),
     ]
     for what in whole:
@@ -311,7 +311,7 @@ def test_who_cannot_have_the_locks_changes_nothing_and_comes_again(divided: Any,
 def test_a_month_that_is_on_its_way_out_is_gone_for_all_and_no_damage(divided: Any, store: Store) -> None:
     """The server may end between any two of these transactions."""
     with transaction(divided):
-        assert see_to_month(divided, JOBS, month_start(SECOND), NOW)
+        assert drop_month(divided, JOBS, month_start(SECOND), NOW)
     sound = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert sound == []
     assert partitions.detached_months(divided, "history") == [FIRST]
@@ -349,7 +349,7 @@ def test_an_id_that_is_there_twice_is_damage(divided: Any, store: Store) -> None
 
 def test_a_backup_has_all_months_also_one_on_its_way_out(divided: Any, store: Store, tmp_path: Path) -> None:
     with transaction(divided):
-        assert see_to_month(divided, JOBS, month_start(SECOND), NOW)
+        assert drop_month(divided, JOBS, month_start(SECOND), NOW)
         assert history.delete_dependents(divided, 2) == [1, 2]
     before = facts(divided)
     database = PostgresqlDatabase.parse(store.place, server().binaries)
@@ -384,7 +384,7 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
         sandbox=SimpleNamespace(
             delete_outputs=removed.append, delete_tails=lambda job: None, delete_tries=lambda *one: None
         ),
-        retention_ran=None,
+        retention_ran_at=None,
     )  # fmt: skip
     opened: list[Any] = []
 

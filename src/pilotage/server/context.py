@@ -66,7 +66,7 @@ class Context:
     """Set when there may be a need for pilots, or for fewer."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections are to be computed anew."""
-    retention_ran: float | None = None
+    retention_ran_at: float | None = None
     """When the retention was last seen to; None: not yet."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end."""
@@ -85,7 +85,7 @@ class Context:
         self.prospects = Prospects(self.pool, self.writer, self.clock)
         self.totals = CachedJobTotals(self.readers, time.monotonic)
 
-    async def glance(self, ask: Callable[[Connection], Answer]) -> Answer:
+    async def quick_read(self, ask: Callable[[Connection], Answer]) -> Answer:
         """Put a short question to the store.
 
         Where the writer works in the loop's thread, so does this: a thread beside would have to be given Python's lock

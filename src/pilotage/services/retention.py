@@ -138,7 +138,7 @@ RULES = (
 """In this order in a cycle."""
 
 
-def see_to_month(connection: Connection, rule: Rule, before: float, now: float) -> bool:
+def drop_month(connection: Connection, rule: Rule, before: float, now: float) -> bool:
     """In a transaction of its own: see to one month as a whole; whether there was one.
 
     Raises `Overloaded` where locks cannot be had now: to be tried again later, and until then it goes in slices.

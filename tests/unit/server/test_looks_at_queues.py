@@ -84,5 +84,5 @@ def test_a_short_question_is_asked_where_it_holds_nobody_up() -> None:
         connections: list[int] = []
         readers = SimpleNamespace(connection=lambda seen=connections: seen.append(threading.get_ident()))
         context = cast(Context, SimpleNamespace(readers=readers, in_loop=in_loop))
-        assert asyncio.run(Context.glance(context, lambda _: 5)) == 5
+        assert asyncio.run(Context.quick_read(context, lambda _: 5)) == 5
         assert (connections == [threading.get_ident()]) is in_loop

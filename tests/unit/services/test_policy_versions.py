@@ -9,7 +9,7 @@ from pilotage.core.errors import Conflict
 from pilotage.core.ids import PilotId
 from pilotage.services.policy import impact
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
-from pilotage.services.policy.impact import LeftBehind, StrandedQueue, left_behind
+from pilotage.services.policy.impact import StrandedQueue, StrandedWork, stranded_work
 from pilotage.store.tables import instance, pilots
 from tests.unit.services.bench import POLICY, Bench
 
@@ -36,9 +36,9 @@ def undo_changes(bench: Bench, to: int, reason: str = "", expect: int | None = N
     )
 
 
-def left(bench: Bench, text: str) -> LeftBehind:
+def left(bench: Bench, text: str) -> StrandedWork:
     entries = bench.pool.index.entries.values()
-    return left_behind(policies.parse(text), entries, pilots.live_counts(bench.connection))
+    return stranded_work(policies.parse(text), entries, pilots.live_counts(bench.connection))
 
 
 def events(bench: Bench) -> list[tuple[str, str, str, str]]:
@@ -125,7 +125,7 @@ def test_whom_a_change_strands(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     waiting = {"alice": 7, "bob": 3}
     waiting[offer.payload.owner] -= 1 if offer.payload.group == "physics" else 0
     sharing = 4 - (offer.payload.group == "sharing")
-    assert left(bench, POLICY) == LeftBehind(0, (), ())
+    assert left(bench, POLICY) == StrandedWork(0, (), ())
     # A group that goes: all its members at once.
     gone = POLICY.replace("[groups.physics]\nshare = 1000\n", "").replace(
         '["physics", "sharing"]', '["sharing"]'

@@ -284,7 +284,7 @@ def test_a_policy_that_could_not_be_stored_outdates_nothing(make: Make) -> None:
     old = ce.enrol(ce.order()[0])
     old.release(old.take(cpu_left=600_000.0)[0])
     bench.do(old.asking(old.request(leaving="idle")))
-    before = dict(bench.pool.ces_since)
+    before = dict(bench.pool.ces_changed_at)
     bench.now += 1.0
 
     policy = parse(with_wall(5100))
@@ -295,5 +295,5 @@ def test_a_policy_that_could_not_be_stored_outdates_nothing(make: Make) -> None:
 
     [answer] = bench.together(apply)
     assert isinstance(answer, OSError)
-    assert bench.pool.ces_since == before
+    assert bench.pool.ces_changed_at == before
     assert why_job(bench, job).fitting == 2

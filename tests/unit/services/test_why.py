@@ -97,8 +97,8 @@ def new_policy(bench: Bench, text: str) -> None:
 def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
     """One cycle of the duty."""
     pool = bench.pool
-    if pool.waited is None:
-        bench.set(waited=wait_history.last_reasons(bench.connection))
+    if pool.recorded_reasons is None:
+        bench.set(recorded_reasons=wait_history.last_reasons(bench.connection))
     found = bench.do(lambda tx: why_answer.take_snapshot(pool, tx, bench.now, turn))
     rows = (looker or wait_history.WaitRecorder()).changes(found, bench.connection, bench.now)
     for part in wait_history.chunks(rows):
@@ -571,7 +571,7 @@ def test_a_failed_transaction_leaves_no_kind_behind(bench: Bench) -> None:
         raise RuntimeError
 
     bench.together(asking, fails)
-    [kind] = bench.pool.kinds.recent(bench.now)
+    [kind] = bench.pool.offer_stats.recent(bench.now)
     assert (kind.takes, kind.given) == (1, 1)
 
 
@@ -715,12 +715,12 @@ def test_a_restart_continues_the_history(bench: Bench) -> None:
     pilot.send(leaving="idle")
     bench.now += 500
     bench.crash()
-    assert bench.pool.waited is None
+    assert bench.pool.recorded_reasons is None
     order(bench)
     look(bench)
     assert kept(bench, queue) == [("needs", "memory", begin)]
-    assert bench.pool.waited is not None
-    assert bench.pool.waited[queue].began == begin
+    assert bench.pool.recorded_reasons is not None
+    assert bench.pool.recorded_reasons[queue].began == begin
     bench.now += 30
     order(bench, memory=32768)
     look(bench)
@@ -739,10 +739,10 @@ def test_a_new_wait_begins_anew(bench: Bench) -> None:
     bench.submit()
     bench.now += 30
     look(bench)
-    assert bench.pool.waited is not None
-    assert bench.pool.waited[queue].began == bench.now
+    assert bench.pool.recorded_reasons is not None
+    assert bench.pool.recorded_reasons[queue].began == bench.now
     assert [row[0] for row in kept(bench, queue)] == ["no-offer", "", "no-offer"]
-    assert wait_history.last_reasons(bench.connection) == bench.pool.waited
+    assert wait_history.last_reasons(bench.connection) == bench.pool.recorded_reasons
 
 
 def test_the_history_goes_with_its_queue(bench: Bench) -> None:
@@ -792,7 +792,7 @@ def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.Mo
 def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
     [job] = bench.submit()
     queue = queue_of(bench, job)
-    bench.set(waited={})
+    bench.set(recorded_reasons={})
     row = wait_reasons.ReasonRow(queue, bench.now, "needs", "memory")
 
     def fails(tx: Any) -> None:
@@ -801,7 +801,7 @@ def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert bench.pool.waited == {}
+    assert bench.pool.recorded_reasons == {}
     assert kept(bench, queue) == []
 
 
@@ -863,5 +863,5 @@ def test_the_beginning_of_a_wait_is_kept_while_its_reason_changes(bench: Bench) 
     bench.pilot().take()
     look(bench)
     assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["no-offer", "needs"]
-    assert bench.pool.waited is not None
-    assert bench.pool.waited[queue_of(bench, job)].began == begin
+    assert bench.pool.recorded_reasons is not None
+    assert bench.pool.recorded_reasons[queue_of(bench, job)].began == begin

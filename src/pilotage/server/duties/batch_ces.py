@@ -80,7 +80,7 @@ class BatchCeDuty:
     async def cancel_all(self, *, waiting_only: bool) -> None:
         """Cancel every submission of this CE, or only its pilots that have not started."""
         ce = self._director.ce
-        rows = await self._context.glance(lambda connection: pilot_submissions.live(connection, ce))
+        rows = await self._context.quick_read(lambda connection: pilot_submissions.live(connection, ce))
         for row in rows:
             stamp = row.stamp
             await self._attempt(

@@ -24,9 +24,9 @@ class LeaseDuty:
 
     name = "leases"
 
-    def __init__(self, context: Context, posts: DutyLeases | None = None) -> None:
+    def __init__(self, context: Context, duty_leases: DutyLeases | None = None) -> None:
         self._context = context
-        self._posts = posts
+        self._duty_leases = duty_leases
         self._alive_at = 0.0
         self._heard_until: float | None = None
         """When this server last heard pilots for certain; None: it has just been started."""
@@ -76,7 +76,7 @@ class LeaseDuty:
 
     async def _note_stalled(self, now: float) -> None:
         pool = self._context.pool
-        orphans = self._posts is None or self._posts.holds(self.name)
+        orphans = self._duty_leases is None or self._duty_leases.holds(self.name)
         await self._rows.step(
             "note stalled pilots",
             lambda tx: leases.silent(pool, tx, now, orphans=orphans),
@@ -84,10 +84,10 @@ class LeaseDuty:
         )
 
     async def _expire_as_duty(self, now: float) -> None:
-        if self._posts is None:
+        if self._duty_leases is None:
             await self._expire(now)
         else:
-            await self._posts.carry_out(self.name, lambda: self._expire(now))
+            await self._duty_leases.carry_out(self.name, lambda: self._expire(now))
 
     async def _expire(self, now: float) -> None:
         pool = self._context.pool

@@ -42,7 +42,7 @@ class LocalCeDuty:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await self._watch()
         ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
-        live = await self._context.glance(self._live_pilots)
+        live = await self._context.quick_read(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
         for shape, alike in _by_shape(ordered).items():
             neighbours += await self._start(shape, alike, neighbours)
@@ -50,12 +50,12 @@ class LocalCeDuty:
 
     async def cancel_all(self) -> None:
         """Ask every pilot to give its jobs back and leave."""
-        live = await self._context.glance(self._live_pilots)
+        live = await self._context.quick_read(self._live_pilots)
         listing = await asyncio.to_thread(self._list, live)
         ids = [sighting.batch_id for sighting in listing.sightings.values()]
         await asyncio.to_thread(self._batch.cancel, ids)
 
-    def anybody(self) -> bool:
+    def has_running_pilots(self) -> bool:
         """Whether a pilot of this CE still runs."""
         live = self._live_pilots(self._context.readers.connection())
         return any(sighting.seen is Seen.SEEN for sighting in self._list(live).sightings.values())
@@ -67,7 +67,7 @@ class LocalCeDuty:
     async def _watch(self) -> None:
         """Carry out what the hand-over's table says of each live pilot."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        live = await self._context.glance(self._live_pilots)
+        live = await self._context.quick_read(self._live_pilots)
         listing = await asyncio.to_thread(self._list, live)
         for pilot in live:
             sighting = listing.sightings[pilot.stamp]
@@ -161,5 +161,5 @@ class LocalCesDuty:
         for duty in self._duties.values():
             await duty.cancel_all()
 
-    def anybody(self) -> bool:
-        return any(duty.anybody() for duty in self._duties.values())
+    def has_running_pilots(self) -> bool:
+        return any(duty.has_running_pilots() for duty in self._duties.values())

@@ -67,11 +67,11 @@ class PeersDuty:
     """What a server does because there may be others."""
 
     def __init__(
-        self, context: Context, peers: DatabasePeers, posts: DutyLeases, clock: DatabaseClock
+        self, context: Context, peers: DatabasePeers, duty_leases: DutyLeases, clock: DatabaseClock
     ) -> None:
         self._context = context
         self._peers = peers
-        self._posts = posts
+        self._duty_leases = duty_leases
         self._clock = clock
         self._recounted = self._pruned = self._checked = time.monotonic()
         self._looked = 0.0
@@ -85,7 +85,7 @@ class PeersDuty:
         if server != self._peers.server:
             self.wake.set()
 
-    def until_next_look(self) -> float:
+    def poll_delay(self) -> float:
         """Seconds. Where there was something there may be more, of which no hint was given."""
         return SOONEST if self._busy else FOLLOWS
 
@@ -104,7 +104,7 @@ class PeersDuty:
             raise ServerEvicted("the other servers have given this one up", hint="start it again")
         if found.changes or found.pruned or peers.uncertain:
             version = context.pool.policy_version
-            await context.writer.acall(lambda tx: sync.follow(context.pool, tx, found))
+            await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, found))
             if context.pool.policy_version != version:
                 context.wake_shares.set()
                 context.wake_director.set()

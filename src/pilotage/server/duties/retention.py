@@ -50,7 +50,7 @@ class RetentionDuty:
             if self._is_due(rule.name, rule.period(self._context.pool.policy)):
                 await self._carry_out(rule)
         await self._remove_files()
-        self._context.retention_ran = self._context.clock()
+        self._context.retention_ran_at = self._context.clock()
 
     def _is_due(self, name: str, period: float) -> bool:
         """By a clock that does not step."""
@@ -66,7 +66,7 @@ class RetentionDuty:
         now = context.clock()
         before = now - rule.keeps(context.pool.policy)
         if rule.month is not None:
-            while await self._apart(lambda apart: retention.see_to_month(apart, rule, before, now)):
+            while await self._apart(lambda apart: retention.drop_month(apart, rule, before, now)):
                 pass
         find, found = rule.find, list[Any]()
         if find is not None:

@@ -64,12 +64,12 @@ class ShareDuty:
 class LedgerDuty:
     """Where another server draws the corrections: has the ledger that reports are made of follow the store."""
 
-    def __init__(self, context: Context, posts: DutyLeases) -> None:
+    def __init__(self, context: Context, duty_leases: DutyLeases) -> None:
         self._context = context
-        self._posts = posts
+        self._duty_leases = duty_leases
 
     async def cycle(self) -> None:
         context = self._context
-        if not self._posts.holds("shares"):
+        if not self._duty_leases.holds("shares"):
             context.book.history = context.pool.policy.accounting.history
             await asyncio.to_thread(lambda: context.book.charge(context.readers.connection()))

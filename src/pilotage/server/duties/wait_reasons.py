@@ -37,20 +37,24 @@ class ReasonDuty:
         self._started = False
 
     def period(self) -> float:
-        return answer.RECORD_PERIOD if self._context.pool.waited is not None else wait_history.FIRST_DELAY
+        return (
+            answer.RECORD_PERIOD
+            if self._context.pool.recorded_reasons is not None
+            else wait_history.FIRST_DELAY
+        )
 
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         if not self._started:
             self._started = True
             return
-        if pool.waited is None:
+        if pool.recorded_reasons is None:
             reasons = await asyncio.to_thread(
                 lambda: wait_history.last_reasons(self._context.readers.connection())
             )
-            await writer.acall(lambda tx: tx.set(pool, "waited", reasons))
+            await writer.acall(lambda tx: tx.set(pool, "recorded_reasons", reasons))
         if not any(entry.waiting for entry in list(pool.index.entries.values())) and not any(
-            one.reason for one in list((pool.waited or {}).values())
+            one.reason for one in list((pool.recorded_reasons or {}).values())
         ):
             return
         now = clock()

@@ -48,7 +48,7 @@ async def _identify_sender(context: Context, path: str, token: str) -> Caller | 
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     hashed = token_hash(token)
-    pilot = await context.glance(lambda connection: pilots.by_token(connection, hashed))
+    pilot = await context.quick_read(lambda connection: pilots.by_token(connection, hashed))
     if pilot is None:
         raise NotAuthenticated("this pilot's token is not known", hint="it was superseded")
     return pilot.id

@@ -116,7 +116,7 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     hashed = token_hash(token)
     if hashed in context.pool.pilots:
         return True
-    return await context.glance(lambda connection: pilots.by_token(connection, hashed)) is not None
+    return await context.quick_read(lambda connection: pilots.by_token(connection, hashed)) is not None
 
 
 def error_answer(error: BaseException) -> EndpointError:

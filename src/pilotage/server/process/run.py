@@ -290,16 +290,16 @@ class _Server:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
-        peers, posts = context.pool.peers, None
+        peers, duty_leases = context.pool.peers, None
         if peers.shared:
-            posts = DutyLeases(self._writer, peers.server, DUTIES)
+            duty_leases = DutyLeases(self._writer, peers.server, DUTIES)
         # An outage is credited before the first pilot or duty can see an old lease.
-        leases = LeaseDuty(context, posts)
+        leases = LeaseDuty(context, duty_leases)
         await leases.cycle()
-        if posts is None:
+        if duty_leases is None:
             await forget_unaccepted(context)
         else:
-            await posts.begin()
+            await duty_leases.begin()
         listening = asyncio.create_task(server.serve(sockets=accept_handles(self._listener)))
         while not server.started and not listening.done():
             await asyncio.sleep(0.01)
@@ -313,26 +313,26 @@ class _Server:
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: disk_space.PERIOD, space.cycle),
         ]
-        if posts is not None:
-            living.append(every(context, lambda: RENEWED, posts.renew))
-        await asyncio.gather(*living, self._with_all_counted(context, posts))
+        if duty_leases is not None:
+            living.append(every(context, lambda: RENEWED, duty_leases.renew))
+        await asyncio.gather(*living, self._with_all_counted(context, duty_leases))
         await self._part_from_pilots(context)
         if self._batch is not None:
             await self._batch.close()
         server.should_exit = True
         await listening
 
-    async def _with_all_counted(self, context: Context, posts: DutyLeases | None) -> None:
+    async def _with_all_counted(self, context: Context, duty_leases: DutyLeases | None) -> None:
         await load_index(context)
         gc_tuning.freeze_gc()
-        if posts is None:
+        if duty_leases is None:
             await finish_submissions(context)
-        await asyncio.gather(*self._duties(context, posts))
+        await asyncio.gather(*self._duties(context, duty_leases))
 
-    def _duties(self, context: Context, posts: DutyLeases | None) -> list[Coroutine[None, None, None]]:
+    def _duties(self, context: Context, duty_leases: DutyLeases | None) -> list[Coroutine[None, None, None]]:
         def post(name: str, cycle: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
             """A cycle that only one of several servers carries out."""
-            return cycle if posts is None else lambda: posts.carry_out(name, cycle)
+            return cycle if duty_leases is None else lambda: duty_leases.carry_out(name, cycle)
 
         queues, shares = QueueDuty(context), ShareDuty(context)
         reasons = ReasonDuty(context)
@@ -350,32 +350,32 @@ class _Server:
         running.append(every(context, self._local.period, local, context.wake_director))
         self._batch = BatchCesDuty(context, lambda name: self._batch_ce(context, name))
         running.append(every(context, lambda: BATCH_PERIOD, post("batch pilots", self._batch.cycle)))
-        if posts is not None:
-            running += self._peer_duties(context, posts)
+        if duty_leases is not None:
+            running += self._peer_duties(context, duty_leases)
         return running
 
-    def _peer_duties(self, context: Context, posts: DutyLeases) -> list[Coroutine[None, None, None]]:
+    def _peer_duties(self, context: Context, duty_leases: DutyLeases) -> list[Coroutine[None, None, None]]:
         """What there is to do because of other servers."""
         pool, peers, clock = context.pool, context.pool.peers, self._clock
         assert isinstance(peers, DatabasePeers)
         assert isinstance(clock, DatabaseClock)
 
         async def forget_reasons() -> None:
-            await self._writer.acall(lambda tx: tx.set(pool, "waited", None))
+            await self._writer.acall(lambda tx: tx.set(pool, "recorded_reasons", None))
 
-        posts.began["reasons"] = forget_reasons
-        duty, ledger = PeersDuty(context, peers, posts, clock), LedgerDuty(context, posts)
+        duty_leases.began["reasons"] = forget_reasons
+        duty, ledger = PeersDuty(context, peers, duty_leases, clock), LedgerDuty(context, duty_leases)
         cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (FOLLOWS, duty.rebalance_limits),
             (WATCHES, duty.set_clock),
             (WATCHES, duty.recount),
-            (WATCHES, lambda: posts.carry_out("servers", duty.watch)),
-            (LIMITS, lambda: posts.carry_out("limits", duty.keep_limits)),
-            (LEFT_BEHIND, lambda: posts.carry_out("submissions", duty.finish_submissions)),
+            (WATCHES, lambda: duty_leases.carry_out("servers", duty.watch)),
+            (LIMITS, lambda: duty_leases.carry_out("limits", duty.keep_limits)),
+            (LEFT_BEHIND, lambda: duty_leases.carry_out("submissions", duty.finish_submissions)),
             (LEDGER_PERIOD, ledger.cycle),
         ]
         running = [every(context, lambda period=period: period, cycle) for period, cycle in cycles]  # type: ignore[misc]
-        running.append(every(context, duty.until_next_look, duty.follow, duty.wake))
+        running.append(every(context, duty.poll_delay, duty.follow, duty.wake))
         if self._hints is not None:
             running.append(until_stopped(context, self._hints.listen(duty.heard)))
         return running
@@ -410,7 +410,7 @@ class _Server:
             await local.cancel_all()
         await batch.cancel_all(waiting_only=context.stopping == "drain")
         while not context.stop.is_set() and await asyncio.to_thread(
-            lambda: local.anybody() or batch.has_running_pilots()
+            lambda: local.has_running_pilots() or batch.has_running_pilots()
         ):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)

@@ -62,7 +62,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
     return offer_of(pool.policy, pilot, replace(node, cpu_left=cpu_time_of_new_pilot(ce.wall, ce.cpu_power)))
 
 
-def renew_kinds(pool: Pool) -> None:
+def rekey_offer_stats(pool: Pool) -> None:
     """A new policy is in force: replace each kind by the offer of the same pilots under it."""
 
     def offered(before: Offer, origin: tuple[PilotRow, Node]) -> Offer:
@@ -72,7 +72,7 @@ def renew_kinds(pool: Pool) -> None:
         # The pilot may be bound to another owner now than when it asked.
         return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
-    pool.kinds.rekey(offered, pool.index.history_key)
+    pool.offer_stats.rekey(offered, pool.index.history_key)
 
 
 Turn = Callable[[Callable[[], Sequence[IndexedQueue] | None]], Sequence[IndexedQueue] | None]
@@ -110,7 +110,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
             last=kind.last,
             pilots=tuple(kind.pilots),
         )
-        for kind in pool.kinds.recent(now)
+        for kind in pool.offer_stats.recent(now)
         if not _outdated(pool, kind)
         and (kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer))
     ]
@@ -121,7 +121,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
 
 def _outdated(pool: Pool, kind: OfferRecord[tuple[PilotRow, Node]]) -> bool:
     """Whether nobody makes such an offer any more: the CE was changed, and its earlier pilots have ended."""
-    if kind.newest_pilot >= pool.ces_since.get(kind.offer.ce, 0.0):
+    if kind.newest_pilot >= pool.ces_changed_at.get(kind.offer.ce, 0.0):
         return False
     return not any(pilot in pool.seen for pilot in kind.pilots)
 

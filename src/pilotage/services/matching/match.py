@@ -16,7 +16,7 @@ from pilotage.core.queues.indexed_queue import Head
 from pilotage.core.shares.turns import LOTS
 from pilotage.services.jobs.payload import payload
 from pilotage.services.jobs.transitions import JobTransitions
-from pilotage.services.pool.offer_cache import CachedKind, PilotOffers, Remaining
+from pilotage.services.pool.offer_cache import CachedOfferClass, PilotOffers, Remaining
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.turns import begin_turn, next_turn, turn_over
 from pilotage.store.tables import jobs
@@ -73,7 +73,7 @@ class Match:
     """The answer to one take. A take that finds nothing writes nothing."""
 
     __slots__ = (
-        *("_answered", "_asking", "_bound", "_given", "_no_match", "_noted", "_requirements", "_rest"),
+        *("_answered", "_bound", "_given", "_no_match", "_noted", "_offers", "_requirements", "_rest"),
         *("moves", "pilot", "pool", "take", "tx"),
     )
 
@@ -89,7 +89,7 @@ class Match:
         """The answer to this take is on record, even if its jobs have gone since."""
         self._bound = False
         """This take was the pilot's first match, which bound it to one owner."""
-        self._asking: PilotOffers
+        self._offers: PilotOffers
         self._rest: Remaining
         self._requirements: Requirements | None
 
@@ -101,7 +101,7 @@ class Match:
             return
         if take.number < pilot.take_number or pilot.leave or pool.draining:
             return
-        asking = self._asking = pool.asking.of(pool.policy, pilot, take.node)
+        offers = self._offers = pool.offer_cache.of(pool.policy, pilot, take.node)
         now = self.moves.now
         if (
             pilot.only_owner is not None
@@ -110,7 +110,7 @@ class Match:
         ):
             return
         before = len(self._given)
-        owner, left = self._draw_all(asking.whole(pilot))
+        owner, left = self._draw_all(offers.whole(pilot))
         if owner is not None:
             self.moves.touch_pilot(pilot)
             if pilot.only_owner is None and binds_owner(pilot.pilot_type):
@@ -203,9 +203,9 @@ class Match:
         pool, pilot = self.pool, self.pilot
         limiter = pool.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
-        self._rest, self._requirements = self._asking.unbound(pilot), None
-        asked = self._asking.asked(pool.index, self._rest, closed)
-        return pool.index.count_wins(asked.kind, self._holds, LOTS)
+        self._rest, self._requirements = self._offers.unbound(pilot), None
+        cached = self._offers.offer_class(pool.index, self._rest, closed)
+        return pool.index.count_wins(cached.offer_class, self._holds, LOTS)
 
     def _give(self, rest: Remaining) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
@@ -213,10 +213,10 @@ class Match:
         limiter = pool.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
         self._rest, self._requirements = rest, None
-        asked = self._asking.asked(pool.index, rest, closed)
-        proposal = pool.index.propose_for(asked.kind, self._holds, pool.rng)
+        cached = self._offers.offer_class(pool.index, rest, closed)
+        proposal = pool.index.propose_for(cached.offer_class, self._holds, pool.rng)
         if not self._noted:
-            self._note(asked, rest, proposal is not None)
+            self._record_offer(cached, rest, proposal is not None)
         if proposal is None:
             return None
         head, entry, user_priority = proposal
@@ -227,26 +227,26 @@ class Match:
     def _holds(self, text: str) -> bool:
         """Whether Requirements are true for the present offer. Its ad is made when the first one is evaluated."""
         if self._requirements is None:
-            offer = self._asking.offer(self._rest)
+            offer = self._offers.offer(self._rest)
             self._requirements = Requirements(offer, self.take.node, self.moves.now)
         return self._requirements(text)
 
-    def _note(self, asked: CachedKind, rest: Remaining, given: bool) -> None:
+    def _record_offer(self, cached: CachedOfferClass, rest: Remaining, given: bool) -> None:
         """Remember that such an offer was made."""
         self._noted = True
-        noted, now = asked.noted.get(rest.processors), self.moves.now
-        if noted is None or not noted.is_fresh(now):
-            origin, offer = (self.pilot, self.take.node), self._asking.offer(rest)
+        record, now = cached.records.get(rest.processors), self.moves.now
+        if record is None or not record.is_fresh(now):
+            origin, offer = (self.pilot, self.take.node), self._offers.offer(rest)
             started = self.pilot.started or 0.0
             key = self.pool.index.history_key(offer)
-            noted = self.pool.kinds.refresh(key, offer, origin, now, started=started)
-            asked.noted[rest.processors] = noted
-        noted.record_take(self.pilot.id, given, now)
-        self.moves.noted.append((noted, given))
+            record = self.pool.offer_stats.refresh(key, offer, origin, now, started=started)
+            cached.records[rest.processors] = record
+        record.record_take(self.pilot.id, given, now)
+        self.moves.noted.append((record, given))
 
     def _explain(self, rest: Remaining) -> dict[str, int]:
         self._rest, self._requirements = rest, None
-        offer = self._asking.offer(rest)
+        offer = self._offers.offer(rest)
         closed = self.pool.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
         found = self.pool.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in found.fallen.items()}

@@ -30,7 +30,7 @@ CHUNK = 200
 """So many queues are counted in one transaction of a recount."""
 
 
-def follow(pool: Pool, tx: Transaction, found: ChangeBatch) -> None:
+def apply_changes(pool: Pool, tx: Transaction, found: ChangeBatch) -> None:
     """Do what the others have done. What was done is done, whatever becomes of this transaction."""
     peers = database_peers(pool)
     if found.pruned:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
-from pilotage.services.matching.known_offers import renew_kinds
-from pilotage.services.pool.index_loading import count_anew
+from pilotage.services.matching.known_offers import rekey_offer_stats
+from pilotage.services.pool.index_loading import reload_queues
 from pilotage.services.pool.index_setup import rebuild_index
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
@@ -33,14 +33,14 @@ def apply_policy(
     instance.lock_row(tx.connection)
     old = in_force(tx)
     need_version(old, expect)
-    before = (pool.policy, pool.policy_version, pool.index, pool.ces_since)
+    before = (pool.policy, pool.policy_version, pool.index, pool.ces_changed_at)
     rates = pool.limits.limiter.rates()
 
     def undo() -> None:
-        pool.policy, pool.policy_version, pool.index, pool.ces_since = before
-        count_anew(pool, tx)
+        pool.policy, pool.policy_version, pool.index, pool.ces_changed_at = before
+        reload_queues(pool, tx)
         pool.limits.limiter.restore(rates)
-        renew_kinds(pool)
+        rekey_offer_stats(pool)
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
@@ -55,10 +55,13 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     """Match by a policy that is in force."""
     current = instance.current_policy(tx.connection)
     changed = [name for name, ce in policy.ces.items() if pool.policy.ces.get(name) != ce]
-    pool.ces_since = {**pool.ces_since, **dict.fromkeys(changed, current.applied_at if current else 0.0)}
+    pool.ces_changed_at = {
+        **pool.ces_changed_at,
+        **dict.fromkeys(changed, current.applied_at if current else 0.0),
+    }
     pool.policy, pool.policy_version = policy, version
     rebuild_index(pool, tx)
-    renew_kinds(pool)
+    rekey_offer_stats(pool)
     pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     pool.peers.report_policy(tx, version)
 

@@ -22,7 +22,7 @@ class StrandedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBehind:
+class StrandedWork:
     jobs: int
     """Waiting jobs that would not start: they stay, flagged."""
     stranded: tuple[StrandedQueue, ...]
@@ -30,9 +30,9 @@ class LeftBehind:
     """(site, CE, live pilots)."""
 
 
-def left_behind(
+def stranded_work(
     policy: Policy, entries: Iterable[IndexedQueue], pilots: Iterable[tuple[str, str, int]]
-) -> LeftBehind:
+) -> StrandedWork:
     """What does not go on under `policy`, whether it is in force already or not.
 
     `pilots`: (site, CE, live pilots).
@@ -46,4 +46,4 @@ def left_behind(
     gone = (
         (site, ce, count) for site, ce, count in pilots if site not in policy.sites or ce not in policy.ces
     )
-    return LeftBehind(waiting.total(), most, tuple(gone))
+    return StrandedWork(waiting.total(), most, tuple(gone))

@@ -71,7 +71,7 @@ def open_pool(
     )
     current = instance.current_policy(tx.connection)
     # Which CEs the last change of the policy was about is not known any more.
-    pool.ces_since = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
+    pool.ces_changed_at = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
     pool.index = new_index(pool, policy, tx, rng)
     begin_loading(pool, tx)
     while filled and not load_some(pool, tx):
@@ -188,7 +188,7 @@ def enter(pool: Pool, tx: Transaction, queue: QueueId) -> bool:
     return True
 
 
-def count_anew(pool: Pool, tx: Transaction) -> None:
+def reload_queues(pool: Pool, tx: Transaction) -> None:
     """Read the task queues and count their waiting jobs at once; what is known of pilots stays."""
     _begin_counting(pool, tx)
     while not load_some(pool, tx):

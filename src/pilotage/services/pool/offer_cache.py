@@ -1,7 +1,7 @@
-"""What a pilot offers when it asks, and of which kind that is.
+"""A cache of the offer of each pilot, and of its offer classes.
 
-A pilot asks again and again with the same node. What is the same about its offers is kept, so that only their sizes
-are looked at: those decide which kind of offer it is (core/queues/candidates.py).
+A pilot asks repeatedly with the same node. The cache keeps the constant part of its offer. Only the remaining sizes
+are then needed to find the offer class (core/queues/candidates.py).
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_classes import OfferClass
-from pilotage.core.queues.offer_history import OfferRecord as Noted
+from pilotage.core.queues.offer_history import OfferRecord
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.pilot import Node
 
-PILOTS = 16384
-"""So many pilots are remembered."""
+MAX_PILOTS = 16384
+"""Pilots in the cache. The oldest entry is evicted first."""
 
-KINDS = 64
-"""So many kinds of offer of one pilot."""
+MAX_CLASSES = 64
+"""Offer classes cached per pilot."""
 
 
 class Remaining(NamedTuple):
-    """What is left of an offer, and to whom it is bound."""
+    """The remaining part of an offer, and the owner that it is bound to."""
 
     processors: int
     memory: int
     only_owner: str | None
 
     def without(self, taken: QueueIdentity) -> Remaining:
-        """What is left after a job of this queue, bound as before."""
+        """The remaining part after one more job of this queue, with the same owner."""
         return Remaining(*remaining_sizes(self.processors, self.memory, taken), self.only_owner)
 
     def bound_to(self, owner: str) -> Remaining:
         return Remaining(self.processors, self.memory, owner)
 
 
-class CachedKind:
-    """One kind of offer of one pilot."""
+class CachedOfferClass:
+    """One offer class of one pilot."""
 
-    __slots__ = ("kind", "noted")
+    __slots__ = ("offer_class", "records")
 
-    def __init__(self, kind: OfferClass) -> None:
-        self.kind = kind
-        self.noted: dict[int, Noted[tuple[PilotRow, Node]]] = {}
-        """As the book of kinds has it, by the number of processors."""
+    def __init__(self, offer_class: OfferClass) -> None:
+        self.offer_class = offer_class
+        self.records: dict[int, OfferRecord[tuple[PilotRow, Node]]] = {}
+        """Records of `Pool.offer_stats`, by number of processors."""
 
 
 @dataclass(slots=True)
 class PilotOffers:
-    """What is the same about the offers of one pilot."""
+    """The constant part of the offers of one pilot, with its offer classes."""
 
     policy: Policy
     node: Node
     base: Offer
-    _asked: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], CachedKind] = field(
+    _classes: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
         default_factory=dict
     )
     _whole: Remaining | None = None
 
     def serves(self, policy: Policy, node: Node) -> bool:
-        """Whether an offer of `node` under `policy` differs from the last one in its CPU time at most."""
+        """Whether an offer of `node` under `policy` equals the last one, apart from its CPU time."""
         mine = self.node
         return policy is self.policy and (
             mine is node
@@ -79,13 +79,14 @@ class PilotOffers:
         )
 
     def whole(self, pilot: PilotRow) -> Remaining:
+        """The whole pilot, bound to its present owner."""
         whole = self._whole
         if whole is None or whole.only_owner != pilot.only_owner:
             whole = self._whole = Remaining(self.base.processors, self.base.memory, pilot.only_owner)
         return whole
 
     def unbound(self, pilot: PilotRow) -> Remaining:
-        """All of the pilot, whatever it runs now, were it bound to nobody."""
+        """The whole pilot, including the part in use, as if it had no owner."""
         base = self.base
         return Remaining(pilot.processors or base.processors, pilot.memory or base.memory, None)
 
@@ -98,36 +99,36 @@ class PilotOffers:
             only_owner=rest.only_owner,
         )
 
-    def asked(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedKind:
-        """The kind of offer that the rest is while these limits let nothing start."""
+    def offer_class(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedOfferClass:
+        """The offer class of `rest` while the limits `closed` let no job start."""
         processors, memory, only_owner = rest
         key = (index.bucket_sizes(self.node.cpu_left, processors, memory), only_owner, closed)
-        asked = self._asked.get(key)
-        if asked is None or asked.kind.evicted:
-            if len(self._asked) >= KINDS:
-                self._asked.clear()
-            asked = self._asked[key] = CachedKind(index.offer_class(self.offer(rest), closed))
-        return asked
+        cached = self._classes.get(key)
+        if cached is None or cached.offer_class.evicted:
+            if len(self._classes) >= MAX_CLASSES:
+                self._classes.clear()
+            cached = self._classes[key] = CachedOfferClass(index.offer_class(self.offer(rest), closed))
+        return cached
 
 
-class OffersOfPilots:
-    """The pilots that asked lately."""
+class OfferCache:
+    """The offers of the pilots that asked recently."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, PilotOffers] = OrderedDict()
+        self._by_pilot: OrderedDict[int, PilotOffers] = OrderedDict()
 
     def of(self, policy: Policy, pilot: PilotRow, node: Node) -> PilotOffers:
-        asking = self._known.get(pilot.id)
-        if asking is None or not asking.serves(policy, node):
-            asking = self._known[pilot.id] = PilotOffers(policy, node, offer_of(policy, pilot, node))
-            if len(self._known) > PILOTS:
-                self._known.popitem(last=False)
-        asking.node = node
-        return asking
+        offers = self._by_pilot.get(pilot.id)
+        if offers is None or not offers.serves(policy, node):
+            offers = self._by_pilot[pilot.id] = PilotOffers(policy, node, offer_of(policy, pilot, node))
+            if len(self._by_pilot) > MAX_PILOTS:
+                self._by_pilot.popitem(last=False)
+        offers.node = node
+        return offers
 
 
 def offer_of(policy: Policy, pilot: PilotRow, node: Node) -> Offer:
-    """What the server knows of the pilot, and what the pilot says of its node."""
+    """The offer of a whole pilot: the facts of its row, and the node that the pilot reported."""
     ce = policy.ces.get(pilot.ce)
     site = policy.sites.get(pilot.site)
     identities: tuple[Identity, ...] = ()

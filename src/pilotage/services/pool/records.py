@@ -42,7 +42,7 @@ class DirectorNote:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitedReason:
+class RecordedReason:
     """What a queue waits for since when, as the history has it; "" when nothing waits in it."""
 
     reason: str

@@ -23,9 +23,9 @@ from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
 from pilotage.services.pool.limits import RunningLimits, limits_for
 from pilotage.services.pool.lru_cache import LruCache
-from pilotage.services.pool.offer_cache import OffersOfPilots
+from pilotage.services.pool.offer_cache import OfferCache
 from pilotage.services.pool.peers import NoPeers, Peers
-from pilotage.services.pool.records import DirectorNote, IndexLoading, SubmissionFacts, WaitedReason
+from pilotage.services.pool.records import DirectorNote, IndexLoading, RecordedReason, SubmissionFacts
 from pilotage.store.cluster.id_allocator import IdAllocator, SequentialIds
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables import submissions as submission_rows
@@ -70,18 +70,18 @@ class Pool:
     corrections: Corrections = field(default_factory=Corrections)
     """The share corrections in force, and what they were made of."""
     corrected_at: float | None = None
-    kinds: OfferStats[tuple[PilotRow, Node]] = field(default_factory=OfferStats)
+    offer_stats: OfferStats[tuple[PilotRow, Node]] = field(default_factory=OfferStats)
     """The kinds of offer that pilots made lately."""
-    ces_since: dict[str, float] = field(default_factory=dict)
+    ces_changed_at: dict[str, float] = field(default_factory=dict)
     """When the policy last changed each CE: pilots started before it may offer what no new one there will."""
-    asking: OffersOfPilots = field(default_factory=OffersOfPilots)
+    offer_cache: OfferCache = field(default_factory=OfferCache)
     turns: TurnBook = field(default_factory=TurnBook)
     """Of pilots that serve one owner at a time."""
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """What a pilot of each local CE finds when it has the whole of it."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """By CE."""
-    waited: dict[QueueId, WaitedReason] | None = None
+    recorded_reasons: dict[QueueId, RecordedReason] | None = None
     """The last reason of each queue in the history; None until it has been read."""
     unwritten: Callable[[], None] | None = None
     """Writes the moves of this transaction that decide which jobs wait; None: there are none."""
@@ -164,8 +164,8 @@ class Pool:
         """
         for queue in queues:
             self._forget_queue(queue)
-            if self.waited is not None:
-                tx.delete(self.waited, queue)
+            if self.recorded_reasons is not None:
+                tx.delete(self.recorded_reasons, queue)
 
     def _forget_queue(self, queue: QueueId) -> None:
         self.identities.pop(queue, None)

@@ -23,7 +23,7 @@ from pilotage.core.queues.wait_reason import COMPARED, Reason, WaitAnalysis, Wai
 from pilotage.core.queues.what_if import Buckets, unblocks
 from pilotage.services.jobs.payload import stored_description
 from pilotage.services.matching import known_offers
-from pilotage.services.pool.records import DirectorNote, WaitedReason
+from pilotage.services.pool.records import DirectorNote, RecordedReason
 from pilotage.services.pool.state import Pool
 from pilotage.services.why import job_wording, needs_wording, wording
 from pilotage.store.engine.connection import Connection
@@ -49,7 +49,7 @@ class WaitSnapshot:
     policy: Policy
     limits: Mapping[tuple[str, str, str, str], LimitStatus]
     directors: Mapping[str, DirectorNote]
-    waited: Mapping[QueueId, WaitedReason]
+    recorded_reasons: Mapping[QueueId, RecordedReason]
 
 
 def take_snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Turn) -> WaitSnapshot:
@@ -57,7 +57,9 @@ def take_snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Tu
     analysis = known_offers.survey(pool, tx, now, turn)
     closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
     statuses = {key: pool.limits.limiter.status(limit, now) for key, limit in closed.items()}
-    return WaitSnapshot(analysis, pool.policy, statuses, dict(pool.directors), dict(pool.waited or {}))
+    return WaitSnapshot(
+        analysis, pool.policy, statuses, dict(pool.directors), dict(pool.recorded_reasons or {})
+    )
 
 
 # --- jobs
@@ -157,7 +159,7 @@ def _waiting_since(
     The history gives it; without an entry, `since` or the oldest waiting job. Requests before the oldest waiting job
     prove nothing about the queue.
     """
-    recorded = snapshot.waited.get(entry.id)
+    recorded = snapshot.recorded_reasons.get(entry.id)
     if recorded is not None and recorded.reason:
         return _at_least_oldest_job(connection, entry, recorded.began - RECORD_PERIOD)
     if since is not None:
@@ -266,7 +268,7 @@ def main_reason(
     snapshot: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float
 ) -> WaitVerdict:
     """The verdict alone, as the history records it."""
-    recorded = snapshot.waited.get(entry.id)
+    recorded = snapshot.recorded_reasons.get(entry.id)
     began = (recorded.began if recorded is not None and recorded.reason else now) - RECORD_PERIOD
     verdict = snapshot.analysis.verdict(entry, began)
     if verdict.reason not in (Reason.SHARE, Reason.SLOTS) or not (verdict.places or verdict.detail):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.services.pool.records import WaitedReason
+from pilotage.services.pool.records import RecordedReason
 from pilotage.services.pool.state import Pool
 from pilotage.services.why.answer import WaitSnapshot, main_reason
 from pilotage.store.engine.connection import Connection
@@ -25,10 +25,10 @@ MAX_EVALUATIONS = 500_000
 """Approximate evaluations of the predicate per recording. The next recording begins with the remaining queues."""
 
 
-def last_reasons(connection: Connection) -> dict[QueueId, WaitedReason]:
+def last_reasons(connection: Connection) -> dict[QueueId, RecordedReason]:
     """The last recorded reason of each queue, from before this server's start."""
     return {
-        queue: WaitedReason(reason, detail, began)
+        queue: RecordedReason(reason, detail, began)
         for queue, reason, detail, began in wait_reasons.last_reasons(connection)
     }
 
@@ -71,7 +71,7 @@ def _changed_reason(
     snapshot: WaitSnapshot, connection: Connection, entry: IndexedQueue, now: float
 ) -> list[ReasonRow]:
     verdict = main_reason(snapshot, connection, entry, now)
-    recorded = snapshot.waited.get(entry.id)
+    recorded = snapshot.recorded_reasons.get(entry.id)
     if recorded is not None and (recorded.reason, recorded.detail) == (verdict.reason, verdict.detail):
         return []
     return [ReasonRow(entry.id, now, str(verdict.reason), verdict.detail)]
@@ -80,7 +80,7 @@ def _changed_reason(
 def _emptied_queues(snapshot: WaitSnapshot, now: float) -> Iterator[ReasonRow]:
     """A row without a reason for each recorded queue in which no job waits any more."""
     busy = {entry.id for entry in snapshot.analysis.entries if entry.waiting}
-    for queue, recorded in snapshot.waited.items():
+    for queue, recorded in snapshot.recorded_reasons.items():
         if recorded.reason and queue not in busy:
             yield ReasonRow(queue, now, "", "")
 
@@ -92,12 +92,12 @@ def chunks(rows: Sequence[ReasonRow]) -> Iterator[Sequence[ReasonRow]]:
 
 
 def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
-    """Store changed reasons. Call in the writer's thread, after `pool.waited` has been loaded."""
-    assert pool.waited is not None
+    """Store changed reasons. Call in the writer's thread, after `pool.recorded_reasons` has been loaded."""
+    assert pool.recorded_reasons is not None
     # A queue that was deleted since the snapshot has no history any more.
     rows = [row for row in rows if row.queue in pool.identities]
     wait_reasons.insert_reasons(tx.connection, rows)
     for row in rows:
-        recorded = pool.waited.get(row.queue)
+        recorded = pool.recorded_reasons.get(row.queue)
         began = recorded.began if recorded is not None and recorded.reason else row.since
-        tx.put(pool.waited, row.queue, WaitedReason(row.reason, row.detail, began))
+        tx.put(pool.recorded_reasons, row.queue, RecordedReason(row.reason, row.detail, began))

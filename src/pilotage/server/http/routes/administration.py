@@ -119,7 +119,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         "pilotage_pilots_stalled": len(pool.stalled),
         "pilotage_failing_rows": sum(len(rows) for rows in context.failing_rows.values()),
         "pilotage_history_jobs": sum(history.totals(connection).values()),
-        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran or 0,
+        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
         "pilotage_longest_transaction_seconds": writer.times.longest,
         "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
     }

@@ -13,7 +13,7 @@ from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
-from pilotage.services.policy.impact import left_behind
+from pilotage.services.policy.impact import stranded_work
 from pilotage.store.tables import instance, pilots
 from pilotage.wire import limits
 from pilotage.wire.limits import MAX_PAGE
@@ -132,7 +132,7 @@ def _document(found: instance.PolicyRow) -> PolicyDocument:
 def _describe(context: Context, caller: Caller, new: Policy, found: instance.PolicyRow) -> PolicyDocument:
     """The document of a version, with the warnings and effects of the policy `new`."""
     entries = list(context.pool.index.entries.values())
-    left = left_behind(new, entries, pilots.live_counts(context.readers.connection()))
+    left = stranded_work(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
     document.warnings = [*_lockout_warnings(caller, new), *warnings(new)]
     document.properties = known_properties(new)
