@@ -76,7 +76,7 @@ def test_jobs_that_have_gone_and_files_that_are_lost(client: Client, state: Stat
     assert set(reports[2].failed) == {"a", "never sent"}
     assert not (tmp_path / "2" / "a").exists()
     assert (tmp_path / "2" / "d" / "b").exists()
-    assert "no such job" in reports[9].failed[""]
+    assert "no longer exists" in reports[9].failed[""]
 
 
 @pytest.mark.parametrize(

@@ -34,4 +34,4 @@ def test_the_servers_own_environment_is_left_out(tmp_path: Path) -> None:
 def test_none_and_one_that_does_not_run_are_told(tmp_path: Path) -> None:
     assert describe_payload_python({"PATH": str(tmp_path)}) == "Jobs find no python3 in their PATH."
     program(tmp_path / "bin", "#!/no/such/interpreter\n")
-    assert "does not tell its version" in describe_payload_python({"PATH": f"{tmp_path}/bin"})
+    assert "whose version is unknown" in describe_payload_python({"PATH": f"{tmp_path}/bin"})
