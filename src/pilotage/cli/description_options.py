@@ -22,7 +22,7 @@ from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION
 
 @dataclass
 class DescribedCommand:
-    """A described command, and what its user is told before it is sent."""
+    """The job description of a command, and notes for the user, shown before it is sent."""
 
     described: LocalDescription
     notes: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ def _join_names(names: Sequence[str], most: int = 5) -> str:
 
 @dataclass
 class _ParsedOptions:
-    """What the options say: fields as YAML has them, inputs, where these lie here, notes."""
+    """The parsed options: fields as in YAML, inputs with their local paths, notes."""
 
     fields: dict[str, Any]
     entries: list[dict[str, Any]]

@@ -13,7 +13,7 @@ Fact = tuple[str, object]
 
 
 def job_facts(detail: JobDetail, now: float, *, exact: bool) -> Iterator[Fact]:
-    """What it is, what it asks for, and what became of it; empty values are for the caller to leave out."""
+    """Labelled facts of one job: identity, requests, results. Callers leave out empty values."""
     job = detail.job
     yield "job", job.id
     yield "state", job.state

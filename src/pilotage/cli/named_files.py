@@ -17,12 +17,12 @@ MAX_BYTES = 100_000_000
 
 @dataclass(slots=True)
 class NamedFiles:
-    """What a command becomes. `files` are sent under these names, `notes` say what is not."""
+    """The files that a command names. `files` are sent under these names, `notes` report files left out."""
 
     executable: str
     files: dict[str, Path] = field(default_factory=dict)
     programs: set[str] = field(default_factory=set)
-    """Those of the files that are to be executable."""
+    """Names of the files that are sent as executable."""
     notes: list[str] = field(default_factory=list)
     size: int = 0
 
@@ -41,7 +41,7 @@ class NamedFiles:
 
 
 def find_named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
-    """The files that `command` names beside those that are sent as `inputs` (names in the job's folder) already."""
+    """The files that `command` names, except `inputs` (names in the job's folder), which are sent already."""
     found = _resolve_program(command[0], inputs)
     for word in command[1:]:
         _add_argument(word, inputs, found)

@@ -1,4 +1,4 @@
-"""How jobs ended, and which command tells more about those that did not end well."""
+"""How jobs ended, and which command shows more about jobs that did not end well."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def report_outcome(screen: CommandOutput, client: Client, selection: Selection, counts: Counts) -> Outcome:
-    """Say how the jobs of a selection ended, and what to look at next."""
+    """Print how the jobs of a selection ended, and commands that show more."""
     outcome = Outcome(counts.states, counts.total, counts.final)
     screen.line(format_counts(counts))
     if counts.final < counts.total:

@@ -62,7 +62,8 @@ def output(
 ) -> int | None:
     """Download the outputs of jobs that have ended.
 
-    The exit code is 1 if a job is not Done or a download failed, and 8 if all are Done but an output is missing.
+    The exit code is 1 if a job is not Done or a download failed.
+    It is 8 if all jobs are Done but an output is missing.
     """
     selection = require_selection(build_selection(ids, submission, state, owner, group, job_group), "output")
     report = FetchReport(str(folder))

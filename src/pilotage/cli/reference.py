@@ -38,7 +38,7 @@ Every command that speaks to the server has these options:
 
 
 def markdown(root: Root | None = None) -> str:
-    """The whole page, for the commands of `root`; without it for those of this package."""
+    """The whole page, for the commands of `root`. Without `root`: for the commands of this package."""
     tree = root or build()
     parts = [HEAD, *(f"| {code} | {text} |\n" for code, text in EXIT_CODES), "\n## Commands\n\n"]
     parts += [f"- [`{name}`](#{name.replace(' ', '-')}): {one.help}\n" for name, one in tree.commands.items()]
@@ -62,7 +62,7 @@ def _section(name: str, command: LazyCommand) -> str:
 
 
 def _own_options(params: list[Any]) -> list[Any]:
-    """Without those that all commands have, which stand once at the top."""
+    """The options of one command. Options shared by all commands stand once at the top of the page."""
     shared = {name for name, _, _ in SHARED}
     left_out = shared if shared <= {param.name for param in params} else set()
     options = (param for param in params if param.param_type_name == "option" and not param.hidden)

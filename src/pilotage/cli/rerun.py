@@ -53,7 +53,7 @@ def rerun(
 ) -> int | None:
     """Submit ended jobs as new jobs: same description and values, current files of this folder.
 
-    Inputs that are not in this folder are taken as they were sent. Options stand over the description. The old jobs
+    Inputs that are not in this folder are sent as they were before. Options stand over the description. The old jobs
     stay as they are; `pilotage reschedule` runs them again with the files that were stored.
     """
     selection = require_selection(build_selection(ids, submission, ["Failed"] if failed else None), "rerun")

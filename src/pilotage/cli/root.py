@@ -77,7 +77,7 @@ class Root:
 
 
 def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
-    """The commands of this package and `extra` ones, which stand before `down` and win over those of the same name."""
+    """The commands of this package and `extra` ones, which stand before `down` and replace others of the same name."""
     names = list(COMMANDS)
     place = names.index("down")
     own = COMMANDS | dict(extra or {})

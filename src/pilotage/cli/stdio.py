@@ -1,7 +1,7 @@
 """Where the command line meets the system: its streams, and the system's errors in words.
 
-Whatever the surroundings are (streams closed, an encoding that lacks a character, a disk that is full), a command ends
-with a message and an exit code, never with a trace.
+A command ends with a message and an exit code, never with a trace. This holds with closed streams, an encoding that
+lacks a character, and a full disk.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ STREAMS = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRON
 def prepare_streams() -> None:
     """Make the three standard streams usable.
 
-    A closed one becomes the null device. Without that the next file or socket that is opened would get its number, and
-    what is printed would go there. Characters that the encoding of a stream lacks are written as escapes.
+    A closed one becomes the null device. Otherwise the next file or socket opened would get its number, and printed
+    text would go there. Characters that the encoding of a stream lacks are written as escapes.
     """
     for number, (name, flags) in enumerate(STREAMS):
         if _is_closed(number):

@@ -126,7 +126,7 @@ class Client(SubmitMethods):
         """Create a client for the server of a home folder, or for the address `server`.
 
         `home` defaults to PILOTAGE_HOME, else ~/.pilotage; its server.json has the address. `token_file` defaults to
-        the file `token` in that folder. The other parameters are those of the constructor.
+        the file `token` in that folder. The constructor explains the other parameters.
         Raises Unreachable if no server was started there, InvalidInput if server.json cannot be read.
         """
         folder = default_home() if home is None else Path(home)

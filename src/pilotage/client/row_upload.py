@@ -204,7 +204,7 @@ def find_value_error(value: Any) -> str:
     """The error of a parameter value, or "" if it is valid."""
     if isinstance(value, str):
         if len(value) > MAX_VALUE_CHARS:
-            return f"a value has {len(value):,} characters: at most {MAX_VALUE_CHARS:,} are taken"
+            return f"a value has {len(value):,} characters; the limit is {MAX_VALUE_CHARS:,}"
         return "a value contains a NUL character" if "\0" in value else ""
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
         return f"{value} is not a number that can be used"

@@ -2,14 +2,14 @@
 
     PilotageError
     ├── InvalidInput         the input is wrong: the field, the line, a correct value
-    │   ├── Mistakes         several such errors, told together
+    │   ├── Mistakes         several such errors, reported together
     │   ├── TooLarge         a limit of size or count is exceeded
     │   │   └── HeaderTooLarge   of the header of a request
     │   ├── TooSlow          a request did not come in the time that it has
     │   └── IncompatibleVersion  a pilot or client of another protocol
     ├── NotAuthenticated     no token, an expired one, one of another server
     ├── Forbidden            the identity is known and may not do this
-    ├── NotFound             no such job, pilot, queue (also said of what one may not see)
+    ├── NotFound             no such job, pilot, queue (also for objects the caller may not see)
     ├── Conflict             the state does not allow it (a move outside the table, a second server)
     │   ├── IllegalMove
     │   └── Superseded       a message of an old epoch or of another incarnation
@@ -28,7 +28,7 @@ from collections.abc import Iterable
 LONGEST_TEXT = 16_000
 """Characters of a message or hint. They repeat the input, which may have millions."""
 LONGEST_LINE = 300
-"""Characters told of one mistake among several."""
+"""Characters shown of one mistake among several."""
 
 
 def _cut(text: str, most: int = LONGEST_TEXT) -> str:

@@ -4,10 +4,11 @@ GET    /v1/jobs                            Selection as query, after, limit, new
 GET    /v1/counts                          Selection as query → Counts
 GET    /v1/jobs/{id}                       JobDetail
 GET    /v1/jobs/{id}/events                list of JobEvent, oldest first
-GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`; the request makes the pilot of a running job
-send tails. Headers: X-Pilotage-State (job state),
-X-Pilotage-Offset (position of the first byte)
+GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`
 POST   /v1/jobs/kill|reschedule|delete     ActionRequest → ActionResponse
+
+A request for a stream makes the pilot of a running job send tails. Headers of the answer: X-Pilotage-State (job state),
+X-Pilotage-Offset (position of the first byte).
 """
 
 from __future__ import annotations

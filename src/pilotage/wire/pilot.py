@@ -1,9 +1,9 @@
 """The messages between a pilot and the server, protocol 1.
 
 Standard-library dataclasses in Python 3.9 syntax: the pilot encodes them with `json`, the server decodes them
-by type. New fields get defaults, so that an old pilot can talk to a newer server; a change that an old pilot
-cannot live with raises PROTOCOL, and the server goes on answering the protocols in SUPPORTED for as long as
-pilots of those may live. Times are seconds and travel as durations, never as instants; memory is MB (2^20 bytes).
+by type. New fields get defaults, so that an old pilot can talk to a newer server. A change that breaks old pilots
+raises PROTOCOL. The server answers every protocol in SUPPORTED as long as pilots of that protocol may live.
+Times are seconds and travel as durations, never as instants; memory is MB (2^20 bytes).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FileNames = Annotated[List[FileName], Limit(longest=100_000)]
 
 @dataclass
 class Node:
-    """What a pilot offers *now*: what is left of its node after the payloads it holds."""
+    """The offer of a pilot *now*: the rest of its node after the payloads it holds."""
 
     hostname: Name = ""
     platform: Name = ""
@@ -49,8 +49,8 @@ class Node:
 class EnrolRequest:
     """POST /v1/pilot/enrol: trade the secret of the batch script for a token.
 
-    `nonce` is drawn anew at every start of the program: a new one supersedes the earlier pilot of the same
-    (secret, index) and raises an alarm; the same one again gets a new token for the same pilot.
+    `nonce` is drawn at random at every start of the program. A new nonce supersedes the earlier pilot of the same
+    (secret, index) and raises an alarm. The same nonce again gets a new token for the same pilot.
     """
 
     secret: Fact
@@ -71,10 +71,10 @@ class EnrolResponse:
     site: str
     ce: str
     lease: float
-    """The jobs of a pilot are its own for so long after the server's last commit for it; the pilot counts from
+    """Seconds after the server's last commit for a pilot for which its jobs remain its own. The pilot counts from
     before it sent the request and acts a tenth early."""
     heartbeat: float
-    """The server wants to hear from the pilot at least so often."""
+    """Seconds: the longest interval between two exchanges that the server wants."""
     idle: float
     """Seconds without work after which a pilot ends."""
     cpu_power: float = 1.0
@@ -82,10 +82,10 @@ class EnrolResponse:
     wall: float = 0.0
     """Wall seconds that the batch system allows; 0: no limit."""
     margin: float = 30.0
-    """The pilot ends its payloads so many seconds before the end of its wall time, and offers none of them."""
+    """Seconds before the end of its wall time at which the pilot ends its payloads. It does not offer them to jobs."""
     least: float = 60.0
-    """With fewer seconds left than this it neither takes nor starts a job. Where the batch system gives a pilot less
-    time than `wall`, it keeps the same part of that."""
+    """With fewer seconds left than this the pilot neither takes nor starts a job. Where the batch system gives it
+    less time than `wall`, the threshold shrinks in proportion."""
     processors: int = 0
     """Cores that the batch job was given; 0: find out."""
     memory: int = 0
@@ -93,7 +93,7 @@ class EnrolResponse:
     tags: List[str] = field(default_factory=list)
     isolation: str = "none"
     ahead: int = 128
-    """At most so many jobs beyond what runs may be held when jobs are very short."""
+    """The most jobs that may be held beyond the running ones, when jobs are very short."""
     max_output_file: int = 0
     """Bytes of one output file that the server takes; 0: not told."""
 
@@ -117,11 +117,15 @@ class RefusedOutput:
 
 @dataclass
 class Finish:
-    """The end of one payload. `failure` is empty when it ran to its end, whatever its exit code.
+    """The end of one payload. `failure` is empty when it ran to its end, with any exit code.
 
-    failure classes: "" | "limit-wall" | "limit-cpu" | "limit-memory" | "killed" | "node" (the node could not run
-    it: no container runtime, full disk, shared input missing) | "input" (an input could not be fetched) |
-    "output" (an output could not be uploaded) | "cut-off" (stopped at the end of the lease as the job wished)
+    Failure classes:
+
+    - "limit-wall", "limit-cpu", "limit-memory", "killed"
+    - "node": the node could not run it (no container runtime, full disk, shared input missing)
+    - "input": an input could not be fetched
+    - "output": an output could not be uploaded
+    - "cut-off": stopped at the end of the lease, as the job wished
     """
 
     job: int
@@ -167,8 +171,8 @@ class Take:
     count: int
     node: Node
     ahead: int = 0
-    """Of `count`, so many need not fit together with the others: each fits `node` by itself, and is started as
-    earlier ones end. Asked for only while payloads are very short; a server may give fewer, or none."""
+    """The part of `count` that need not fit together with the rest: each of these jobs fits `node` by itself, and is
+    started as earlier ones end. Asked for only while payloads are very short; a server may give fewer, or none."""
 
 
 @dataclass
@@ -176,7 +180,7 @@ class ExchangeRequest:
     """POST /v1/pilot/exchange: several messages, one transaction; also the heartbeat (all empty).
 
     The server works through finishes, releases, confirms, take, in this order. `holding` are all the offers and
-    jobs that the pilot believes to be its own after this message: what is not, comes back in `stop`.
+    jobs that the pilot believes to be its own after this message. Offers and jobs that are not come back in `stop`.
     """
 
     incarnation: int
@@ -206,7 +210,7 @@ class Input:
 
 @dataclass
 class Payload:
-    """What to run. Strings are never given to a shell, except `setup_lines`, which are shell by nature."""
+    """The program to run and its limits. Only `setup_lines` are given to a shell; no other string is."""
 
     executable: str
     arguments: List[str] = field(default_factory=list)
@@ -295,4 +299,4 @@ HTTP_ROUTES: Tuple[Tuple[str, str], ...] = (
     ("POST", "/v1/pilot/jobs/{job}/tail?stream=stdout|stderr&offset=N"),
     ("GET", "/v1/pilot.pyz"),
 )
-"""All under one address. Bodies are JSON, but for inputs, outputs, tails and the program itself, which are bytes."""
+"""All under one address. Bodies are JSON; inputs, outputs, tails and the program itself are bytes."""

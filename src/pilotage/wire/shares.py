@@ -37,7 +37,7 @@ class ShareSlice:
 
 @dataclass
 class ShareFactor:
-    """The factor that one instance of a corrector gives."""
+    """The factor given by an instance of a corrector."""
 
     corrector: str
     instance: str

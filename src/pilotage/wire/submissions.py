@@ -132,7 +132,7 @@ class OpenSubmission:
     submission: int
     queue: int
     open: bool
-    """False: no more rows are taken."""
+    """False: no more rows are accepted."""
     names: List[str]
     chunks: int
     """How many were accepted: the number of the next one."""

@@ -1,1 +1,1 @@
-"""`pilotage policy …`: what speaks to the server, what compares, what works on files alone."""
+"""`pilotage policy …`: commands that speak to the server, comparisons, and commands that work on files alone."""

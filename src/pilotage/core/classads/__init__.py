@@ -3,7 +3,7 @@
     parse_expression, parse_ad    text to tree, or `InvalidInput` with line and column
     unparse, canonical            tree to text: to read again, to compare
     evaluate, matches             the value of a tree in an ad, perhaps matched with another
-    references, suspicions        what a tree depends on; what in an ad is probably a slip
+    references, suspicions        the attributes that a tree depends on; probable slips in an ad
     check_call                    `InvalidInput` for a pattern of `regexp` that can't be used
 
 The language as supported, its limits and where it differs on purpose from HTCondor's stand in

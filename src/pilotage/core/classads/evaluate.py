@@ -39,7 +39,7 @@ class OutOfSteps(Exception):
 
 
 class Run:
-    """One evaluation: what it may ask of the world, and what is left of its limits."""
+    """One evaluation: its clock and source of chance, and the steps left to it."""
 
     __slots__ = ("active", "now", "rng", "steps")
 

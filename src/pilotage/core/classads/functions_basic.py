@@ -23,7 +23,7 @@ LAZY_CHOICE: Final = "ifthenelse"
 
 
 class Chance(Protocol):
-    """What `random()` draws from; `random.Random` is one."""
+    """The source of `random()`; `random.Random` is one."""
 
     def random(self) -> float: ...
 
@@ -35,7 +35,7 @@ class World(Protocol):
     rng: Chance | None
 
     def charge(self, steps: int) -> None:
-        """Take `steps` off what is left; ends the evaluation with ERROR if that is too little."""
+        """Subtract `steps` from the steps left; ends the evaluation with ERROR if there are too few."""
 
 
 Function: TypeAlias = Callable[[Sequence[Any], Any], Value]

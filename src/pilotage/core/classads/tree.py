@@ -1,7 +1,7 @@
 """The tree of a ClassAd expression: frozen values that compare by structure.
 
-Chains of one precedence level (`a - b + c`, `a || b || c`) are one flat node, so that neither a long
-disjunction of sites nor its evaluation nests as deep as it is long.
+Chains of one precedence level (`a - b + c`, `a || b || c`) are one flat node. So the depth of a long disjunction of
+sites, and of its evaluation, does not grow with its length.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 document: of all candidates the smallest `rand() / weight`. Not proportional: weights 1 and 3 give .167 and .833.
 proportional: the smallest `-ln(rand()) / weight`, which gives each candidate its weight's part exactly.
 
-The minimum of n independent draws of one weight has a distribution of its own, so that one number for each
-distinct weight is enough; within the winning class every member is equally likely.
+The minimum of n independent draws of one weight has a known distribution, so one random number per distinct weight
+is enough. Within the winning class every member is equally likely.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A limit shared by several servers: the remaining starts are divided into allocations, one per server.
 
-A running limit of N is N *places*. Each is in one hand at any time: nobody's (`UnleasedRoom.free`), a server's
-(`Allocation.free`), or that of a job that was offered or runs there. A start takes a place from the server
-that makes it, an end puts it into the block of the server that learns of it. So no more than N jobs are ever there,
-whatever becomes of a server: its places go back to nobody, those of its jobs stay with the jobs.
+A running limit of N is N *places*. At any time each place is free (`UnleasedRoom.free`), or leased to a server
+(`Allocation.free`), or used by a job that was offered or runs there. A start takes a place from the allocation of the
+server that makes it. An end adds the place to the allocation of the server that learns of it. So there are never more
+than N jobs, even when a server dies: its unused places become free, and its jobs keep theirs.
 
-Starts every so many seconds are *tokens* of one bucket that holds `burst` of them, those that servers have borrowed
-included. The bucket fills from the last start that anybody made, which is never earlier than the rule would have it.
+A start delay is a bucket of `burst` *tokens*, including the tokens that servers have borrowed. The bucket fills from
+the last start under the limit on any server, so no start comes earlier than the delay allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UnleasedRoom:
     """The places and starts of one limit that no server holds. `free` below 0: the limit is over-allocated."""
 
     running: int | None
-    """The N that `free` was reckoned with."""
+    """The N from which `free` was computed."""
     free: int
     starts: float
     """Tokens, as of `since`."""
@@ -32,46 +32,56 @@ class UnleasedRoom:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The places and starts that one server holds of a limit, and its last start under it."""
+    """The places and starts of a limit leased to one server, and the server's last start under it."""
 
     free: int = 0
     starts: int = 0
     last_start: float = 0.0
     wants: bool = False
-    """Jobs wait that it could start if it had more."""
+    """Jobs wait that the server could start with more places or starts."""
 
 
 def establish(limit: Limit, held: int, now: float) -> UnleasedRoom:
-    """A limit that was not there before: `held` jobs have a place already. The first starts may be made at once."""
+    """A new limit of which `held` jobs have a place already. The first starts may be made at once."""
     free = limit.running - held if limit.running is not None else 0
     return UnleasedRoom(limit.running, free, float(limit.burst), now)
 
 
 def replace_limit(limit: Limit, shared: UnleasedRoom) -> UnleasedRoom:
-    """The same with the number that the policy has now."""
+    """The limit with the number of places of the policy in force."""
     before, after = shared.running, limit.running
     if before is None:
-        # Nobody has counted who is there: the limit is closed until `counted`.
+        # The jobs that hold a place were never counted: the limit is closed until `recount`.
         return shared
     if after is None:
         return replace(shared, running=None)
     return replace(shared, running=after, free=shared.free + after - before)
 
 
-def recount(limit: Limit, shared: UnleasedRoom, held: int, blocks: Iterable[Allocation]) -> UnleasedRoom:
-    """The same with the free places recounted from the jobs that hold one."""
+def recount(limit: Limit, shared: UnleasedRoom, held: int, allocations: Iterable[Allocation]) -> UnleasedRoom:
+    """The limit with its free places computed from the `held` jobs that have one."""
     if limit.running is None:
         return shared
-    return replace(shared, running=limit.running, free=limit.running - held - sum(b.free for b in blocks))
+    return replace(
+        shared,
+        running=limit.running,
+        free=limit.running - held - sum(allocation.free for allocation in allocations),
+    )
 
 
-def refill(limit: Limit, shared: UnleasedRoom, blocks: Collection[Allocation], now: float) -> UnleasedRoom:
-    """The same with the tokens of now."""
+def refill(
+    limit: Limit, shared: UnleasedRoom, allocations: Collection[Allocation], now: float
+) -> UnleasedRoom:
+    """The limit with the tokens gained until now."""
     if not limit.delay:
         return shared
-    room = limit.burst - sum(block.starts for block in blocks)
-    began = max(shared.since, *(block.last_start for block in blocks)) if blocks else shared.since
-    # Of a clock that stepped back: the wait is counted from now.
+    room = limit.burst - sum(allocation.starts for allocation in allocations)
+    began = (
+        max(shared.since, *(allocation.last_start for allocation in allocations))
+        if allocations
+        else shared.since
+    )
+    # After a clock stepped back, the wait is counted from now.
     gained = max(0.0, now - began) / limit.delay
     return replace(shared, starts=max(0.0, min(float(room), shared.starts + gained)), since=now)
 
@@ -98,7 +108,7 @@ def lend(
 def give_back(
     limit: Limit, shared: UnleasedRoom, mine: Allocation, keep: Allocation
 ) -> tuple[UnleasedRoom, Allocation]:
-    """The same after a server has returned all places and starts beyond `keep`."""
+    """Return all places and starts of a server beyond `keep`."""
     free, starts = max(0, mine.free - keep.free), max(0, mine.starts - keep.starts)
     return (
         replace(shared, free=shared.free + free, starts=shared.starts + starts),
@@ -107,7 +117,7 @@ def give_back(
 
 
 def evict(shared: UnleasedRoom, gone: Allocation) -> UnleasedRoom:
-    """The same without a server that is dead: its places are nobody's; its tokens count as used."""
+    """Free the places of a dead server. Its tokens count as used."""
     return replace(shared, free=shared.free + gone.free, since=max(shared.since, gone.last_start))
 
 
@@ -124,7 +134,7 @@ def may_start(limit: Limit, shared: UnleasedRoom | None, mine: Allocation) -> bo
 
 
 def record_start(limit: Limit, mine: Allocation, now: float) -> Allocation:
-    """One job of the limit was offered."""
+    """The allocation after one job of the limit was offered."""
     return replace(
         mine,
         free=mine.free - 1 if limit.running is not None else mine.free,
@@ -134,5 +144,5 @@ def record_start(limit: Limit, mine: Allocation, now: float) -> Allocation:
 
 
 def record_end(limit: Limit, mine: Allocation) -> Allocation:
-    """One job of the limit has left its place."""
+    """The allocation after one job of the limit has left its place."""
     return replace(mine, free=mine.free + 1) if limit.running is not None else mine

@@ -1,7 +1,7 @@
 """Running limits and start delays of a site or a CE, checked with the match.
 
 See docs/reference/rules.md, section 2. DIRAC calls this the Limiter.
-A limit names one attribute of the queue identity and a value: at most `running` jobs of that kind there, and
+A limit names one attribute of the queue identity and a value: at most `running` such jobs there, and
 one start every `delay` seconds, with `burst` starts saved up at most. Counts are exact, since they change in the
 same thread and transaction that matches.
 """

@@ -22,13 +22,13 @@ from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.vectorised_matching import OTHERS, SIZES, Slots, VectorisedMatching
 from pilotage.core.queues.weighted_draw import Sampler
 
-KINDS = 1024
+MAX_CLASSES = 1024
 """Offer classes kept; the least recently used is evicted first."""
 
-BOUND_KINDS = 16384
+MAX_BOUND_CLASSES = 16384
 """The same for offers bound to one owner, which hold the queues of that owner only."""
 
-PLACES = 1024
+MAX_BASE_OFFERS = 1024
 """Base offers kept: each is shared by classes that differ only in size."""
 
 _NO_SLOTS: Slots = np.zeros(0, dtype=np.int64)
@@ -138,32 +138,34 @@ class OfferClasses:
                 self.evict_all()
 
     def evict_all(self) -> None:
-        for kinds in (self._unbound, self._bound):
-            while kinds:
-                evict(kinds.popitem()[1])
+        for classes in (self._unbound, self._bound):
+            while classes:
+                evict(classes.popitem()[1])
 
     def __len__(self) -> int:
         return len(self._unbound) + len(self._bound)
 
     def get(self, key: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
         """The class of `key` (from `class_key`) under these closed limits."""
-        kinds, most = (self._unbound, KINDS) if key.only_owner is None else (self._bound, BOUND_KINDS)
+        classes, most = (
+            (self._unbound, MAX_CLASSES) if key.only_owner is None else (self._bound, MAX_BOUND_CLASSES)
+        )
         place = (key, tuple(closed))
-        kind = kinds.get(place)
-        if kind is not None:
-            kinds.move_to_end(place)
-            return kind
-        kind = kinds[place] = OfferClass(key, place[1], self._base_offer(key))
-        if len(kinds) > most:
-            evict(kinds.popitem(last=False)[1])
-        return kind
+        offer_class = classes.get(place)
+        if offer_class is not None:
+            classes.move_to_end(place)
+            return offer_class
+        offer_class = classes[place] = OfferClass(key, place[1], self._base_offer(key))
+        if len(classes) > most:
+            evict(classes.popitem(last=False)[1])
+        return offer_class
 
     def _base_offer(self, key: Offer) -> BaseOffer:
         whole = replace(key, cpu_time=0.0, memory=0, processors=0)
         place = self._base_offers.get(whole)
         if place is None:
             place = self._base_offers[whole] = BaseOffer(whole)
-            if len(self._base_offers) > (PLACES if key.only_owner is None else BOUND_KINDS):
+            if len(self._base_offers) > (MAX_BASE_OFFERS if key.only_owner is None else MAX_BOUND_CLASSES):
                 self._base_offers.popitem(last=False)
         else:
             self._base_offers.move_to_end(whole)
@@ -173,9 +175,9 @@ class OfferClasses:
         """The class of `key`, if it is cached."""
         return (self._unbound if key.only_owner is None else self._bound).get((key, ()))
 
-    def refresh_members(self, kind: OfferClass) -> None:
+    def refresh_members(self, offer_class: OfferClass) -> None:
         """Match the queues that were added since the class was last refreshed."""
-        place = kind.base
+        place = offer_class.base
         if place.offer.only_owner is None:
             count = len(self.matching)
             if place.checked != count:
@@ -184,20 +186,26 @@ class OfferClasses:
             own = self._of_owner.get(place.offer.only_owner, [])
             if place.checked != len(own):
                 self._match_new_queues(place, np.array(own[place.checked :], dtype=np.int64), len(own))
-        if kind.checked != len(place.slots):
-            new = self.matching.passing(kind.offer, place.slots[kind.checked :], SIZES)
-            kind.checked = len(place.slots)
-            if kind.closed_limits:
-                new = new[~self.matching.limited_by(kind.closed_limits, new)]
-            kind.slots = np.concatenate([kind.slots, new]) if len(kind.slots) else new
+        if offer_class.checked != len(place.slots):
+            new = self.matching.passing(offer_class.offer, place.slots[offer_class.checked :], SIZES)
+            offer_class.checked = len(place.slots)
+            if offer_class.closed_limits:
+                new = new[~self.matching.limited_by(offer_class.closed_limits, new)]
+            offer_class.slots = np.concatenate([offer_class.slots, new]) if len(offer_class.slots) else new
 
     def _match_new_queues(self, place: BaseOffer, new: Slots, count: int) -> None:
         place.checked = count
         place.slots = np.concatenate([place.slots, self.matching.passing(place.offer, new, OTHERS)])
 
 
-def evict(kind: OfferClass) -> None:
+def evict(offer_class: OfferClass) -> None:
     """Drop the arrays of a class, which callers may still hold."""
-    kind.evicted, kind.sampler, kind.next_draw, kind.checked, kind.version = True, None, None, 0, -1
-    kind.slots = kind.members = _NO_SLOTS
-    kind.weights = _NO_WEIGHTS
+    (
+        offer_class.evicted,
+        offer_class.sampler,
+        offer_class.next_draw,
+        offer_class.checked,
+        offer_class.version,
+    ) = True, None, None, 0, -1
+    offer_class.slots = offer_class.members = _NO_SLOTS
+    offer_class.weights = _NO_WEIGHTS

@@ -1,9 +1,8 @@
-"""The offers that pilots made lately: `why` reads from them which refuse a queue, and which would fit.
+"""The offers that pilots made lately. `why` reports from them which offers refuse a queue, and which would fit.
 
-Two offers are of one kind here if no queue can tell them apart without its Requirements and they have the same number
-of processors (`QueueIndex.history_key`). Owned by
-one thread; `recent` gives copies that others may read. Nothing here decides whether a queue fits: the predicate does
-(fit.py).
+Two offers share a record if every queue treats them alike, Requirements aside, and their numbers of processors are
+equal (`QueueIndex.history_key`). Owned by one thread; `recent` returns copies for other threads. Nothing here decides
+whether a queue fits: the predicate does (fit.py).
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from pilotage.core.queues.fit import (
 )
 from pilotage.core.queues.identity import QueueIdentity
 
-KINDS = 512
+MAX_RECORDS = 512
 """Records kept; the least recently offered is evicted first."""
 
 PILOTS = 64
 """Pilots kept per record. Slot counts are therefore lower bounds."""
 
 FRESH = 1.0
-"""Seconds for which one offer stands for all of its kind."""
+"""Seconds for which one offer stands for all offers of its record."""
 
 RECENT = 86400.0
-"""Seconds after which a kind no longer counts."""
+"""Seconds after its last offer at which a record no longer counts."""
 
 Origin = TypeVar("Origin")
 
 
 @dataclass(slots=True)
 class OfferRecord(Generic[Origin]):
-    """One kind of offer. `origin` is what an offer of it was made of last."""
+    """Equivalent offers of pilots. `origin` holds the facts from which `offer` was made."""
 
     offer: Offer
     origin: Origin
@@ -52,18 +51,18 @@ class OfferRecord(Generic[Origin]):
     refreshed: float = 0.0
     """When `offer` was made."""
     pilots: OrderedDict[int, float] = field(default_factory=OrderedDict)
-    """Who made it, and when last; the latest at the end."""
+    """The pilots that made such offers, and the instant of each one's last; the latest at the end."""
     evicted: bool = False
-    """The book knows it no longer."""
+    """No longer in `OfferStats`."""
     newest_pilot: float = 0.0
     """When the latest of its pilots was started."""
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it is in the book with an offer of just now."""
+        """Whether it is still in `OfferStats`, with an offer younger than FRESH."""
         return not self.evicted and 0 <= now - self.refreshed < FRESH
 
     def record_take(self, pilot: int, given: bool, now: float) -> None:
-        """A pilot made an offer of this kind, and was given jobs or not."""
+        """Count an offer of a pilot; `given`: it was answered with jobs."""
         self.last = now
         self.takes += 1
         self.given += given
@@ -80,56 +79,58 @@ class OfferRecord(Generic[Origin]):
 
 
 class OfferStats(Generic[Origin]):
-    """All kinds by their key, the one made last at the end."""
+    """All records by their key, the latest offered at the end."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[Offer, OfferRecord[Origin]] = OrderedDict()
+        self._records: OrderedDict[Offer, OfferRecord[Origin]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._records)
 
     def refresh(
         self, key: Offer, offer: Offer, origin: Origin, now: float, *, started: float = 0.0
     ) -> OfferRecord[Origin]:
-        """The kind `key`, for which `offer` stands from now on. `started`: when the pilot that makes it was."""
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = OfferRecord(offer, origin, now, now)
-            if len(self._kinds) > KINDS:
-                self._kinds.popitem(last=False)[1].evicted = True
-        self._kinds.move_to_end(key)
-        kind.offer, kind.origin, kind.refreshed = offer, origin, now
-        kind.newest_pilot = max(kind.newest_pilot, started)
-        return kind
+        """Set the present offer of the record `key`, and return it. `started`: when its pilot was started."""
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = OfferRecord(offer, origin, now, now)
+            if len(self._records) > MAX_RECORDS:
+                self._records.popitem(last=False)[1].evicted = True
+        self._records.move_to_end(key)
+        record.offer, record.origin, record.refreshed = offer, origin, now
+        record.newest_pilot = max(record.newest_pilot, started)
+        return record
 
     def recent(self, now: float) -> list[OfferRecord[Origin]]:
-        """Copies of the kinds of the last day, the most used first; older ones are forgotten."""
-        for key, kind in list(self._kinds.items()):
+        """Copies of the records of the last day, the most used first; older ones are removed."""
+        for key, record in list(self._records.items()):
             # A clock that stepped back makes nothing old.
-            if now - kind.last > RECENT or kind.takes <= 0:
-                kind.evicted = True
-                del self._kinds[key]
-        copies = [replace(kind, pilots=OrderedDict(kind.pilots)) for kind in self._kinds.values()]
-        return sorted(copies, key=lambda kind: -kind.takes)
+            if now - record.last > RECENT or record.takes <= 0:
+                record.evicted = True
+                del self._records[key]
+        copies = [replace(record, pilots=OrderedDict(record.pilots)) for record in self._records.values()]
+        return sorted(copies, key=lambda record: -record.takes)
 
     def rekey(self, offer_of: Callable[[Offer, Origin], Offer], key_of: Callable[[Offer], Offer]) -> None:
-        """A new policy: what the same pilots would offer now. Kinds that have become one are added up."""
-        old, self._kinds = self._kinds, OrderedDict()
-        for kind in old.values():
-            kind.offer = offer_of(kind.offer, kind.origin)
-            key = key_of(kind.offer)
-            same = self._kinds.pop(key, None)
+        """Replace each offer by its pilots' offer under a new policy. Records with equal new keys are merged."""
+        old, self._records = self._records, OrderedDict()
+        for record in old.values():
+            record.offer = offer_of(record.offer, record.origin)
+            key = key_of(record.offer)
+            same = self._records.pop(key, None)
             if same is not None:
                 same.evicted = True
-                kind.takes, kind.given = kind.takes + same.takes, kind.given + same.given
-                kind.first, kind.newest_pilot = (
-                    min(kind.first, same.first),
-                    max(kind.newest_pilot, same.newest_pilot),
+                record.takes, record.given = record.takes + same.takes, record.given + same.given
+                record.first, record.newest_pilot = (
+                    min(record.first, same.first),
+                    max(record.newest_pilot, same.newest_pilot),
                 )
-                kind.pilots = OrderedDict(sorted({**same.pilots, **kind.pilots}.items(), key=lambda p: p[1]))
-                while len(kind.pilots) > PILOTS:
-                    kind.pilots.popitem(last=False)
-            self._kinds[key] = kind
+                record.pilots = OrderedDict(
+                    sorted({**same.pilots, **record.pilots}.items(), key=lambda p: p[1])
+                )
+                while len(record.pilots) > PILOTS:
+                    record.pilots.popitem(last=False)
+            self._records[key] = record
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,9 @@ class KnownOffer:
     holds: RequirementsHold
     """Whether Requirements are true for it."""
     possible: bool = False
-    """Nobody has made it: a pilot there would."""
+    """No pilot has made it: a pilot at the CE would."""
     counted: bool = True
-    """Whether its slots count: not so where a possible offer stands for the CE."""
+    """Whether its slots count. False where a possible offer stands for the CE."""
     takes: int = 0
     given: int = 0
     first: float = 0.0
@@ -160,9 +161,9 @@ class KnownOffer:
 
 
 def count_slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str, int]:
-    """By site: how many jobs of `queue` run beside each other in offers that it fits.
+    """The number of jobs of `queue` that can run at once in offers that it fits, by site.
 
-    A pilot that made offers of several kinds counts once, with the largest.
+    A pilot with offers in several records counts once, with the largest.
     """
     by_site: dict[str, int] = {}
     largest: dict[int, tuple[int, str]] = {}
@@ -186,7 +187,7 @@ class SiteRefusals:
 
     site: str
     conditions: dict[Condition, int]
-    """How many known offers it falls at there, by condition; one may have several."""
+    """The number of known offers that refuse it there, by condition; an offer may count under several."""
     takes: dict[Condition, int]
     """How often such offers were made."""
     known: int
@@ -194,7 +195,7 @@ class SiteRefusals:
 
 
 def refusals(queue: QueueIdentity, known: Sequence[KnownOffer]) -> list[SiteRefusals]:
-    """Of every site whose known offers all refuse `queue`: at which conditions. By site."""
+    """The conditions at which each site refuses `queue`, for sites where all known offers do. Ordered by site."""
     by_site: dict[str, list[KnownOffer]] = {}
     for one in known:
         by_site.setdefault(one.offer.site, []).append(one)

@@ -15,19 +15,19 @@ Key = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class SharedLimiter(Limiter):
-    """Allocations change with local starts and ends, and the caller saves them; the rest is read."""
+    """Allocations change with local starts and ends, and the caller saves them. The other facts are only read."""
 
     states: dict[Key, UnleasedRoom] = field(default_factory=dict)
     mine: dict[Key, Allocation] = field(default_factory=dict)
     others: dict[Key, tuple[Allocation, ...]] = field(default_factory=dict)
     wanted: set[Key] = field(default_factory=set)
-    """Limits that have closed a place to a pilot since somebody last looked."""
+    """Limits that refused a pilot since the caller last cleared this set."""
     used: set[Key] = field(default_factory=set)
-    """Limits under which something has started since somebody last looked."""
+    """Limits under which a job started since the caller last cleared this set."""
     kept: dict[Key, float] = field(default_factory=dict)
-    """When something was last borrowed or started under a limit."""
+    """The instant of the last loan or start under each limit."""
     changed: set[Key] = field(default_factory=set)
-    """Blocks that are not saved yet."""
+    """Allocations that are not saved yet."""
 
     def read(
         self,
@@ -35,7 +35,7 @@ class SharedLimiter(Limiter):
         mine: Mapping[Key, Allocation],
         others: Mapping[Key, tuple[Allocation, ...]],
     ) -> None:
-        """As the store has it now."""
+        """Replace all state by the present rows of the store."""
         self.states, self.mine, self.others = dict(states), dict(mine), dict(others)
         self.changed.clear()
 
@@ -63,12 +63,12 @@ class SharedLimiter(Limiter):
         having = [mine, *others]
         running, full = 0, False
         if limit.running is not None:
-            running = limit.running - shared.free - sum(block.free for block in having)
+            running = limit.running - shared.free - sum(allocation.free for allocation in having)
             full = running >= limit.running
         wait = 0.0
         if limit.delay:
             filled = limit_leases.refill(limit, shared, having, now)
-            missing = 1 - filled.starts - sum(block.starts for block in having)
+            missing = 1 - filled.starts - sum(allocation.starts for allocation in having)
             wait = max(0.0, missing * limit.delay)
         return LimitStatus(limit, running, full, wait)
 
@@ -81,9 +81,9 @@ class SharedLimiter(Limiter):
         for limit in self._limits_on(queue, site, ce):
             self._change(limit, limit_leases.record_end(limit, self.mine.get(limit.key, Allocation())))
 
-    def _change(self, limit: Limit, block: Allocation) -> None:
-        if block != self.mine.get(limit.key):
-            self.mine[limit.key] = block
+    def _change(self, limit: Limit, allocation: Allocation) -> None:
+        if allocation != self.mine.get(limit.key):
+            self.mine[limit.key] = allocation
             self.changed.add(limit.key)
 
     def _is_open(self, limit: Limit, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a queue waits for: one main reason, from the conditions and draws of the match itself."""
+"""The main reason why a queue waits, from the conditions and draws of the match itself."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_history import KnownOffer
 
 COMPARED = 3
-"""Offers that it fits on which a queue is compared with the others: the most used first."""
+"""Fitting offers, the most used first, on which a queue is compared with other queues."""
 
 STALE = 60.0
-"""When pilots that are bound to others go on asking for so long after the last one that was free, it waits for such."""
+"""Seconds. If bound pilots go on asking for longer after the last free one, the queue waits for free pilots."""
 
 NAMED = 3
-"""Owners named that pilots serve instead."""
+"""Owners listed in the detail as served by bound pilots."""
 
 
 class Reason(StrEnum):
-    """In the order in which they are asked: the first that holds is the main one."""
+    """In order of precedence: the first that holds is the main reason."""
 
     MEMBERSHIP = "membership"
     """The policy no longer knows its group, or its owner in it."""
     DRAINING = "draining"
     """The server gives out no new work."""
     NO_OFFER = "no-offer"
-    """No pilot has asked lately, and no CE of known capacity is there."""
+    """No pilot has asked lately, and there is no CE of known capacity."""
     NEEDS = "needs"
     """Every known offer refuses it; the detail names the conditions."""
     LIMIT = "limit"
@@ -45,7 +45,7 @@ class Reason(StrEnum):
     PILOT = "pilot"
     """A pilot that it fits was asked for and has not called home yet."""
     SLOTS = "slots"
-    """It fits, and no node with room for it has asked; the detail names whom those serve that would have fitted."""
+    """It fits, and no node with room has asked. The detail names owners served by pilots that would have fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class WaitVerdict:
     reason: Reason
     detail: str = ""
     places: tuple[int, ...] = ()
-    """Which of the known offers made it so: of `needs` the nearest, of `share` and `cpu-bucket` the one to look at."""
+    """The known offers behind the reason: of `needs` the nearest, of `share` and `cpu-bucket` the compared offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def _nothing_remembered(_: Offer) -> None:
 
 @dataclass(slots=True)
 class WaitAnalysis:
-    """All queues and all known offers of one instant. Made for one thread, used up by it."""
+    """All queues and all known offers of one instant. For one thread, and for one use."""
 
     entries: Sequence[IndexedQueue]
     known: Sequence[KnownOffer]
-    """Those that were made first, the most used first; the possible ones after them."""
+    """Offers of pilots, the most used first, then possible offers."""
     closed: Mapping[tuple[str, str], Sequence[Limit]]
     """The limits that are closed, by site and CE."""
     rule: Rule
@@ -86,9 +86,9 @@ class WaitAnalysis:
     coming: frozenset[str] = frozenset()
     """CEs with pilots that were asked for and have not called home."""
     asked: int = 0
-    """How often the predicate was asked: the cost so far."""
+    """Number of calls of the predicate: the cost so far."""
     remembered: Callable[[Offer], Sequence[IndexedQueue] | None] = _nothing_remembered
-    """Asked for the queues that the index knows to fit an offer, their Requirements not asked; None: it does not."""
+    """Returns the queues that fit an offer by the index's cache, Requirements not checked; None: not cached."""
     _draw_candidates: dict[int, DrawCandidates] = field(default_factory=dict)
     _buckets: dict[int, int] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class WaitAnalysis:
         return [limit for limit in closed if limit.applies_to(entry.identity)]
 
     def fitting(self, entry: IndexedQueue) -> list[int]:
-        """Places in `known` of all offers that the queue fits, limits not yet asked."""
+        """Places in `known` of all offers that the queue fits, limits not checked."""
         self.asked += len(self.known)
         return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
 
@@ -141,7 +141,10 @@ class WaitAnalysis:
         return self._nearest(entry)
 
     def _open(self, entry: IndexedQueue, since: float) -> tuple[list[int], list[Limit]]:
-        """Offers that the queue gets part in: as many as are compared, and one that asked since, if there is one."""
+        """Offers in whose draws the queue takes part, and closed limits.
+
+        At least COMPARED offers if there are, and an offer made since `since` if there is one.
+        """
         found: list[int] = []
         limits: list[Limit] = []
         asked = False
@@ -212,7 +215,7 @@ class WaitAnalysis:
         )
 
     def _nearest(self, entry: IndexedQueue) -> WaitVerdict:
-        """The conditions of the offers that refuse it at the fewest; of a closed site only if no other is as near."""
+        """The conditions of the offers that refuse it at the fewest conditions. Open sites come before closed ones."""
         self.asked += len(self.known)
         failed = [one.failures(entry.identity) for one in self.known]
         distances = [(len(conditions), Condition.SITE_CLOSED in conditions) for conditions in failed]
@@ -225,7 +228,7 @@ class WaitAnalysis:
 
 
 def _served(bound: Sequence[KnownOffer]) -> str:
-    """Whom these pilots serve."""
+    """The owners that these pilots serve, as text."""
     names = sorted({str(one.offer.only_owner) for one in bound})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"pilots serve {', '.join(names[:NAMED])}{more}" if names else ""

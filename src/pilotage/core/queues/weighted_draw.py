@@ -1,15 +1,16 @@
 """Draws among many by weight (docs/reference/rules.md, section 3), at a cost that does not grow with their number.
 
 document: a runner of weight w arrives at `rand() / w`. proportional: at `-ln(rand()) / w`. A runner of weight 0
-never arrives; if all are such, each is equally likely. Since a draw is the smallest of independent times, the winner
-of a part of the field goes on against the others by its time, and a winner who may not be taken leaves a race among
-the others that goes on from there (`after`): both are exact.
+never arrives; if all weights are 0, each runner is equally likely. A draw is the smallest of independent times. So the
+winner among some runners can be compared with the others by its time. If a winner may not be taken, the draw among the
+other runners continues from its time (`draw_after`). Both are exact.
 
 The document's times are drawn by thinning (Lewis and Shedler, 1979). A runner that has not arrived by x arrives there
-at the rate w / (1 - w·x), which up to a part f of the smallest end 1/w is at most w / (1 - f). So candidates come at
-the rate of all weights divided by 1 - f, each by its weight, and one is taken with the chance (1 - f) / (1 - w·x). The
-heaviest, whose ends are the short ones, run by themselves where too few of the others arrive before their end. Where
-nobody of the others has arrived by that part f, which is rare, they run on one by one.
+at the rate w / (1 - w·x). Up to a fraction f of the smallest end 1/w, this rate is at most w / (1 - f). So candidates
+are drawn at the rate (sum of weights) / (1 - f), each by its weight, and accepted with chance (1 - f) / (1 - w·x).
+
+The heaviest runners have the shortest ends. They are drawn separately where too few others arrive before their end. In
+the rare case that no other runner has arrived by the fraction f, every runner's time is drawn.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from numpy.typing import NDArray
 from pilotage.core.queues.draws import Rule
 
 FEW = 8
-"""Most of the heaviest that run by themselves under the document's rule."""
+"""Maximum number of the heaviest runners that are drawn separately."""
 
 ENOUGH = 6.0
-"""Arrivals expected of runners that run together, before they run on one by one."""
+"""Expected arrivals among the runners drawn together, before every runner's time is drawn."""
 
 MOST = 0.5
-"""Of the smallest end: the largest part up to which they run together."""
+"""Largest fraction of the smallest end up to which runners are drawn together."""
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +49,7 @@ class Sampler:
         self._rule: Rule = rule
         self._weights = weights
         self._places: Sequence[int] | None = None
-        """Indices of the runners that run together; None: all do."""
+        """Indices of the runners drawn together; None: all."""
         self._alone: list[tuple[int, float]] = []
         light = weights
         if not weights.min() > 0:
@@ -67,7 +68,7 @@ class Sampler:
             self._sure, self._limit = 1.0 - part, part / heaviest
 
     def _set_apart(self, weights: Floats) -> Floats:
-        """Set apart as few of the heaviest as possible, at least one; return the rest."""
+        """Separate as few of the heaviest runners as possible, at least one; return the weights of the rest."""
         few = min(FEW, len(weights))
         heaviest = np.argpartition(weights, -few)[-few:].tolist()
         heaviest.sort(key=weights.item, reverse=True)
@@ -79,7 +80,7 @@ class Sampler:
         together[heaviest[:alone]] = False
         places = self._places
         self._alone = [
-            (one if places is None else places[one], weights.item(one)) for one in heaviest[:alone]
+            (index if places is None else places[index], weights.item(index)) for index in heaviest[:alone]
         ]
         others = together.nonzero()[0]
         self._places = (others if places is None else np.asarray(places)[others]).data
@@ -88,7 +89,7 @@ class Sampler:
     def draw(self, chance: Random, numbers: np.random.Generator) -> tuple[int, float]:
         """The winner of one draw, by its place in the weights, and its time: infinite where no weight is positive.
 
-        `numbers` is asked only where all must run one by one.
+        `numbers` is used only where every runner's time is drawn.
         """
         if self._rule == "proportional":
             return self._draw_proportional(chance)
@@ -128,7 +129,7 @@ class Sampler:
 
 
 def draw_after(weights: Floats, rule: Rule, numbers: np.random.Generator, begun: float) -> tuple[int, float]:
-    """The winner of one draw among runners none of whom has arrived by `begun`, and its time."""
+    """The winner of one draw, and its time, if no runner has arrived by `begun`."""
     if math.isinf(begun) or not (weights > 0).any():
         return int(numbers.integers(len(weights))), math.inf
     with np.errstate(divide="ignore"):

@@ -1,7 +1,7 @@
-"""Which single change to a job's needs would open how many slots.
+"""Single changes to a job's needs, with the number of slots that each would open.
 
-Changes are proposed from the known offers that refuse the queue at one condition only, and each is tried with the
-predicate on the changed identity: what is listed is what would fit.
+Changes are proposed from the known offers that refuse the queue at one condition only. Each is tried with the predicate
+on the changed identity, so only changes that would fit are listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pilotage.core.queues.identity import NONE, QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer, count_slots
 
 MOST_VALUES = 3
-"""Values of one number that are named: the largest that opens anything, and larger openings below it."""
+"""Values listed per number: the largest value that opens slots, and lower values that open more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """One attribute of the identity with another value; `text` says so in the words of a job description."""
+    """One attribute of the identity with another value; `text` names it in the words of a job description."""
 
     attribute: str
     value: str | int
@@ -93,7 +93,7 @@ def _evaluated(
 
 
 def _that_matter(opened: list[Unblock]) -> list[Unblock]:
-    """Of the values of one number: the largest, then values with more slots than all larger ones; the most last."""
+    """The useful values of one number: the largest, then each that opens more slots than all larger ones."""
     chain: list[Unblock] = []
     for one in sorted(opened, key=lambda one: -int(one.change.value)):
         if not chain or one.slots > chain[-1].slots:
@@ -118,7 +118,7 @@ def _cpu_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[
 
 
 def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
-    """As much as is offered, and as much as lets jobs on all of its processors."""
+    """All offered memory, and the memory per job if jobs use all of its processors."""
     wide = max(1, offer.processors // max(1, queue.processors))
     whole, part = _floor(buckets.memory, offer.memory), _floor(buckets.memory, offer.memory // wide)
     for value in {whole, part or whole}:
@@ -208,4 +208,4 @@ _PROPOSALS: Mapping[Condition, Proposals] = {
     Condition.PILOT_TYPE: _pilot_type,
     Condition.REQUIREMENTS: _requirements,
 }
-"""Of the other conditions (membership, a closed site, the pilot's owner) none is the job's own to change."""
+"""The other conditions (membership, a closed site, the pilot's owner) cannot be changed by the job."""

@@ -1,4 +1,4 @@
-"""The known offers: the kinds that pilots made lately, and the possible offers of CEs with known capacity."""
+"""The known offers: offers that pilots made lately, and the possible offers of CEs with known capacity."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
 
 
 def rekey_offer_stats(pool: Pool) -> None:
-    """A new policy is in force: replace each kind by the offer of the same pilots under it."""
+    """A new policy is in force: replace each recorded offer by the offer of the same pilots under it."""
 
     def offered(before: Offer, origin: tuple[PilotRow, Node]) -> Offer:
         if before.ce not in pool.policy.ces or before.site not in pool.policy.sites:
@@ -101,29 +101,29 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
         KnownOffer(
-            kind.offer,
-            Requirements(kind.offer, kind.origin[1], now),
-            counted=kind.offer.ce not in local,
-            takes=kind.takes,
-            given=kind.given,
-            first=kind.first,
-            last=kind.last,
-            pilots=tuple(kind.pilots),
+            record.offer,
+            Requirements(record.offer, record.origin[1], now),
+            counted=record.offer.ce not in local,
+            takes=record.takes,
+            given=record.given,
+            first=record.first,
+            last=record.last,
+            pilots=tuple(record.pilots),
         )
-        for kind in pool.offer_stats.recent(now)
-        if not _outdated(pool, kind)
-        and (kind.offer.ce not in local or _has_room(local[kind.offer.ce], kind.offer))
+        for record in pool.offer_stats.recent(now)
+        if not _outdated(pool, record)
+        and (record.offer.ce not in local or _has_room(local[record.offer.ce], record.offer))
     ]
     for name, offer in local.items():
         known.append(KnownOffer(offer, Requirements(offer, nodes[name], now), possible=True))
     return known
 
 
-def _outdated(pool: Pool, kind: OfferRecord[tuple[PilotRow, Node]]) -> bool:
+def _outdated(pool: Pool, record: OfferRecord[tuple[PilotRow, Node]]) -> bool:
     """Whether nobody makes such an offer any more: the CE was changed, and its earlier pilots have ended."""
-    if kind.newest_pilot >= pool.ces_changed_at.get(kind.offer.ce, 0.0):
+    if record.newest_pilot >= pool.ces_changed_at.get(record.offer.ce, 0.0):
         return False
-    return not any(pilot in pool.seen for pilot in kind.pilots)
+    return not any(pilot in pool.seen for pilot in record.pilots)
 
 
 def _has_room(whole: Offer, part: Offer) -> bool:

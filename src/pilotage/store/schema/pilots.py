@@ -57,7 +57,7 @@ pilot_submissions = sa.Table(
     "pilot_submissions",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    # The name of its pilots in the batch system; a pilot's own stamp is this one, "/" and its index.
+    # The name of its pilots in the batch system. A pilot's own stamp is this stamp, "/" and its index.
     sa.Column("stamp", sa.Text, nullable=False, unique=True),
     sa.Column("ce", sa.Text, nullable=False),
     # How far its hand-over has come: core/pilots/handover.py.

@@ -455,7 +455,7 @@ def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
     assert {one.id for one in index.candidates(large, holds, [])} == {2, 3}
 
 
-@pytest.mark.parametrize(("owner", "bound"), [(None, "KINDS"), ("alice", "BOUND_KINDS")])
+@pytest.mark.parametrize(("owner", "bound"), [(None, "MAX_CLASSES"), ("alice", "MAX_BOUND_CLASSES")])
 def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     owner: str | None, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.offer_history import KINDS, PILOTS, RECENT, KnownOffer, OfferStats, refusals
+from pilotage.core.queues.offer_history import MAX_RECORDS, PILOTS, RECENT, KnownOffer, OfferStats, refusals
 
 OFFER = Offer("here", "ce1", 5000.0, processors=4, memory=4000)
 QUEUE = QueueIdentity("alice", "physics", cpu_time=5000, memory=8000)
@@ -42,9 +42,9 @@ def test_what_is_given_out_does_not_change_with_the_book() -> None:
 
 def test_kinds_and_pilots_are_bounded_and_the_oldest_go_first() -> None:
     book = OfferStats[str]()
-    for number in range(KINDS + 3):
+    for number in range(MAX_RECORDS + 3):
         note(book, replace(OFFER, ce=f"ce{number}"), 1, False, float(number))
-    assert len(book) == KINDS
+    assert len(book) == MAX_RECORDS
     note(book, replace(OFFER, ce="ce3"), 1, False, 1000.0)
     note(book, replace(OFFER, ce="new"), 1, False, 1001.0)
     names = {kind.offer.ce for kind in book.recent(1001.0)}
@@ -84,7 +84,7 @@ def test_a_kind_is_asked_for_anew_after_a_second_and_once_it_is_forgotten() -> N
     book = OfferStats[str]()
     kind = book.refresh(key_of(OFFER), OFFER, "", 10.0)
     assert [kind.is_fresh(now) for now in (10.0, 10.9, 11.0, 9.0)] == [True, True, False, False]
-    for number in range(KINDS):
+    for number in range(MAX_RECORDS):
         note(book, replace(OFFER, ce=f"other{number}"), 1, False, 10.0)
     assert not kind.is_fresh(10.0)
     last = book.refresh(key_of(replace(OFFER, ce="other9")), OFFER, "", 10.0)

@@ -187,7 +187,7 @@ max_correction = 2
 def _faults_of_slice(label: str, part: CorrectionSlice, history: float) -> Iterator[Fault]:
     keys = ("slices", label)
     if not 0 <= part.weight < math.inf:
-        yield Fault("weight must be a number of at least 0", (*keys, "weight"), part=label)
+        yield Fault("weight must be at least 0", (*keys, "weight"), part=label)
     if not 1 <= part.max_correction < math.inf:
         yield Fault("max_correction must be at least 1", (*keys, "max_correction"), part=label)
     if not SHORTEST_SPAN <= part.time_span <= history:
