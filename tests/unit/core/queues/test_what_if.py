@@ -1,4 +1,4 @@
-"""What `changes` names against the predicate asked by hand, on generated queues and offers."""
+"""The changes that `unblocks` proposes, against the predicate asked by hand, on generated queues and offers."""
 
 from __future__ import annotations
 

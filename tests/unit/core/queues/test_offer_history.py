@@ -1,4 +1,4 @@
-"""The book of kinds of offer: what it remembers, and what it forgets."""
+"""The recorded offers: which are kept, and which are removed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def key_of(offer: Offer) -> Offer:
     return replace(offer, cpu_time=offer.cpu_time // 1000, memory=0)
 
 
-def note(book: OfferStats[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
-    book.refresh(key_of(offer), offer, origin, now).record_take(pilot, given, now)
+def note(stats: OfferStats[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
+    stats.refresh(key_of(offer), offer, origin, now).record_take(pilot, given, now)
 
 
 def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
-    book = OfferStats[str]()
-    note(book, OFFER, 1, True, 10.0, "first")
-    note(book, replace(OFFER, cpu_time=5900.0, memory=3000), 2, False, 20.0, "second")
-    note(book, replace(OFFER, cpu_time=600.0), 1, False, 30.0)
-    large, small = book.recent(40.0)
+    stats = OfferStats[str]()
+    note(stats, OFFER, 1, True, 10.0, "first")
+    note(stats, replace(OFFER, cpu_time=5900.0, memory=3000), 2, False, 20.0, "second")
+    note(stats, replace(OFFER, cpu_time=600.0), 1, False, 30.0)
+    large, small = stats.recent(40.0)
     assert (large.takes, large.given, large.first, large.last) == (2, 1, 10.0, 20.0)
     assert (large.offer.memory, large.origin) == (3000, "second")
     assert list(large.pilots.items()) == [(1, 10.0), (2, 20.0)]
@@ -33,71 +33,71 @@ def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
 
 
 def test_what_is_given_out_does_not_change_with_the_book() -> None:
-    book = OfferStats[str]()
-    note(book, OFFER, 1, True, 10.0)
-    [before] = book.recent(10.0)
-    note(book, OFFER, 2, True, 11.0)
+    stats = OfferStats[str]()
+    note(stats, OFFER, 1, True, 10.0)
+    [before] = stats.recent(10.0)
+    note(stats, OFFER, 2, True, 11.0)
     assert (before.takes, list(before.pilots)) == (1, [1])
 
 
 def test_kinds_and_pilots_are_bounded_and_the_oldest_go_first() -> None:
-    book = OfferStats[str]()
+    stats = OfferStats[str]()
     for number in range(MAX_RECORDS + 3):
-        note(book, replace(OFFER, ce=f"ce{number}"), 1, False, float(number))
-    assert len(book) == MAX_RECORDS
-    note(book, replace(OFFER, ce="ce3"), 1, False, 1000.0)
-    note(book, replace(OFFER, ce="new"), 1, False, 1001.0)
-    names = {kind.offer.ce for kind in book.recent(1001.0)}
+        note(stats, replace(OFFER, ce=f"ce{number}"), 1, False, float(number))
+    assert len(stats) == MAX_RECORDS
+    note(stats, replace(OFFER, ce="ce3"), 1, False, 1000.0)
+    note(stats, replace(OFFER, ce="new"), 1, False, 1001.0)
+    names = {kind.offer.ce for kind in stats.recent(1001.0)}
     assert "ce3" in names
     assert not {"ce0", "ce1", "ce2", "ce4"} & names
     for pilot in range(PILOTS + 2):
-        note(book, OFFER, pilot, False, 2000.0 + pilot)
-    note(book, OFFER, 2, False, 3000.0)
-    note(book, OFFER, 9999, False, 3001.0)
-    kind = next(kind for kind in book.recent(3001.0) if kind.offer.ce == "ce1")
+        note(stats, OFFER, pilot, False, 2000.0 + pilot)
+    note(stats, OFFER, 2, False, 3000.0)
+    note(stats, OFFER, 9999, False, 3001.0)
+    kind = next(kind for kind in stats.recent(3001.0) if kind.offer.ce == "ce1")
     assert len(kind.pilots) == PILOTS
     assert 2 in kind.pilots
     assert 3 not in kind.pilots
 
 
 def test_after_a_day_a_kind_is_forgotten_but_not_by_a_clock_that_steps_back() -> None:
-    book = OfferStats[str]()
-    note(book, OFFER, 1, False, RECENT)
-    assert len(book.recent(0.0)) == 1
-    assert len(book.recent(2 * RECENT)) == 1
-    assert book.recent(2 * RECENT + 1) == []
-    assert len(book) == 0
+    stats = OfferStats[str]()
+    note(stats, OFFER, 1, False, RECENT)
+    assert len(stats.recent(0.0)) == 1
+    assert len(stats.recent(2 * RECENT)) == 1
+    assert stats.recent(2 * RECENT + 1) == []
+    assert len(stats) == 0
 
 
 def test_a_take_that_did_not_happen_is_taken_back() -> None:
-    book = OfferStats[str]()
-    note(book, OFFER, 1, True, 1.0)
-    note(book, OFFER, 1, True, 2.0)
-    kind = book.refresh(key_of(OFFER), OFFER, "", 2.0)
+    stats = OfferStats[str]()
+    note(stats, OFFER, 1, True, 1.0)
+    note(stats, OFFER, 1, True, 2.0)
+    kind = stats.refresh(key_of(OFFER), OFFER, "", 2.0)
     kind.revert_take(True)
-    assert [(kind.takes, kind.given) for kind in book.recent(2.0)] == [(1, 1)]
+    assert [(kind.takes, kind.given) for kind in stats.recent(2.0)] == [(1, 1)]
     kind.revert_take(True)
-    assert book.recent(2.0) == []
+    assert stats.recent(2.0) == []
 
 
 def test_a_kind_is_asked_for_anew_after_a_second_and_once_it_is_forgotten() -> None:
-    book = OfferStats[str]()
-    kind = book.refresh(key_of(OFFER), OFFER, "", 10.0)
+    stats = OfferStats[str]()
+    kind = stats.refresh(key_of(OFFER), OFFER, "", 10.0)
     assert [kind.is_fresh(now) for now in (10.0, 10.9, 11.0, 9.0)] == [True, True, False, False]
     for number in range(MAX_RECORDS):
-        note(book, replace(OFFER, ce=f"other{number}"), 1, False, 10.0)
+        note(stats, replace(OFFER, ce=f"other{number}"), 1, False, 10.0)
     assert not kind.is_fresh(10.0)
-    last = book.refresh(key_of(replace(OFFER, ce="other9")), OFFER, "", 10.0)
-    book.recent(10.0 + 2 * RECENT)
+    last = stats.refresh(key_of(replace(OFFER, ce="other9")), OFFER, "", 10.0)
+    stats.recent(10.0 + 2 * RECENT)
     assert not last.is_fresh(10.0)
 
 
 def test_under_a_new_policy_kinds_are_what_the_same_pilots_would_offer_now() -> None:
-    book = OfferStats[str]()
-    note(book, OFFER, 1, True, 1.0)
-    note(book, replace(OFFER, setup="test"), 2, False, 5.0)
-    book.rekey(lambda offer, _: replace(offer, setup="", closed=True), key_of)
-    [kind] = book.recent(5.0)
+    stats = OfferStats[str]()
+    note(stats, OFFER, 1, True, 1.0)
+    note(stats, replace(OFFER, setup="test"), 2, False, 5.0)
+    stats.rekey(lambda offer, _: replace(offer, setup="", closed=True), key_of)
+    [kind] = stats.recent(5.0)
     assert (kind.offer.setup, kind.offer.closed) == ("", True)
     assert (kind.takes, kind.given, kind.first, kind.last) == (2, 1, 1.0, 5.0)
     assert list(kind.pilots) == [1, 2]

@@ -1,4 +1,4 @@
-"""The screen says of every queue what the predicate says."""
+"""The vectorised matching and the predicate agree on every queue."""
 
 from __future__ import annotations
 

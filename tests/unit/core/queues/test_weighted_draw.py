@@ -1,4 +1,4 @@
-"""Draws among many give each what the plain rule gives it."""
+"""Weighted draws among many give each runner the chance of the plain rule."""
 
 from __future__ import annotations
 
