@@ -13,7 +13,9 @@ import pytest
 
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.core.shares.turns import Turn
 from pilotage.services.jobs.actions import act
+from pilotage.services.pilots import leases
 from pilotage.services.policy import apply
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
@@ -207,3 +209,29 @@ def test_a_job_that_one_had_not_heard_of_is_gone_for_the_others_too(pools: tuple
     b.kill(0)
     a.follow()
     assert sum(a.waiting(queue).values()) == 9
+
+
+def test_a_turn_is_given_back_when_its_pilot_calls_another_server_first(
+    pools: tuple[One, One, QueueId],
+) -> None:
+    """The server that started the pilot would otherwise wait for its first call, and start no other for the owner."""
+    a, b, _ = pools
+    book = a.pool.turns
+    book.accounts["local"] = {"alice": -30.0, "bob": 30.0}
+    turn = Turn("local", "alice", 60.0, credited={"alice": 30.0, "bob": 30.0}, paid=60.0)
+
+    def start(tx: Any) -> PilotId:
+        pilot = pilots.insert(
+            tx.connection, stamp="s", secret_hash="h", idx=0, site="here", ce="local", only_owner="alice",
+            pilot_type="generic", processors=1, memory=0, now=1.0,
+        )  # fmt: skip
+        book.start(pilot, turn)
+        return pilot
+
+    pilot = a.writer.call(start)
+    a.writer.call(lambda tx: leases.silent(a.pool, tx, 2.0))
+    assert book.running == {pilot: turn}
+    b.writer.call(lambda tx: pilots.update(tx.connection, pilot, state="Running", server="b", started=2.0))
+    a.writer.call(lambda tx: leases.silent(a.pool, tx, 3.0))
+    assert book.running == {}
+    assert book.accounts["local"] == {"alice": 0.0, "bob": 0.0}

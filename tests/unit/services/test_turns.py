@@ -407,3 +407,33 @@ def test_a_private_pilot_of_a_sharing_group_serves_all_its_owners(make: Make) ->
     assert served == {"eve": 3, "fay": 3}
     assert pilot.take(cpu_left=1e6) == []
     assert bench.pilot_row(pilot.id).only_owner is None
+
+
+def ask_each_turn(bench: Bench, pilots: list[Paper], turns: int) -> list[Paper]:
+    """Let each pilot ask for a job after each turn; the pilots that were made to give way."""
+    for _ in range(turns):
+        bench.now += bench.pool.policy.ces["local"].quantum
+        for pilot in pilots:
+            for offer in pilot.take(processors=1, cpu_left=1e6):
+                pilot.finish(offer)
+    return [pilot for pilot in pilots if pilot.row.leave]
+
+
+def test_a_successor_that_never_comes_is_not_waited_for(make: Make) -> None:
+    """The server that runs the director has failed, so it starts nothing in place of the pilot that gave way."""
+    bench = make(3, more="quantum = 20").bench
+    bench.submit(500, owner="ann", group="users")
+    pilots = [bench.pilot(only_owner="ann") for _ in range(3)]
+    assert ask_each_turn(bench, pilots, 1) == []
+    [waiting] = bench.submit(1, owner="ben", group="users")
+    [leaving] = ask_each_turn(bench, pilots, 5)
+    assert leaving.row.leave == "share:ben"
+    others = [pilot for pilot in pilots if pilot is not leaving]
+    assert ask_each_turn(bench, others, 5) == [], "one pilot is enough for one job"
+    leaving.send(leaving="told to leave")
+    assert ask_each_turn(bench, others, 2) == [], "the director still has time to start the next one"
+    [second] = ask_each_turn(bench, others, 5)
+    assert second.row.leave == "share:ben"
+    assert list(bench.pool.turns.following) == [second.id]
+    assert sum(bench.pool.turns.accounts["local"].values()) == pytest.approx(0)
+    assert bench.state(waiting) == "Waiting"

@@ -23,6 +23,9 @@ HYSTERESIS = 1 / 8
 MAX_FOLLOWING = 1024
 """Turns kept for the successors of pilots that gave way. The oldest are dropped beyond this number."""
 
+START_TIME = 60.0
+"""Seconds for which the successor of a pilot is expected after the pilot was last heard."""
+
 SHARE = "share"
 """The reason of a pilot that gives way."""
 
@@ -51,6 +54,8 @@ class Turn:
     """Core-seconds credited to each owner for it."""
     paid: float = 0.0
     """Core-seconds that its owner paid. 0 for the first turn of a pilot, which is paid at its end."""
+    due: float | None = None
+    """When the pilot that gave way to it was last heard. None: that pilot has not ended."""
 
     def over(self, now: float) -> bool:
         """Whether the turn has ended. A clock that steps back also ends it."""
@@ -61,6 +66,10 @@ class Turn:
         if self.begun is None:
             return 1.0
         return min(1.0, max(0.0, (self.begun + self.length - at) / self.length))
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether no successor is expected any longer. A clock that steps back also makes a due turn overdue."""
+        return self.due is not None and not self.due <= now < self.due + START_TIME
 
 
 @dataclass(slots=True)
@@ -160,7 +169,13 @@ class TurnBook:
         return lambda: _put_back(self.running, pilot, None)
 
     def end(self, pilot: PilotId, at: float | None) -> Callable[[], None]:
-        """A pilot has ended or serves nobody: give back the rest of its turn at `at`, or all of it if `at` is None."""
+        """A pilot has ended or serves nobody: give back the rest of its turn at `at`, or all of it if `at` is None.
+
+        If it gave way, its successor's turn is due from `at`.
+        """
+        next_turn = self.following.get(pilot)
+        if next_turn is not None:
+            return _make_due(next_turn, at) if at is not None else lambda: None
         turn = self.running.pop(pilot, None)
         if turn is None:
             return lambda: None
@@ -169,6 +184,25 @@ class TurnBook:
         def restore() -> None:
             undo()
             self.running[pilot] = turn
+
+        return restore
+
+    def cancel_overdue(self, now: float) -> Callable[[], None]:
+        """Give back overdue turns, so that other pilots may give way to their owners.
+
+        The director takes a turn over soon after its pilot has ended. But the director may pause, or run on another
+        server.
+        """
+        overdue = {pilot: turn for pilot, turn in self.following.items() if turn.is_overdue(now)}
+        following = dict(self.following) if overdue else self.following
+        undone = [self.give_back(turn, None) for turn in overdue.values()]
+        for pilot in overdue:
+            del self.following[pilot]
+
+        def restore() -> None:
+            self.following = following
+            for undo in reversed(undone):
+                undo()
 
         return restore
 
@@ -194,6 +228,16 @@ def _fade(absent: Iterable[str], accounts: dict[str, float], amount: float) -> N
         accounts[owner] *= 1 - 1 / LOTS
         if abs(accounts[owner]) < amount / LOTS:
             del accounts[owner]
+
+
+def _make_due(turn: Turn, at: float) -> Callable[[], None]:
+    before = turn.due
+    turn.due = at
+
+    def undo() -> None:
+        turn.due = before
+
+    return undo
 
 
 def _put_back(turns: dict[PilotId, Turn], pilot: PilotId, before: Turn | None) -> None:

@@ -156,13 +156,18 @@ def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[LivePilo
     ours = [
         pilot for pilot in live if pilot.server == peers.server or (orphans and pilot.server not in others)
     ]
-    _forget_others(pool, tx, {pilot.id for pilot in ours})
+    starting = {pilot.id for pilot in live if not pilot.server}
+    _forget_others(pool, tx, {pilot.id for pilot in ours}, starting)
     return ours
 
 
-def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId]) -> None:
-    """Pilots that speak to another server now, or have ended by it."""
-    for pilot in {*pool.seen, *pool.finished} - ours:
+def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId], starting: set[PilotId]) -> None:
+    """Forget pilots that speak to another server now, or have ended by it.
+
+    The first call of a pilot that this server started for a turn may go to another server.
+    """
+    with_turn = pool.turns.running.keys() - starting
+    for pilot in {*pool.seen, *pool.finished, *with_turn} - ours:
         forget_unheard(pool, tx, pilot)
 
 

@@ -41,6 +41,7 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
         turn = current or Turn(pilot.ce, pilot.only_owner, ce.quantum)
         tx.on_rollback(turns.begin(pilot.id, turn, now))
         return True
+    tx.on_rollback(turns.cancel_overdue(now))
     cores, won = max(1, pilot.processors), lots()
     if not current.paid:
         used = Turn(pilot.ce, pilot.only_owner, min(max(0.0, now - current.begun), current.length))
