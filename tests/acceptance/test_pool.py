@@ -242,7 +242,7 @@ def test_a_submission_sent_again_before_its_answer_is_one(pool: Instance) -> Non
 
 
 def test_unknown_sites_and_attributes_are_refused_with_the_right_name(pool: Instance) -> None:
-    with pytest.raises(InvalidInput, match="no nowhere"):
+    with pytest.raises(InvalidInput, match="nowhere is not in the policy"):
         pool.client().submit({"executable": "true", "sites": ["nowhere"]})
     with pytest.raises(InvalidInput, match="executable"):
         pool.client().submit({"executible": "true"})

@@ -110,7 +110,7 @@ def test_old_jobs_answer_as_before_and_are_acted_on(instance: Instance, tmp_path
     client = instance.client()
     refused = client.kill(list(jobs)).refused
     assert [(one.job, one.message) for one in refused] == [
-        (done, "it is Done already"), (failed, "it is Failed already"), (killed, "it is Killed already"),
+        (done, "the job is already Done"), (failed, "the job is already Failed"), (killed, "the job is already Killed"),
     ]  # fmt: skip
     assert client.reschedule([done, failed]).done == 1
     instance.reaches(failed, "Failed")

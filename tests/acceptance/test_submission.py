@@ -84,9 +84,9 @@ def test_a_dry_run_is_refused_as_the_submission_is(instance: Instance, tmp_path:
     assert real.returncode == 2
     for part in (
         "3 mistakes",
-        "Site: there is no mars",
-        "Site: there is no venus",
-        "GridCE: there is no none",
+        "Site: mars is not in the policy",
+        "Site: venus is not in the policy",
+        "GridCE: none is not in the policy",
     ):
         assert part in real.stderr
 
