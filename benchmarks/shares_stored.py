@@ -70,8 +70,8 @@ class Stored:
         for queue in range(1, queues + 1):
             owner, group = people[queue % len(people)]
             identity = QueueIdentity(owner, group, job_type=f"T{queue}")
-            pool.index.add_queue(pool.entry(QueueId(queue), identity))
-            pool.index.reset_queue(QueueId(queue), {rng.randrange(1, 10): rng.randrange(1, 500)})
+            pool.queues.index.add_queue(pool.queues.new_entry(QueueId(queue), identity))
+            pool.queues.index.reset_queue(QueueId(queue), {rng.randrange(1, 10): rng.randrange(1, 500)})
         return pool
 
     def cycle(self) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 from pilotage.core.queues.index import QueueIndex
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.state import Pool
+from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.store.writer.writer import Writer
 
 VIOLATION = "the pool was changed outside of the writer"
@@ -74,11 +75,7 @@ def _guarded(base: type[Any], mutators: tuple[str, ...]) -> type[Any]:
     return type(f"Guarded{base.__name__}", (base,), methods)
 
 
-GuardedDict, GuardedSet, GuardedCache = (
-    _guarded(dict, MUTATORS),
-    _guarded(set, SET_MUTATORS),
-    _guarded(LruCache, MUTATORS),
-)
+GuardedDict, GuardedSet = _guarded(dict, MUTATORS), _guarded(set, SET_MUTATORS)
 
 
 def _wrapped(value: object) -> object:
@@ -86,12 +83,15 @@ def _wrapped(value: object) -> object:
         return GuardedDict(value)
     if type(value) is set:
         return GuardedSet(value)
-    if type(value) is LruCache:
-        cache = GuardedCache(value.limit)
-        for key in value:
-            cache[key] = value[key]
-        return cache
     return value
+
+
+def _checked_assign(assign: Callable[[Any, str, Any], None]) -> Callable[[Any, str, Any], None]:
+    def checked_assign(state: object, name: str, value: object) -> None:
+        check()
+        assign(state, name, _wrapped(value))
+
+    return checked_assign
 
 
 def install(*, log: bool = False) -> None:
@@ -100,13 +100,10 @@ def install(*, log: bool = False) -> None:
     if _installed:
         return
     _installed, _log = True, log
-    assign = Pool.__setattr__
-
-    def checked_assign(pool: Pool, name: str, value: object) -> None:
-        check()
-        assign(pool, name, _wrapped(value))
-
-    Pool.__setattr__ = checked_assign  # type: ignore[method-assign, assignment]
+    for state in (Pool, TaskQueues):
+        state.__setattr__ = _checked_assign(state.__setattr__)  # type: ignore[method-assign]
+    for name in MUTATORS:
+        setattr(LruCache, name, _checked(getattr(LruCache, name)))
     for name in INDEX_MUTATORS:
         _patch(QueueIndex, name, _checked)
     for name in ("_run_group", "_undo_memory"):

@@ -31,8 +31,8 @@ groups = ["physics"]
 class One:
     """A server's pool and writer."""
 
-    def __init__(self, store: Store, name: str, *, filled: bool = True) -> None:
-        self._filled = filled
+    def __init__(self, store: Store, name: str, *, load: bool = True) -> None:
+        self._load_at_start = load
         self.name, self.store = name, store
         self.connection, self._counting = store.open_writer(), store.open_writer()
         self.writer = Writer(self.connection)
@@ -44,7 +44,7 @@ class One:
         peers = DatabasePeers(self.name, position=changes.oldest_open_transaction(tx.connection))
         return open_pool(
             tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", peers=peers,
-            filled=self._filled,
+            load=self._load_at_start,
             counters=Counters(self._counting),
         )  # fmt: skip
 
@@ -58,7 +58,7 @@ class One:
         self.writer.call(lambda tx: sync.apply_changes(self.pool, tx, found))
 
     def waiting(self, queue: QueueId) -> dict[int, int]:
-        entry = self.pool.index.entries.get(queue)
+        entry = self.pool.queues.index.entries.get(queue)
         return {} if entry is None else {w: part.count for w, part in entry.levels.items() if part.count}
 
     def recount(self) -> int:
@@ -79,11 +79,11 @@ class One:
         self.writer.call(request)
 
     def make_in(self, tx: Any, queue: QueueId, count: int) -> None:
-        first = JobId(self.pool.job_ids.run(count))
+        first = JobId(self.pool.ids.jobs.run(count))
         row = submissions.by_id(tx.connection, SubmissionId(1))
         assert row is not None
         submissions.insert_jobs(tx.connection, row, first, [None] * count, 1, 0, 1.0)
-        self.pool.jobs_added(tx, queue, 1, first, count)
+        self.pool.queues.add_jobs(tx, queue, 1, first, count)
 
     def end(self) -> None:
         self.writer.stop()
@@ -101,8 +101,8 @@ class One:
             if found:
                 job, queue, weight = found[number % len(found)]
                 tx.connection.execute("UPDATE jobs SET state = 'Killed' WHERE id = ?", (job,))
-                self.pool.touch_queue(tx, queue)
-                self.pool.index.remove_job(queue, weight, job)
+                self.pool.queues.touch(tx, queue)
+                self.pool.queues.index.remove_job(queue, weight, job)
 
         self.writer.call(request)
 
@@ -115,9 +115,9 @@ class One:
             if found:
                 job, queue, weight = found[number % len(found)]
                 tx.connection.execute("UPDATE jobs SET state = 'Waiting' WHERE id = ?", (job,))
-                self.pool.touch_queue(tx, queue)
+                self.pool.queues.touch(tx, queue)
                 [[head]] = jobs.queue_heads(tx.connection, [HeadsRequest(queue, weight, job - 1, 1)])
-                self.pool.index.return_job(queue, weight, head)
+                self.pool.queues.index.return_job(queue, weight, head)
 
         self.writer.call(request)
 
@@ -125,16 +125,16 @@ class One:
         """Give out a job of a queue; whether there was one."""
 
         def request(tx: Any) -> bool:
-            self.pool.touch_queue(tx, queue)
-            entry = self.pool.index.entries[queue]
+            self.pool.queues.touch(tx, queue)
+            entry = self.pool.queues.index.entries[queue]
             while entry.waiting:
-                proposal = self.pool.index._take_job(entry, Random(3))
+                proposal = self.pool.queues.index._take_job(entry, Random(3))
                 if proposal is None:
                     break
                 sql = "UPDATE jobs SET state = 'Matched' WHERE id = ? AND state = 'Waiting'"
                 if tx.connection.execute(sql, (proposal.job,)).rowcount:
                     return True
-                self.pool.index.restore_lost_job(queue, proposal.user_priority, proposal.job)
+                self.pool.queues.index.restore_lost_job(queue, proposal.user_priority, proposal.job)
             return False
 
         return self.writer.call(request)

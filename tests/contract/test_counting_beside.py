@@ -34,14 +34,16 @@ class Setting:
         self.queue: QueueId = fill(self.connection)
         instance.save_policy(self.connection, text=POLICY, now=1.0, by="alice", reason="")
         self.b = One(store, "b")
-        self.a = One(store, "a", filled=False)
+        self.a = One(store, "a", load=False)
 
     def check(self) -> None:
         """Both know what waits, once they have followed each other."""
         expected = count_rows.waiting_counts(self.connection)
         for one in (self.a, self.b):
             one.follow()
-            found = {queue: waiting for queue in one.pool.index.entries if (waiting := one.waiting(queue))}
+            found = {
+                queue: waiting for queue in one.pool.queues.index.entries if (waiting := one.waiting(queue))
+            }
             assert found == expected
             assert one.recount() == 0
 
@@ -95,7 +97,7 @@ def anything(setting: Setting, rng: Random, *servers: One) -> None:
             one.give_back(rng.randrange(100))
         case _:
             given = one.take(setting.queue)
-            assert not (given and one.pool.filling)
+            assert not (given and one.pool.queues.loading)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -111,9 +113,9 @@ def test_whatever_both_do_while_the_count_runs_each_job_is_counted_once(setting:
     if held and seed % 3 == 1:
         held.commit()
         anything(setting, rng, b)
-    assert a.pool.filling is not None
+    assert a.pool.queues.loading is not None
     a.writer.call(lambda tx: apply_counts(a.pool, tx, seen, counts))
-    assert a.pool.filling is None
+    assert a.pool.queues.loading is None
     if held:
         held.commit()
     setting.check()
@@ -158,7 +160,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
         await counting
 
     asyncio.run(asyncio.wait_for(work(), DEADLINE))
-    assert a.pool.filling is None
+    assert a.pool.queues.loading is None
     assert sum(a.waiting(queue).values()) == 10 + 3 - 1 + 4 - 1
     setting.check()
 
@@ -193,7 +195,7 @@ def test_a_count_is_taken_up_once_though_its_group_fails(setting: Setting) -> No
 
     answers = together(make, lambda tx: apply_counts(a.pool, tx, seen, counts), make, fails)
     assert [type(answer) for answer in answers] == [type(None)] * 3 + [ZeroDivisionError]
-    assert a.pool.filling is None
+    assert a.pool.queues.loading is None
     setting.check()
     assert sum(a.waiting(queue).values()) == 10 + 2 + 3 + 7 + 7
 
@@ -217,7 +219,7 @@ def test_what_was_read_at_once_counts_its_own_transaction_once(setting: Setting)
 
     def request(tx: Any) -> None:
         a.make_in(tx, queue, 7)
-        index_loading.load_all(a.pool, tx)
+        index_loading.reload_all(a.pool, tx)
 
     a.writer.call(request)
     assert sum(a.waiting(queue).values()) == 17

@@ -62,7 +62,7 @@ def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]
     a, b, queue = pools
     a.make(queue, 7)
     # Read from the store before the row of it is followed.
-    b.writer.call(lambda tx: b.pool.reload_queue(tx, queue))
+    b.writer.call(lambda tx: b.pool.queues.reload(tx, queue))
     assert b.waiting(queue) == {1: 12, 2: 5}
     b.follow()
     assert b.waiting(queue) == {1: 12, 2: 5}
@@ -75,7 +75,7 @@ def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, Qu
     b.follow()
     assert b.waiting(queue) == {1: 12, 2: 5}
     # One that is really wrong is set right and told.
-    b.writer.call(lambda tx: b.pool.index.reset_queue(queue, {1: 3}))
+    b.writer.call(lambda tx: b.pool.queues.index.reset_queue(queue, {1: 3}))
     assert b.recount() == 1
     assert b.waiting(queue) == {1: 12, 2: 5}
     assert b.peers.differences == 1
@@ -94,9 +94,9 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
 
     def take(one: One) -> int:
         def request(tx: Any) -> int:
-            one.pool.touch_queue(tx, queue)
-            entry = one.pool.index.entries[queue]
-            proposal = one.pool.index._take_job(entry, Random(3))
+            one.pool.queues.touch(tx, queue)
+            entry = one.pool.queues.index.entries[queue]
+            proposal = one.pool.queues.index._take_job(entry, Random(3))
             assert proposal is not None
             return int(proposal.head[0])
 
@@ -105,12 +105,14 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     job = take(a)
     assert sum(a.waiting(queue).values()) == 9
     weight = 1 + job % 2
-    b.writer.call(lambda tx: b.pool.touch_queue(tx, queue))
-    head = next(part for w, part in b.pool.index.entries[queue].levels.items() if w == weight)
+    b.writer.call(lambda tx: b.pool.queues.touch(tx, queue))
+    head = next(part for w, part in b.pool.queues.index.entries[queue].levels.items() if w == weight)
     assert head.count == 5
-    b.pool.index.delta.gone.append((queue, weight, job, 0))
-    b.pool.index.entries[queue].add_count(weight, head, -1)  # it proposed the same one ...
-    b.writer.call(lambda tx: b.pool.index.restore_lost_job(queue, weight, JobId(job)))  # ... and lost it
+    b.pool.queues.index.delta.gone.append((queue, weight, job, 0))
+    b.pool.queues.index.entries[queue].add_count(weight, head, -1)  # it proposed the same one ...
+    b.writer.call(
+        lambda tx: b.pool.queues.index.restore_lost_job(queue, weight, JobId(job))
+    )  # ... and lost it
     assert sum(b.waiting(queue).values()) == 10
     b.follow()
     assert sum(b.waiting(queue).values()) == 9
@@ -153,7 +155,7 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
     a, _, queue = pools
     a.writer.call(lambda tx: limited(a.pool, tx, 3))
     [limit] = a.pool.limits.limiter.limits
-    identity = a.pool.identities[queue]
+    identity = a.pool.queues.identities[queue]
     place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
     assert place is not None
     # It takes until everybody matches by the policy, and until the places are borrowed.
@@ -176,7 +178,7 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
 def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One, One, QueueId]) -> None:
     """The duty has not looked in between."""
     a, _, queue = pools
-    identity = a.pool.identities[queue]
+    identity = a.pool.queues.identities[queue]
     place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
     assert place is not None
     a.writer.call(lambda tx: limited(a.pool, tx, 3))
@@ -205,7 +207,7 @@ def limited(pool: Pool, tx: Any, most: int) -> None:
 
 def test_a_job_that_one_had_not_heard_of_is_gone_for_the_others_too(pools: tuple[One, One, QueueId]) -> None:
     a, b, queue = pools
-    b.writer.call(lambda tx: b.pool.index.reset_queue(queue, {}))
+    b.writer.call(lambda tx: b.pool.queues.index.reset_queue(queue, {}))
     b.kill(0)
     a.follow()
     assert sum(a.waiting(queue).values()) == 9

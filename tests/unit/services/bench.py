@@ -339,11 +339,11 @@ class Bench:
         expected = count_rows.waiting_counts(connection)
         found = {
             queue: counts
-            for queue, entry in pool.index.entries.items()
+            for queue, entry in pool.queues.index.entries.items()
             if (counts := {weight: part.count for weight, part in entry.levels.items() if part.count})
         }
         assert found == expected
-        for entry in pool.index.entries.values():
+        for entry in pool.queues.index.entries.values():
             parts = entry.levels.items()
             assert entry.waiting == sum(part.count for _, part in parts)
             assert entry.priority_sum == sum(weight * part.count for weight, part in parts)

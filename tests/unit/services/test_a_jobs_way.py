@@ -130,7 +130,7 @@ def test_a_late_finish_is_applied_while_nobody_else_was_offered_the_job(bench: B
     assert bench.state(offers[1].job) == "Waiting"
     assert pilots[1].finish(offers[1]) == "accepted"
     assert bench.moves(offers[1].job)[-3:] == ["Rescheduled", "Waiting", "Done"]
-    assert bench.pool.index.entries[QueueId(1)].waiting == 0
+    assert bench.pool.queues.index.entries[QueueId(1)].waiting == 0
 
 
 def test_a_late_finish_is_superseded_once_the_job_was_offered_again(bench: Bench) -> None:
@@ -275,7 +275,7 @@ def test_what_a_lost_pilot_had_finished_is_counted_and_it_is_forgotten(bench: Be
     assert bench.pilot_row(pilot.id).state == "Failed"
     [finished] = bench.do(lambda tx: tx.connection.execute("SELECT finished FROM pilots").fetchone())
     assert finished == 3
-    assert pilot.id not in bench.pool.seen
+    assert pilot.id not in bench.pool.last_seen
     assert pilot.id not in bench.pool.finished
 
 

@@ -26,7 +26,7 @@ from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool import index_loading as filling_module
-from pilotage.services.pool.index_loading import load_some, open_pool
+from pilotage.services.pool.index_loading import load_slice, open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares import corrections
 from pilotage.services.submission.accept import accept
@@ -77,7 +77,7 @@ def waiting_of(pool: Pool) -> dict[int, dict[int, int]]:
     """Waiting jobs by queue and UserPriority, as the index counts them."""
     counted = {
         queue: {weight: part.count for weight, part in entry.levels.items() if part.count}
-        for queue, entry in pool.index.entries.items()
+        for queue, entry in pool.queues.index.entries.items()
     }
     return {queue: counts for queue, counts in counted.items() if counts}
 
@@ -92,19 +92,21 @@ def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str,
     }
     return {
         "waiting": waiting_of(pool),
-        "policy": (pool.policy_version, pool.policy, pool.index.rule),
+        "policy": (pool.policy_version, pool.policy, pool.queues.index.rule),
         "limits": meters,
         "running": {
             key: meter.running for key, meter in pool.limits.limiter._meters.items() if meter.running
         },
-        "seen": dict(pool.seen),
+        "seen": dict(pool.last_seen),
         "unconfirmed": dict(pool.unconfirmed),
         "stalled": set(pool.stalled),
         "finished": dict(pool.finished),
         "corrections": (pool.corrections, pool.corrected_at),
         "recorded reasons": None if pool.recorded_reasons is None else dict(pool.recorded_reasons),
-        "filling": None if pool.filling is None else (pool.filling.top, pool.filling.done_to),
-        "numbers": (pool.job_ids.last, pool.submission_ids.last),  # type: ignore[attr-defined]
+        "filling": None
+        if pool.queues.loading is None
+        else (pool.queues.loading.last_job, pool.queues.loading.counted_to),
+        "numbers": (pool.ids.jobs.last, pool.ids.submissions.last),  # type: ignore[attr-defined]
         "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offer_stats.recent(0.0)],
         "asked for": (dict(pool.directors), dict(pool.local_nodes), pool.draining),
         "director": (
@@ -136,33 +138,33 @@ def rebuilt(bench: Bench) -> Pool:
 
 def same_as_rebuilt(bench: Bench) -> None:
     pool, fresh = bench.pool, rebuilt(bench)
-    assert pool.filling is None
+    assert pool.queues.loading is None
     assert waiting_of(pool) == waiting_of(fresh)
-    for queue, identity in pool.identities.items():
-        assert fresh.identities[queue] == identity
-    for queue, entry in pool.index.entries.items():
-        assert entry.identity == fresh.identities[queue]
+    for queue, identity in pool.queues.identities.items():
+        assert fresh.queues.identities[queue] == identity
+    for queue, entry in pool.queues.index.entries.items():
+        assert entry.identity == fresh.queues.identities[queue]
         _heads_are_the_first_that_wait(bench, queue, entry)
-    assert [(row.owner, row.group, row.waiting, row.queues) for row in pool.index.priorities.table()] == [
-        (row.owner, row.group, row.waiting, row.queues) for row in fresh.index.priorities.table()
-    ]
-    shares = [row.share for row in pool.index.priorities.table()]
-    fresh.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
-    assert shares == pytest.approx([row.share for row in fresh.index.priorities.table()])
+    assert [
+        (row.owner, row.group, row.waiting, row.queues) for row in pool.queues.index.priorities.table()
+    ] == [(row.owner, row.group, row.waiting, row.queues) for row in fresh.queues.index.priorities.table()]
+    shares = [row.share for row in pool.queues.index.priorities.table()]
+    fresh.queues.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
+    assert shares == pytest.approx([row.share for row in fresh.queues.index.priorities.table()])
     assert {key: m.running for key, m in pool.limits.limiter._meters.items() if m.running} == {
         key: m.running for key, m in fresh.limits.limiter._meters.items() if m.running
     }
     assert pool.stalled >= fresh.stalled
     _pilots_are_the_rows(bench, pool)
-    for id_, facts in pool._submissions.items():
+    for id_, facts in pool.submissions.facts.items():
         row = submissions.by_id(bench.connection, id_)
         assert row is not None
         known = replace(
             facts.row, count=row.count, state=row.state, touched=row.touched, first_job=row.first_job
         )
         assert known == row
-    assert pool.job_ids.last >= fresh.job_ids.last  # type: ignore[attr-defined]
-    assert pool.submission_ids.last >= fresh.submission_ids.last  # type: ignore[attr-defined]
+    assert pool.ids.jobs.last >= fresh.ids.jobs.last  # type: ignore[attr-defined]
+    assert pool.ids.submissions.last >= fresh.ids.submissions.last  # type: ignore[attr-defined]
 
 
 def _heads_are_the_first_that_wait(bench: Bench, queue: int, entry: Any) -> None:
@@ -260,7 +262,7 @@ class Failing(RuleBasedStateMachine):
             submission = accept(self.pool, tx, prepared, bench.now)
             # Jobs are given out in the same group that makes them.
             JobCreator(submission.id).step(self.pool, tx)
-            self.pool.read_submissions(tx, [submission.id])
+            self.pool.submissions.load(tx, [submission.id])
             return submission
 
         submission = self.carry_out(fate, request)
@@ -413,7 +415,7 @@ class Failing(RuleBasedStateMachine):
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
         if self.pool.recorded_reasons is None:
             self.bench.set(recorded_reasons=wait_history.last_reasons(self.bench.connection))
-        rows = [ReasonRow(queue, self.bench.now, reason, "") for queue in self.pool.index.entries]
+        rows = [ReasonRow(queue, self.bench.now, reason, "") for queue in self.pool.queues.index.entries]
         self.carry_out(fate, lambda tx: wait_history.write(self.pool, tx, rows))
 
     @rule(fate=fates)
@@ -441,10 +443,10 @@ class Failing(RuleBasedStateMachine):
                 def request(tx: Transaction, ids: list[int] = ids) -> None:
                     verb = "kill" if number % 2 else "reschedule"
                     act(self.pool, tx, verb, ids, actor="a", reason="", now=bench.now, dry_run=False)
-                    load_some(self.pool, tx)
+                    load_slice(self.pool, tx)
 
                 self._while_counting(fate, request)
-            while not bench.do(lambda tx: load_some(self.pool, tx)):
+            while not bench.do(lambda tx: load_slice(self.pool, tx)):
                 pass
         finally:
             filling_module.SLICE = before
@@ -453,7 +455,7 @@ class Failing(RuleBasedStateMachine):
         pool = self.pool
         return open_pool(
             tx, pool.policy, version=pool.policy_version, incarnation=pool.incarnation, rng=Random(3),
-            home_owner=HOME_OWNER, filled=False,
+            home_owner=HOME_OWNER, load=False,
         )  # fmt: skip
 
     def _while_counting(self, fate: str, request: Request) -> None:

@@ -183,7 +183,9 @@ class Rounds:
         offer = replace(offer_of(pool.policy, pilot, match.take.node), **rest._asdict())
         closed = pool.limits.limiter.closed_limits(pilot.site, pilot.ce, match.moves.now)
         waiting = [
-            e for e in pool.index.entries.values() if e.waiting and fits(e.identity, offer, lambda _: True)
+            e
+            for e in pool.queues.index.entries.values()
+            if e.waiting and fits(e.identity, offer, lambda _: True)
         ]
         candidates = eligible_queues(waiting, lambda _: True, closed)
         if not candidates:
@@ -213,7 +215,7 @@ class Rounds:
         self.draws += 1
         nth = min(3, len(match._given) - 1)
         for side, (queue, weight, place) in enumerate((found, wanted)):
-            identity = match.pool.index.entries[queue].identity  # type: ignore[index]
+            identity = match.pool.queues.index.entries[queue].identity  # type: ignore[index]
             for aspect, key in {
                 "queue": queue,
                 "owner by the draw of its take": (nth, match.pilot.ce, identity.owner),

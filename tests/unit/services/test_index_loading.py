@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pilotage.services.pool import index_loading as module
-from pilotage.services.pool.index_loading import load_some, open_pool
+from pilotage.services.pool.index_loading import load_slice, open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.bench import Bench
@@ -20,7 +20,7 @@ def started_again(bench: Bench) -> Pool:
         old = bench.pool
         return open_pool(
             tx, old.policy, version=old.policy_version, incarnation=old.incarnation, rng=Random(1),
-            home_owner=old.home_owner, filled=False,
+            home_owner=old.home_owner, load=False,
         )  # fmt: skip
 
     return bench.do(begin)
@@ -36,7 +36,7 @@ def test_whatever_happens_meanwhile_all_are_counted_once(
     bench.pool = started_again(bench)
     rng, killed, done = Random(slice_), 0, False
     while not done:
-        done = bench.do(lambda tx: load_some(bench.pool, tx))
+        done = bench.do(lambda tx: load_slice(bench.pool, tx))
         match rng.randrange(4):
             case 0:
                 bench.submit(count=3)
@@ -49,11 +49,11 @@ def test_whatever_happens_meanwhile_all_are_counted_once(
                 with pytest.raises(ZeroDivisionError):
                     bench.do(lambda tx: touch_and_fail(bench.pool, tx))
     bench.check()
-    assert sum(entry.waiting for entry in bench.pool.index.entries.values()) > 0
+    assert sum(entry.waiting for entry in bench.pool.queues.index.entries.values()) > 0
 
 
 def touch_and_fail(pool: Pool, tx: Transaction) -> None:
-    for queue in list(pool.index.entries):
-        pool.touch_queue(tx, queue)
-        pool.index.reset_queue(queue, {})
+    for queue in list(pool.queues.index.entries):
+        pool.queues.touch(tx, queue)
+        pool.queues.index.reset_queue(queue, {})
     raise ZeroDivisionError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -41,15 +42,15 @@ def elsewhere(bench: Bench) -> Pool:
         )
     )
     with as_writer():
-        other.events = mine.events
+        other.ids = replace(other.ids, events=mine.ids.events)
     return other
 
 
 def act_unheard(bench: Bench, verb: str, *jobs: int) -> None:
     """With all heads in memory, so that the draw cannot find out by itself."""
-    for entry in bench.pool.index.entries.values():
+    for entry in bench.pool.queues.index.entries.values():
         for weight, part in entry.levels.items():
-            bench.pool.index._read_heads([(entry, weight, part)])
+            bench.pool.queues.index._read_heads([(entry, weight, part)])
     other = elsewhere(bench)
     outcome = bench.do(
         lambda tx: act(other, tx, verb, jobs, actor="user:alice", reason="", now=bench.now, dry_run=False)
@@ -252,6 +253,6 @@ def test_a_queue_taken_back_with_its_group_is_forgotten(bench: Bench) -> None:
     bench.together(reschedule)
     [other] = bench.submit(owner="bob", cpu_time=5000)
     place = bench.job(other)["queue_id"]
-    assert bench.pool.identities[place].owner == "bob"
-    assert bench.pool.index.entries[place].identity.owner == "bob"
+    assert bench.pool.queues.identities[place].owner == "bob"
+    assert bench.pool.queues.index.entries[place].identity.owner == "bob"
     bench.act("reschedule", job)

@@ -11,11 +11,13 @@ from pilotage.services.matching.match import PARSED_TEXTS, Requirements
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.bench import NODE, Bench
+from tests.writer_guard import as_writer
 
 LIMIT = 3
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6))))
+@as_writer()
 def test_the_least_recently_used_keys_go(steps: Sequence[tuple[bool, int]]) -> None:
     cache: LruCache[int, str] = LruCache(LIMIT)
     recent: list[int] = []
@@ -30,6 +32,7 @@ def test_the_least_recently_used_keys_go(steps: Sequence[tuple[bool, int]]) -> N
         assert list(cache) == recent
 
 
+@as_writer()
 def test_a_look_changes_nothing() -> None:
     cache: LruCache[int, str] = LruCache(2)
     cache[1], cache[2] = "a", "b"
@@ -38,6 +41,7 @@ def test_a_look_changes_nothing() -> None:
     assert list(cache) == [2, 3]
 
 
+@as_writer()
 def test_a_transaction_that_fails_leaves_a_full_cache_bounded(bench: Bench) -> None:
     cache: LruCache[int, str] = LruCache(2)
     cache[1], cache[2] = "a", "b"
@@ -47,6 +51,7 @@ def test_a_transaction_that_fails_leaves_a_full_cache_bounded(bench: Bench) -> N
     assert list(cache) == [2]
 
 
+@as_writer()
 def test_parsed_requirements_are_bounded(bench: Bench) -> None:
     """Each submission may have a text of its own, for years."""
     offer = Requirements(Offer(site="here", ce="local", cpu_time=1.0), NODE, 0.0)

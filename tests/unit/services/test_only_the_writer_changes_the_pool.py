@@ -11,11 +11,14 @@ from tests.writer_guard import VIOLATION
 
 CHANGES: dict[str, Callable[[Pool], object]] = {
     "a field": lambda pool: setattr(pool, "draining", True),
-    "a dictionary": lambda pool: pool.seen.__setitem__(PilotId(1), 1.0),
+    "a dictionary": lambda pool: pool.last_seen.__setitem__(PilotId(1), 1.0),
     "a set": lambda pool: pool.stalled.add(PilotId(1)),
+    "a field of the queues": lambda pool: setattr(pool.queues, "loading", None),
+    "the identities": lambda pool: pool.queues.identities.clear(),
+    "the cache of submissions": lambda pool: pool.submissions.facts.clear(),
     "a cache": lambda pool: pool.pilots.clear(),
     "the use of a cache": lambda pool: pool.pilots.use(next(iter(pool.pilots))),
-    "the index": lambda pool: pool.index.add_jobs(QueueId(1), 1, JobId(1), 0),
+    "the index": lambda pool: pool.queues.index.add_jobs(QueueId(1), 1, JobId(1), 0),
 }
 
 

@@ -77,7 +77,7 @@ class Scene:
     def memory(self) -> dict[str, Any]:
         pool, id_ = self.bench.pool, PilotId(self.pilot.id)
         return {
-            "seen": pool.seen.get(id_),
+            "seen": pool.last_seen.get(id_),
             "unconfirmed": pool.unconfirmed.get(id_),
             "stalled": id_ in pool.stalled,
             "finished": pool.finished.get(id_),

@@ -37,7 +37,7 @@ def undo_changes(bench: Bench, to: int, reason: str = "", expect: int | None = N
 
 
 def left(bench: Bench, text: str) -> StrandedWork:
-    entries = bench.pool.index.entries.values()
+    entries = bench.pool.queues.index.entries.values()
     return stranded_work(policies.parse(text), entries, pilots.live_counts(bench.connection))
 
 
@@ -101,7 +101,7 @@ def test_a_rollback_to_the_version_in_force_is_refused(bench: Bench) -> None:
 
 def test_a_rollback_that_could_not_be_stored_leaves_all_as_it_was(bench: Bench) -> None:
     applied(bench, SECOND)
-    before = (bench.pool.policy, bench.pool.policy_version, bench.pool.index)
+    before = (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index)
     earlier = instance.policy_version(bench.connection, 1)
     assert earlier is not None
 
@@ -111,7 +111,7 @@ def test_a_rollback_that_could_not_be_stored_leaves_all_as_it_was(bench: Bench) 
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert (bench.pool.policy, bench.pool.policy_version, bench.pool.index) == before
+    assert (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index) == before
     assert len(instance.policy_versions(bench.connection, 0, 10)) == 2
 
 

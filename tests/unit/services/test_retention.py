@@ -225,10 +225,10 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
     assert ("pilots", ["secret 0"]) in left
     assert ("inputs", ["a" * 64]) in left
     # No id is given twice, whatever has gone.
-    highest = bench.pool.job_ids.last, bench.pool.submission_ids.last  # type: ignore[attr-defined]
+    highest = bench.pool.ids.jobs.last, bench.pool.ids.submissions.last  # type: ignore[attr-defined]
     bench.close()
     bench.open()
-    assert (bench.pool.job_ids.last, bench.pool.submission_ids.last) == highest  # type: ignore[attr-defined]
+    assert (bench.pool.ids.jobs.last, bench.pool.ids.submissions.last) == highest  # type: ignore[attr-defined]
     assert bench.submit() == [highest[0] + 1]
     assert bench.pilot().id == paper.id + 2
 

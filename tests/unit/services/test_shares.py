@@ -285,7 +285,7 @@ def test_corrections_reach_the_queues_and_stay_under_a_new_policy(bench: Bench, 
     bench.submit(2)
     bench.submit(2, group="sharing")
     bench.pilot()
-    physics = next(e for e in bench.pool.index.entries.values() if e.identity.group == "physics")
+    physics = next(e for e in bench.pool.queues.index.entries.values() if e.identity.group == "physics")
     assert physics.priority == 1000
     pilot = bench.pilot()
     offer = pilot.hold()
@@ -293,14 +293,14 @@ def test_corrections_reach_the_queues_and_stay_under_a_new_policy(bench: Bench, 
     pass_time(shares, 600)
     shares.cycle()
     # One had everything where half was expected; the other had nothing.
-    queues = {entry.identity.group: entry.priority for entry in bench.pool.index.entries.values()}
+    queues = {entry.identity.group: entry.priority for entry in bench.pool.queues.index.entries.values()}
     assert queues.pop(user) == 500
     assert list(queues.values()) == [4000]
     text = CORRECTED.replace("share = 1000", "share = 2000")
     policy = policies.parse(text)
     bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="alice", reason="", now=bench.now))
     shares.settle()
-    queues = {entry.identity.group: entry.priority for entry in bench.pool.index.entries.values()}
+    queues = {entry.identity.group: entry.priority for entry in bench.pool.queues.index.entries.values()}
     assert queues["physics"] in (1000, 8000)
 
 
@@ -321,7 +321,7 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
 
 
 def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) -> None:
-    priorities = bench.pool.index.priorities
+    priorities = bench.pool.queues.index.priorities
     assert not priorities.newcomers
     bench.submit(1)
     assert priorities.newcomers
@@ -340,7 +340,7 @@ def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
     while not bench.do(lambda _: corrections.apply_priorities(bench.pool)):
         turns += 1
     assert turns == 3
-    priorities = [entry.priority for entry in bench.pool.index.entries.values()]
+    priorities = [entry.priority for entry in bench.pool.queues.index.entries.values()]
     assert priorities == [pytest.approx(1000 / count)] * count
 
 
@@ -501,7 +501,7 @@ def test_fairness_tells_who_had_less_and_whether_they_wanted_more(bench: Bench, 
         bench.pilot().hold()
     pass_time(shares, 1200)
     shares.cycle()
-    table = bench.pool.index.priorities.table()
+    table = bench.pool.queues.index.priorities.table()
     found = fairness.period(bench.connection, shares.book, bench.pool.policy, START, bench.now)
     assert sum(found.starts.values()) == 10
     report = fairness.fairness_report(bench.pool.policy, table, found)

@@ -153,7 +153,7 @@ def test_no_hot_statement_reads_a_whole_table(bench: Bench) -> None:
     hot = Round(bench, 4)
     asked = after_two_others(hot)
     hot.watched.asked.clear()
-    queue = next(iter(hot.pool.index.entries))
+    queue = next(iter(hot.pool.queues.index.entries))
     for wanted in ([HeadsRequest(queue, 1, 0, 16)], [HeadsRequest(queue, 1, after, 16) for after in (0, 7)]):
         jobs.queue_heads(hot.watched, wanted)
     jobs.due_for_retry(hot.watched, bench.now, 100)

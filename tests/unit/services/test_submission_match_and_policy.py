@@ -29,11 +29,11 @@ LIMIT = '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning 
 
 def test_jobs_and_their_queue_appear_once_made(bench: Bench) -> None:
     submission = bench.accept(bench.prepared(1200))
-    assert bench.pool.index.entries == {}
+    assert bench.pool.queues.index.entries == {}
     making = JobCreator(submission.id)
     steps = [bench.do(lambda tx: making.step(bench.pool, tx)) for _ in range(5)]
     assert steps == [False, False, False, False, True]
-    assert bench.pool.index.entries[submission.queue].waiting == 1200
+    assert bench.pool.queues.index.entries[submission.queue].waiting == 1200
     assert bench.do(lambda tx: making.step(bench.pool, tx))
     assert bench.connection.execute("SELECT count(*), min(id), max(id) FROM jobs").fetchone() == (
         1200,
@@ -95,7 +95,7 @@ def test_a_chunk_whose_group_failed_is_made_once(bench: Bench) -> None:
     done, error = bench.together(lambda tx: making.step(bench.pool, tx), fails)
     assert done is True
     assert isinstance(error, RuntimeError)
-    assert bench.pool.index.entries[submission.queue].waiting == 7
+    assert bench.pool.queues.index.entries[submission.queue].waiting == 7
 
 
 def test_a_submission_in_the_making_twice_is_made_once(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def test_a_submission_in_the_making_twice_is_made_once(bench: Bench) -> None:
         for place, making in enumerate((first, again)):
             ended[place] = bench.do(lambda tx, making=making: making.step(bench.pool, tx))
         bench.check()
-    assert bench.pool.index.entries[submission.queue].waiting == 1300
+    assert bench.pool.queues.index.entries[submission.queue].waiting == 1300
 
 
 def test_a_take_whose_group_failed_gives_the_same_jobs_back(bench: Bench) -> None:
@@ -121,7 +121,7 @@ def test_a_take_whose_group_failed_gives_the_same_jobs_back(bench: Bench) -> Non
         pilot.number += 1
         assert len(answer.offers) == 1
         bench.check()
-        assert bench.pool.index.entries[QueueId(1)].waiting == expected
+        assert bench.pool.queues.index.entries[QueueId(1)].waiting == expected
 
 
 def test_a_refused_request_takes_back_what_it_had_done_in_memory(bench: Bench) -> None:
@@ -136,7 +136,7 @@ def test_a_refused_request_takes_back_what_it_had_done_in_memory(bench: Bench) -
     with pytest.raises(RuntimeError):
         bench.do(takes_and_fails)
     bench.check()
-    assert bench.pool.index.entries[QueueId(1)].waiting == 1
+    assert bench.pool.queues.index.entries[QueueId(1)].waiting == 1
     assert pilot.row.only_owner is None
     assert pilot.take()[0].job == job
     assert bench.submit() == [2]
@@ -240,7 +240,7 @@ def test_a_pilot_is_bound_to_its_first_owner(bench: Bench) -> None:
     assert pilot.take(8, processors=8) == []
     bench.crash()
     assert pilot.take(8, processors=8) == []
-    assert bench.pool.index.explain is not None
+    assert bench.pool.queues.index.explain is not None
     other = bench.pilot(processors=8).take(8, processors=8)
     assert {offer.payload.owner for offer in other} == {"alice", "bob"} - {owner}
 
@@ -352,11 +352,11 @@ def new_policy(bench: Bench, text: str) -> int:
 def test_a_new_policy_is_matched_by_at_once(bench: Bench) -> None:
     bench.submit(2, cpu_time=700)
     pilot = bench.pilot()
-    old = bench.pool.index
+    old = bench.pool.queues.index
     assert pilot.take(cpu_left=4000) == []
     version = new_policy(bench, POLICY.replace("[jobs]", "[matching]\ncpu_buckets = [1000, 9000]\n[jobs]"))
     assert bench.pool.policy_version == version == 2
-    assert bench.pool.index is not old
+    assert bench.pool.queues.index is not old
     bench.check()
     # What waits keeps its bucket (5000), between two of the new ones; what is new gets a new one.
     assert pilot.take(cpu_left=4999) == []
@@ -377,7 +377,7 @@ def test_a_bad_policy_leaves_the_old_one_in_force(bench: Bench) -> None:
 
 def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Bench) -> None:
     bench.submit(2)
-    before = (bench.pool.policy, bench.pool.policy_version, bench.pool.index)
+    before = (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index)
     text = POLICY.replace(f"heartbeat = {HEARTBEAT}", "heartbeat = 1", 1) + LIMIT
     policy = policies.parse(text)
 
@@ -387,9 +387,9 @@ def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Be
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert (bench.pool.policy, bench.pool.policy_version, bench.pool.index) == before
+    assert (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index) == before
     assert bench.pool.limits.limiter.limits == ()
-    assert bench.pool.index.entries[QueueId(1)].waiting == 2
+    assert bench.pool.queues.index.entries[QueueId(1)].waiting == 2
 
 
 def test_a_site_that_is_banned_gets_nothing(bench: Bench) -> None:

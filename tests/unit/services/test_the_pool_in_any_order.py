@@ -310,7 +310,7 @@ class AnyOrder(RuleBasedStateMachine):
                     worker.send()
         bench.check()
         assert self.states(*FINAL) == self.accepted
-        assert all(not entry.waiting for entry in bench.pool.index.entries.values())
+        assert all(not entry.waiting for entry in bench.pool.queues.index.entries.values())
 
 
 def failing(_: object) -> None:

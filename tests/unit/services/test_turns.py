@@ -290,9 +290,9 @@ def test_while_the_quantum_is_not_over_nobody_is_asked(make: Make, monkeypatch: 
     farm = make(1, more="quantum = 50")
     two_owners(farm)
     drawn = []
-    lots = farm.bench.pool.index.count_wins
+    lots = farm.bench.pool.queues.index.count_wins
     monkeypatch.setattr(
-        type(farm.bench.pool.index), "count_wins", lambda *words: drawn.append(1) or lots(*words[1:])
+        type(farm.bench.pool.queues.index), "count_wins", lambda *words: drawn.append(1) or lots(*words[1:])
     )
     farm.run(45)
     assert drawn == []

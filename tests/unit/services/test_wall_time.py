@@ -269,7 +269,7 @@ def test_tags_that_a_ce_no_longer_has_are_not_offered(make: Make, restart: bool)
     if restart:
         bench.close()
         bench.open()
-        bench.do(lambda tx: tx.put(bench.pool.seen, PilotId(old.id), bench.now))
+        bench.do(lambda tx: tx.put(bench.pool.last_seen, PilotId(old.id), bench.now))
     assert old.take(tags=["ssd"])[0].job == job, "it was started with the tag"
     bench.do(old.asking(old.request(leaving="idle")))
     Ce(bench).order()

@@ -125,8 +125,8 @@ class PeersDuty:
         context = self._context
         queues = await context.writer.acall(lambda _: sync.all_queues(context.pool))
         wrong = 0
-        for first in range(0, len(queues), sync.CHUNK):
-            part = queues[first : first + sync.CHUNK]
+        for first in range(0, len(queues), sync.RECOUNT_SIZE):
+            part = queues[first : first + sync.RECOUNT_SIZE]
             wrong += await context.writer.acall(
                 lambda tx, part=part: sync.recount(context.pool, tx, part)  # type: ignore[misc]
             )
@@ -146,7 +146,7 @@ class PeersDuty:
             context.wake_director.set()
         if time.monotonic() - self._pruned >= PRUNES:
             self._pruned = time.monotonic()
-            before = context.clock() - sync.KEPT
+            before = context.clock() - sync.CHANGES_KEPT
             await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
 
     async def finish_submissions(self) -> None:

@@ -26,12 +26,12 @@ class PriorityDuty:
 
     async def cycle(self) -> None:
         pool, writer = self._context.pool, self._context.writer
-        priorities, now = pool.index.priorities, self._context.clock()
+        priorities, now = pool.queues.index.priorities, self._context.clock()
         if priorities.newcomers and not 0 <= now - self._welcomed < NEWCOMERS_PERIOD:
             self._welcomed = now
             await writer.acall(lambda tx: tx.set(priorities, "newcomers", False))
             self._context.wake_shares.set()
-        if pool.settling is None and not priorities.has_changes:
+        if pool.queues.priority_updates is None and not priorities.has_changes:
             return
         while not await writer.acall(lambda _: corrections.apply_priorities(pool)):
             pass

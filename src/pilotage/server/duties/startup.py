@@ -10,7 +10,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.core.ids import SubmissionId
 from pilotage.server.context import Context
 from pilotage.server.duties.loop import pause
-from pilotage.services.pool.index_loading import Counts, apply_counts, count_waiting, enter, load_some
+from pilotage.services.pool.index_loading import Counts, apply_counts, count_waiting, load_slice
 from pilotage.services.submission import accept as submission_service
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.cluster.changes import TransactionSnapshot
@@ -31,7 +31,7 @@ async def load_index(context: Context) -> None:
     if context.pool.peers.shared:
         await _load_with_reader(context)
     else:
-        while not await context.writer.acall(lambda tx: load_some(context.pool, tx)):
+        while not await context.writer.acall(lambda tx: load_slice(context.pool, tx)):
             if context.stop.is_set():
                 return
     log.info("counted the waiting jobs in %.1f s", context.clock() - begun)
@@ -55,7 +55,7 @@ async def _add_counts(context: Context, seen: TransactionSnapshot, counts: Count
     pool, writer, queues = context.pool, context.writer, list(counts)
     for first in range(0, len(queues), QUEUES_PER_TRANSACTION):
         part = queues[first : first + QUEUES_PER_TRANSACTION]
-        await writer.acall(lambda tx, part=part: [enter(pool, tx, queue) for queue in part])  # type: ignore[misc]
+        await writer.acall(lambda tx, part=part: [pool.queues.try_add(tx, queue) for queue in part])  # type: ignore[misc]
     await writer.acall(lambda tx: apply_counts(pool, tx, seen, counts))
 
 

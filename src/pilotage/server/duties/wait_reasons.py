@@ -53,7 +53,7 @@ class ReasonDuty:
                 lambda: wait_history.last_reasons(self._context.readers.connection())
             )
             await writer.acall(lambda tx: tx.set(pool, "recorded_reasons", reasons))
-        if not any(entry.waiting for entry in list(pool.index.entries.values())) and not any(
+        if not any(entry.waiting for entry in list(pool.queues.index.entries.values())) and not any(
             one.reason for one in list((pool.recorded_reasons or {}).values())
         ):
             return

@@ -265,7 +265,7 @@ class _Server:
             rng=random.Random(),  # noqa: S311
             home_owner=owner,
             id_floor=found.id_floor,
-            filled=False,
+            load=False,
             peers=peers,
             counters=self._counters,
         )

@@ -124,7 +124,7 @@ class BatchDirector:
         closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
         queues = [
             BatchQueue(entry.id, entry.identity.owner, entry.waiting, concurrent_jobs(entry.identity, offer))
-            for entry in pool.index.candidates(offer, Requirements(offer, node, now), closed)
+            for entry in pool.queues.index.candidates(offer, Requirements(offer, node, now), closed)
             if not self.back_off.pauses_at(entry.id, now)
         ]
         return BatchFacts(
@@ -178,7 +178,7 @@ class BatchDirector:
                 processors=ce.pilot_processors,
                 memory=ce.pilot_memory,
                 now=now,
-                id_=pool.pilot_id(),
+                id_=pool.ids.next_pilot(),
             )
             self.back_off.started_for[pilot] = order.queue
         return SubmissionIntent(stamp, secret, order.pilots, ce.pilot_processors, ce.pilot_memory, ce.wall)
@@ -195,7 +195,9 @@ class BatchDirector:
         rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
         if any(row is not None and row.started is not None for row in rows):
             self._end_pause(tx)
-        entries = (pool.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()})
+        entries = (
+            pool.queues.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()}
+        )
         waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
         back_off.observe([last_seen(row, pool.draining) for row in rows if row is not None], waiting, now)
         for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
@@ -239,7 +241,7 @@ class BatchDirector:
         for pilot in self._pilots_of(tx, row):
             if pilot.state is PilotState.SUBMITTED:
                 batch_id = f"{row.batch_id}_{pilot.idx}"
-                pool.forget_pilot(pilot)
+                pool.pilots.forget(pilot)
                 pilots.update(tx.connection, pilot.id, state=PilotState.WAITING, batch_id=batch_id)
 
     def in_doubt(self, tx: Transaction, stamp: str, reason: str) -> None:
@@ -351,7 +353,7 @@ class BatchDirector:
         for pilot in members:
             if of_index.get(pilot.idx, of_index.get(None)) is not None:
                 left += 1
-            elif pool.seen.get(pilot.id, -inf) > listed:
+            elif pool.last_seen.get(pilot.id, -inf) > listed:
                 left += 1  # It was heard of after the listing.
             else:
                 self._lose(pool, tx, pilot, now)

@@ -181,7 +181,7 @@ class LocalDirector:
             processors=planned.processors,
             memory=memory,
             now=now,
-            id_=pool.pilot_id(),
+            id_=pool.ids.next_pilot(),
             batch_id=place,
             lease_until=now + ce.lease,
         )
@@ -202,7 +202,9 @@ class LocalDirector:
             tx.set(self, "_ce", ce)
         alive = {pilot.id: pilot for pilot in live}
         rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
-        entries = (pool.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()})
+        entries = (
+            pool.queues.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()}
+        )
         waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
         seen = [last_seen(row, pool.draining) for row in rows if row is not None]
         back_off.observe(seen, waiting, now)
@@ -233,7 +235,7 @@ class LocalDirector:
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
         holds = Requirements(offer, self.node, now)
-        for entry in pool.index.candidates(offer, holds, closed):
+        for entry in pool.queues.index.candidates(offer, holds, closed):
             identity = entry.identity
             yield WaitingQueue(
                 entry.id,
@@ -258,7 +260,7 @@ class LocalDirector:
         tx.discard(self.ordered, pilot)
         if row is None or row.ended is not None:
             return False
-        pool.forget_pilot(row)
+        pool.pilots.forget(row)
         changes: dict[str, object] = {"batch_id": batch_id}
         if row.state is PilotState.SUBMITTED:
             changes |= {"state": PilotState.WAITING, "lease_until": None}
@@ -287,7 +289,7 @@ class LocalDirector:
     ) -> None:
         """End a pilot that a complete listing of the instant `listed` does not have."""
         current = pilots.by_id(tx.connection, pilot.id)
-        if current is None or current.ended is not None or pool.seen.get(pilot.id, -inf) > listed:
+        if current is None or current.ended is not None or pool.last_seen.get(pilot.id, -inf) > listed:
             return
         reason = f"ended without a word: {last_words}" if last_words else "ended without a word"
         new = end_silent_pilot(pool, tx, current, PilotEnd.VANISHED, reason, now)
@@ -326,6 +328,6 @@ def tell_to_leave(pool: Pool, tx: Transaction, pilot: PilotRow, how: str) -> Non
     """Make a pilot leave at its next contact: "drain" after its jobs, "cancel" at once."""
     known = pool.pilots.get(pilot.token_hash or "")
     for row in filter(None, (pilot, known)):
-        pool.touch_pilot(tx, row)
+        pool.pilots.touch(tx, row)
         row.leave = how
     pilots.update(tx.connection, pilot.id, leave=how)

@@ -42,7 +42,7 @@ def act(
     dry_run: bool,
 ) -> Outcome:
     """Apply `verb` to at most CHUNK jobs. The caller must have checked that the actor may change them."""
-    moves = JobTransitions(pool, tx, now, pool.batch(now, actor))
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, actor))
     rows = _load_jobs(tx, verb, list(ids), dry_run=dry_run)
     places: dict[int, PilotRow | None] = {}
     outcome = Outcome([], [])
@@ -110,7 +110,7 @@ def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
     if submissions.queue_identity(tx.connection, job.queue) is not None:
         submissions.keep_queue(tx.connection, job.queue)
         return job.queue
-    facts = pool.submission(tx, job.submission)
+    facts = pool.submissions.get(tx, job.submission)
     identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
     queue = submissions.get_or_insert_queue(tx.connection, identity, moves.now)
     jobs.change_queue(tx.connection, job.id, queue)

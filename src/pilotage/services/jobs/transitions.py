@@ -79,8 +79,8 @@ class JobTransitions:
 
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
-        self.pool.unwritten = self._write_waiting
-        self._queues, self._pilots = self.pool.touched(self.tx)
+        self.pool.queues.flush_transitions = self._write_waiting
+        self._queues, self._pilots = self.pool.queues.touched(self.tx), self.pool.pilots.touched(self.tx)
 
     def _write_waiting(self) -> None:
         """Write before heads are read from the store, so that the store has exactly the jobs that wait.
@@ -91,12 +91,12 @@ class JobTransitions:
             self.write()
 
     def _not_noted(self) -> None:
-        self.pool.unwritten = None
+        self.pool.queues.flush_transitions = None
         for noted, given in self.noted:
             noted.revert_take(given)
 
     def touch_pilot(self, pilot: PilotRow) -> None:
-        """As `Pool.touch_pilot`."""
+        """As `PilotCache.touch`."""
         self._pilots[pilot.token_hash] = pilot
 
     # --- the rows
@@ -184,7 +184,7 @@ class JobTransitions:
         """Matched → Running."""
         event = self._event("confirmed", job, JobState.RUNNING, job.epoch)
         self._held.append(jobs.HeldJob(self.now, event, job.id))
-        queue = self.pool.queue_identity(self.tx, job.queue)
+        queue = self.pool.queues.identity(self.tx, job.queue)
         ce = self.pool.policy.ces.get(pilot.ce)
         self._begun.append(
             attempts.StartedAttempt(
@@ -301,18 +301,18 @@ class JobTransitions:
     def _left(self, job: JobRow, place: PilotRow | None) -> None:
         """Remove the job from its queue or from its pilot."""
         if job.state is JobState.WAITING:
-            if self.pool.counts(job.id):
-                self.pool.touch_queue(self.tx, job.queue)
-                self.pool.index.remove_job(job.queue, job.user_priority, job.id)
+            if self.pool.queues.is_counted(job.id):
+                self.pool.queues.touch(self.tx, job.queue)
+                self.pool.queues.index.remove_job(job.queue, job.user_priority, job.id)
         elif job.state in _WITH_PILOT and place is not None:
             if job.id in place.jobs:
                 self.touch_pilot(place)
                 place.jobs = [held for held in place.jobs if held != job.id]
-            self.pool.limits.left(self.tx, self.pool.queue_identity(self.tx, job.queue), place)
+            self.pool.limits.left(self.tx, self.pool.queues.identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:
-        if not self.pool.counts(job.id):
+        if not self.pool.queues.is_counted(job.id):
             return
-        self.pool.touch_queue(self.tx, job.queue)
+        self.pool.queues.touch(self.tx, job.queue)
         head = WaitingJob(job.id, job.submission, job.epoch, job.last_event, job.parameters)
-        self.pool.index.return_job(job.queue, job.user_priority, head)
+        self.pool.queues.index.return_job(job.queue, job.user_priority, head)

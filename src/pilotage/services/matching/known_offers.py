@@ -72,7 +72,7 @@ def rekey_offer_stats(pool: Pool) -> None:
         # The pilot may be bound to another owner now than when it asked.
         return replace(offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
-    pool.offer_stats.rekey(offered, pool.index.history_key)
+    pool.offer_stats.rekey(offered, pool.queues.index.history_key)
 
 
 Turn = Callable[[Callable[[], Sequence[IndexedQueue] | None]], Sequence[IndexedQueue] | None]
@@ -83,7 +83,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
     """The facts for `why`, as of now. Runs in the writer's thread; the result is for another thread."""
     known = known_offers(pool, now)
     places = {(known_offer.offer.site, known_offer.offer.ce) for known_offer in known}
-    index = pool.index
+    index = pool.queues.index
     return WaitAnalysis(
         entries=list(index.entries.values()),
         known=known,
@@ -123,7 +123,7 @@ def _outdated(pool: Pool, record: OfferRecord[tuple[PilotRow, Node]]) -> bool:
     """Whether nobody makes such an offer any more: the CE was changed, and its earlier pilots have ended."""
     if record.newest_pilot >= pool.ces_changed_at.get(record.offer.ce, 0.0):
         return False
-    return not any(pilot in pool.seen for pilot in record.pilots)
+    return not any(pilot in pool.last_seen for pilot in record.pilots)
 
 
 def _has_room(whole: Offer, part: Offer) -> bool:

@@ -128,7 +128,7 @@ class Match:
         pilot = self.pilot
         gone = [offered for offered in self._given if (pilot.id, offered[0][0]) in lost]
         for head, _, queue, user_priority in gone:
-            self.pool.lost(self.tx, queue, user_priority, head[0], pilot)
+            self.pool.record_lost_job(self.tx, queue, user_priority, head[0], pilot)
         if gone:
             pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
             self._given = [offered for offered in self._given if offered not in gone]
@@ -153,7 +153,7 @@ class Match:
         if self._given:
             pool, tx = self.pool, self.tx
             response.offers = [
-                OfferedJob(job, epoch, payload(pool.submission(tx, submission), job, parameters))
+                OfferedJob(job, epoch, payload(pool.submissions.get(tx, submission), job, parameters))
                 for (job, submission, _, _, parameters), epoch, *_ in self._given
             ]
 
@@ -179,7 +179,7 @@ class Match:
         beside = count - self.take.ahead
         owner, rest = None, whole
         for _, _, queue, _ in self._given:
-            rest = rest.without(self.pool.queue_identity(self.tx, queue))
+            rest = rest.without(self.pool.queues.identity(self.tx, queue))
         place = 0
         while place < count:
             asked = rest if place < beside else whole
@@ -204,8 +204,8 @@ class Match:
         limiter = pool.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
         self._rest, self._requirements = self._offers.unbound(pilot), None
-        cached = self._offers.offer_class(pool.index, self._rest, closed)
-        return pool.index.count_wins(cached.offer_class, self._holds, LOTS)
+        cached = self._offers.offer_class(pool.queues.index, self._rest, closed)
+        return pool.queues.index.count_wins(cached.offer_class, self._holds, LOTS)
 
     def _give(self, rest: Remaining) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
@@ -213,8 +213,8 @@ class Match:
         limiter = pool.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
         self._rest, self._requirements = rest, None
-        cached = self._offers.offer_class(pool.index, rest, closed)
-        proposal = pool.index.propose_for(cached.offer_class, self._holds, pool.rng)
+        cached = self._offers.offer_class(pool.queues.index, rest, closed)
+        proposal = pool.queues.index.propose_for(cached.offer_class, self._holds, pool.rng)
         if not self._noted:
             self._record_offer(cached, rest, proposal is not None)
         if proposal is None:
@@ -238,7 +238,7 @@ class Match:
         if record is None or not record.is_fresh(now):
             origin, offer = (self.pilot, self.take.node), self._offers.offer(rest)
             started = self.pilot.started or 0.0
-            key = self.pool.index.history_key(offer)
+            key = self.pool.queues.index.history_key(offer)
             record = self.pool.offer_stats.refresh(key, offer, origin, now, started=started)
             cached.records[rest.processors] = record
         record.record_take(self.pilot.id, given, now)
@@ -248,5 +248,5 @@ class Match:
         self._rest, self._requirements = rest, None
         offer = self._offers.offer(rest)
         closed = self.pool.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
-        found = self.pool.index.explain(offer, self._holds, closed)
+        found = self.pool.queues.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in found.fallen.items()}

@@ -1,7 +1,7 @@
-"""Following the other servers of one database: what they have committed is done to the memory of this one.
+"""Applies the changes that other servers of the same database have committed to this server's memory.
 
-Counts follow the others' notes exactly: what a note says is left out where memory was read from the store after the
-note's transaction. A recount checks that, some queues at a time.
+The counts of waiting jobs follow the others' change rows exactly. A change is skipped if memory was read from the
+store after the change's transaction. A recount checks the counts, a few queues at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.services.policy.apply import apply_in_memory
-from pilotage.services.pool.index_loading import enter, load_all
+from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
 from pilotage.services.pool.shared_limits import database_peers
 from pilotage.services.pool.state import Pool
@@ -23,66 +23,66 @@ from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 
-KEPT = 600.0
-"""Seconds for which change rows are kept. Whoever has not read them by then counts everything anew."""
+CHANGES_KEPT = 600.0
+"""Seconds for which change rows are kept. A server that has not read them by then reloads everything."""
 
-CHUNK = 200
-"""So many queues are counted in one transaction of a recount."""
+RECOUNT_SIZE = 200
+"""Queues counted in one transaction of a recount."""
 
 
-def apply_changes(pool: Pool, tx: Transaction, found: ChangeBatch) -> None:
-    """Do what the others have done. What was done is done, whatever becomes of this transaction."""
+def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
+    """Apply changes of other servers. They are committed, so a rollback of `tx` does not revert them in memory."""
     peers = database_peers(pool)
-    if found.pruned:
-        peers.position = found.position
-        load_all(pool, tx)
+    if batch.pruned:
+        peers.position = batch.position
+        reload_all(pool, tx)
         _apply_policy(pool, tx)
         return
-    for change in found.changes:
-        # Carried out again after a roll-back, it is not done twice.
+    for change in batch.changes:
+        # The writer may run this request again after a rollback: no change is applied twice.
         if change.xid >= peers.position:
-            _do(pool, tx, change)
-            peers.position = change.xid + (change is found.changes[-1])
-    peers.position = max(peers.position, found.position)
+            _apply(pool, tx, change)
+            peers.position = change.xid + (change is batch.changes[-1])
+    peers.position = max(peers.position, batch.position)
     peers.seen = {queue: seen for queue, seen in peers.seen.items() if seen.xmax > peers.position}
     _count_uncertain(pool, tx)
 
 
-def _do(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
-    news = read_update(change.payload)
-    _do_notes(pool, tx, change.xid, news)
-    pool.followed = {**pool.followed, **news.followed}
-    if news.queues:
-        pool.forget_queues(tx, news.queues)
-    if news.moved:
-        pool.seen = {pilot: seen + news.moved for pilot, seen in pool.seen.items()}
-    if news.policy > pool.policy_version:
+def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
+    update = read_update(change.payload)
+    _apply_delta(pool, tx, change.xid, update)
+    pool.followed = {**pool.followed, **update.followed}
+    if update.queues:
+        pool.forget_queues(tx, update.queues)
+    if update.moved:
+        pool.last_seen = {pilot: seen + update.moved for pilot, seen in pool.last_seen.items()}
+    if update.policy > pool.policy_version:
         _apply_policy(pool, tx)
-    if news.corrected:
+    if update.corrected:
         read_corrections(pool, tx)
 
 
-def _do_notes(pool: Pool, tx: Transaction, xid: int, news: PeerUpdate) -> None:
+def _apply_delta(pool: Pool, tx: Transaction, xid: int, update: PeerUpdate) -> None:
     peers = database_peers(pool)
-    known: dict[QueueId, bool] = {}
-    for queue, *_ in (*news.back, *news.gone):
-        if queue not in known:
-            known[queue] = not peers.saw(queue, xid) and enter(pool, tx, queue)
-    notes = IndexDelta(
-        gone=[note for note in news.gone if known[note[0]]],
-        back=[note for note in news.back if known[note[0]]],
+    applies: dict[QueueId, bool] = {}
+    for queue, *_ in (*update.back, *update.gone):
+        if queue not in applies:
+            applies[queue] = not peers.saw(queue, xid) and pool.queues.try_add(tx, queue)
+    delta = IndexDelta(
+        gone=[change for change in update.gone if applies[change[0]]],
+        back=[change for change in update.back if applies[change[0]]],
     )
-    if notes:
-        pool.index.apply_peer_delta(notes)
+    if delta:
+        pool.queues.index.apply_peer_delta(delta)
 
 
 def _count_uncertain(pool: Pool, tx: Transaction) -> None:
-    """Count the queues that seemed to have come to their end: some, the others at the next look."""
+    """Recount queues that had fewer jobs in the store than in memory, at most `RECOUNT_SIZE` per call."""
     peers = database_peers(pool)
-    if peers.uncertain and pool.filling is None:
-        some = sorted(peers.uncertain)[:CHUNK]
-        recount(pool, tx, some)
-        peers.uncertain.difference_update(some)
+    if peers.uncertain and pool.queues.loading is None:
+        queues = sorted(peers.uncertain)[:RECOUNT_SIZE]
+        recount(pool, tx, queues)
+        peers.uncertain.difference_update(queues)
 
 
 def _apply_policy(pool: Pool, tx: Transaction) -> None:
@@ -92,44 +92,46 @@ def _apply_policy(pool: Pool, tx: Transaction) -> None:
 
 
 def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
-    """Count the jobs of these queues in the store; how many of them memory had wrong, which are set right."""
+    """Count the waiting jobs of these queues in the store, and correct memory. Returns how many queues were wrong."""
     peers = database_peers(pool)
-    seen, counts = count_rows.waiting_counts_with_snapshot(tx.connection, queues)
-    pending = _pending(pool, tx, seen)
+    snapshot, counts = count_rows.waiting_counts_with_snapshot(tx.connection, queues)
+    pending = _pending_changes(pool, tx, snapshot)
     wrong = 0
     for queue in queues:
-        entry = pool.index.entries.get(queue)
-        have = {w: part.count for w, part in entry.levels.items()} if entry is not None else {}
+        entry = pool.queues.index.entries.get(queue)
+        in_memory = {w: level.count for w, level in entry.levels.items()} if entry is not None else {}
         for weight, change in pending.get(queue, {}).items():
-            have[weight] = have.get(weight, 0) + change
-        meant = counts.get(queue, {})
-        if {w: n for w, n in have.items() if n} == meant:
+            in_memory[weight] = in_memory.get(weight, 0) + change
+        stored = counts.get(queue, {})
+        if {w: n for w, n in in_memory.items() if n} == stored:
             continue
         wrong += queue not in peers.uncertain
-        if enter(pool, tx, queue):
-            pool.index.reset_queue(queue, meant)
-            peers.seen[queue] = seen
+        if pool.queues.try_add(tx, queue):
+            pool.queues.index.reset_queue(queue, stored)
+            peers.seen[queue] = snapshot
     peers.differences += wrong
     return wrong
 
 
-def _pending(pool: Pool, tx: Transaction, seen: changes.TransactionSnapshot) -> dict[QueueId, dict[int, int]]:
-    """By queue and UserPriority: what others have done that a count has seen and memory has not followed yet."""
+def _pending_changes(
+    pool: Pool, tx: Transaction, snapshot: changes.TransactionSnapshot
+) -> dict[QueueId, dict[int, int]]:
+    """Changes of other servers that a snapshot includes and memory does not yet, by queue and UserPriority."""
     peers = database_peers(pool)
-    found: dict[QueueId, dict[int, int]] = {}
+    pending: dict[QueueId, dict[int, int]] = {}
     for change in changes.read_all_since(tx.connection, peers.position, peers.server):
-        if not seen.saw(change.xid):
+        if not snapshot.saw(change.xid):
             continue
-        news = read_update(change.payload)
-        moved = [(note[0], note[1], note[3]) for note in news.back]
-        moved += [(note[0], note[1], -1) for note in news.gone]
-        for queue, weight, count in moved:
+        update = read_update(change.payload)
+        moves = [(queue, weight, count) for queue, weight, _, count in update.back]
+        moves += [(queue, weight, -1) for queue, weight, *_ in update.gone]
+        for queue, weight, count in moves:
             if not peers.saw(queue, change.xid):
-                of_queue = found.setdefault(queue, {})
+                of_queue = pending.setdefault(queue, {})
                 of_queue[weight] = of_queue.get(weight, 0) + count
-    return found
+    return pending
 
 
 def all_queues(pool: Pool) -> list[QueueId]:
-    """Whose jobs a recount counts."""
-    return sorted({*pool.identities, *pool.index.entries})
+    """The queues that a recount counts."""
+    return sorted({*pool.queues.identities, *pool.queues.index.entries})

@@ -39,7 +39,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         raise NotAuthenticated("unknown pilot secret", hint="the pilot was submitted by another server")
     if pilot.state in FINAL and pilot.state is not PilotState.FAILED:
         raise Forbidden(f"this pilot is {pilot.state}", hint="its place has been given up: it should leave")
-    pool.forget_pilot(pilot)
+    pool.pilots.forget(pilot)
     if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
         _supersede(pool, tx, pilot, now)
         pilot.take_number = 0
@@ -51,7 +51,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         PILOT_STATES.check(pilot.state, PilotState.RUNNING)
         record(
             tx.connection,
-            pool.events,
+            pool.ids.events,
             at=now,
             kind="pilot-enrolled",
             actor=f"pilot:{pilot.id}",
@@ -74,7 +74,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         reason="",
         server=pool.peers.server,
     )
-    tx.put(pool.seen, pilot.id, now)
+    tx.put(pool.last_seen, pilot.id, now)
     return EnrolResponse(
         pilot=pilot.id,
         token=token,
@@ -104,18 +104,18 @@ def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, 
     if said and known.partition("@")[0] and said != known:
         detail = f"pilot {pilot.id} says that it runs in batch job {said}; its director knows it as {known}"
         actor = f"pilot:{pilot.id}"
-        record(tx.connection, pool.events, at=now, kind="batch-id", actor=actor, detail=detail)
+        record(tx.connection, pool.ids.events, at=now, kind="batch-id", actor=actor, detail=detail)
 
 
 def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """Another program has come with the same secret: a restarted batch job, or a stolen secret."""
-    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for job in jobs.of_pilot(tx.connection, pilot.id):
         moves.free(job, "pilot-superseded", f"pilot {pilot.id} was started again", pilot)
     moves.write()
     record(
         tx.connection,
-        pool.events,
+        pool.ids.events,
         at=now,
         kind="alarm",
         actor=f"pilot:{pilot.id}",

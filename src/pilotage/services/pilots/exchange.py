@@ -52,9 +52,9 @@ def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
             raise NotAuthenticated(
                 "this pilot's token is not known", hint="it was superseded, or its server is new"
             )
-        pool.remember_pilot(pilot)
+        pool.pilots.remember(pilot)
         # The row has this transaction's own changes: it is read again if the transaction fails.
-        pool.touch_pilot(tx, pilot)
+        pool.pilots.touch(tx, pilot)
     return pilot
 
 
@@ -81,8 +81,8 @@ def exchange_many(
     does not grow with that of the messages.
     """
     if pool.peers.shared:
-        pool.read_pilots(tx, [hashed for hashed, _ in messages])
-    moves = JobTransitions(pool, tx, now, pool.batch(now, SEVERAL_PILOTS))
+        pool.pilots.reload(tx, [hashed for hashed, _ in messages])
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, SEVERAL_PILOTS))
     admitted: list[PilotRequest | PilotageError] = []
     for hashed, message in messages:
         try:
@@ -91,15 +91,15 @@ def exchange_many(
             admitted.append(error)
     requests = [entry for entry in admitted if isinstance(entry, PilotRequest)]
     living = [request.pilot.id for request in requests if request.pilot.state not in _GONE]
-    tx.put_all(pool.seen, living, now)
+    tx.put_all(pool.last_seen, living, now)
     moves.load(job for request in requests if request.names_jobs for job in request.named_jobs())
     for request in requests:
         request.carry_out()
     moves.write()
     _replace_lost_offers(moves, requests)
-    pool.index.prefetch_heads()
+    pool.queues.index.prefetch_heads()
     matches = [request.match for request in requests if request.match]
-    pool.read_submissions(tx, [id_ for match in matches for id_ in match.submissions()])
+    pool.submissions.load(tx, [id_ for match in matches for id_ in match.submissions()])
     return [entry if isinstance(entry, PilotageError) else entry.answer() for entry in admitted]
 
 
@@ -222,7 +222,7 @@ class PilotRequest:
         if pilot.state is _FAILED:
             self._comes_back()
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
-            pool.touch_pilot(self.tx, pilot)
+            pool.pilots.touch(self.tx, pilot)
             pilot.lease_until = self.now + lease
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
         stalled = pilot.id in pool.stalled
@@ -241,7 +241,7 @@ class PilotRequest:
         """Its lease ran out, but it lives: it may work again. Its old jobs are fenced by their epochs."""
         pilot = self.pilot
         PILOT_STATES.check(pilot.state, PilotState.RUNNING)
-        self.pool.touch_pilot(self.tx, pilot)
+        self.pool.pilots.touch(self.tx, pilot)
         pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
         pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=None, reason="")
         self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
@@ -256,7 +256,7 @@ class PilotRequest:
         actor = f"pilot:{self.pilot.id}"
         record(
             self.tx.connection,
-            self.pool.events,
+            self.pool.ids.events,
             at=self.now,
             kind=kind,
             actor=actor,

@@ -63,7 +63,7 @@ def heartbeat(
     if credit:
         _move_leases(pool, tx, credit)
         detail = f"no sign of life for {now - away_since:.0f} s: all leases moved by {credit:.0f} s"
-        record(tx.connection, pool.events, at=now, kind="outage", actor="server", detail=detail)
+        record(tx.connection, pool.ids.events, at=now, kind="outage", actor="server", detail=detail)
         if abs(now - known.alive_at) > LONGEST_GAP:
             kept_since = now - pool.policy.accounting.history
             usage.insert_outage(tx.connection, known.alive_at, now, kept_since)
@@ -77,8 +77,8 @@ def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
     pilots.extend_leases(tx.connection, credit)
     jobs.extend_offers(tx.connection, credit)
     tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
-    tx.set(pool, "seen", {pilot: seen + credit for pilot, seen in pool.seen.items()})
-    pool.forget_pilots(tx)
+    tx.set(pool, "last_seen", {pilot: seen + credit for pilot, seen in pool.last_seen.items()})
+    pool.pilots.clear()
     pool.peers.publish(tx, PeerUpdate(moved=credit))
 
 
@@ -111,13 +111,13 @@ def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | No
 
 def lapsing(pool: Pool, now: float) -> list[PilotId]:
     """Pilots with offers that may have lapsed, at most `MOST`."""
-    return pool.takes_before(now - pool.policy.jobs.offer_timeout, MOST)
+    return pool.unconfirmed_before(now - pool.policy.jobs.offer_timeout, MOST)
 
 
 def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
     """Offers that nobody has confirmed in time go back. `of`: offers to these pilots alone, else to all."""
     before, lapsed = now - pool.policy.jobs.offer_timeout, 0
-    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for pilot in lapsing(pool, now) if of is None else of:
         offered = [job for job in moves.of_pilot(pilot) if job.state is JobState.MATCHED]
         since = jobs.offer_times(tx.connection, [job.id for job in offered])
@@ -127,7 +127,7 @@ def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
                 moves.free(job, "offer-lost", "nobody confirmed it", place)
                 lapsed += 1
         later = [since[job.id] for job in offered if since[job.id] >= before]
-        pool.looked_at_takes(tx, pilot, min(later, default=None))
+        pool.set_unconfirmed(tx, pilot, min(later, default=None))
     moves.write()
     return lapsed
 
@@ -140,7 +140,7 @@ def due(tx: Transaction, now: float) -> list[JobId]:
 def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] | None = None) -> int:
     """Rescheduled jobs whose delay is over wait again; how many. `only`: these alone, else all."""
     ready = [job for job in jobs.due_for_retry(tx.connection, now, MOST) if only is None or job.id in only]
-    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for job in ready:
         moves.requeue(job)
     moves.write()
@@ -167,7 +167,7 @@ def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId], starting: se
     The first call of a pilot that this server started for a turn may go to another server.
     """
     with_turn = pool.turns.running.keys() - starting
-    for pilot in {*pool.seen, *pool.finished, *with_turn} - ours:
+    for pilot in {*pool.last_seen, *pool.finished, *with_turn} - ours:
         forget_unheard(pool, tx, pilot)
 
 
@@ -180,11 +180,11 @@ def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> 
     for pilot in _listened_to(pool, tx, orphans=orphans):
         if pilot.state != PilotState.RUNNING or pilot.id in pool.stalled:
             continue
-        if pilot.id not in pool.seen:
-            tx.put(pool.seen, pilot.id, now)
+        if pilot.id not in pool.last_seen:
+            tx.put(pool.last_seen, pilot.id, now)
         ce = pool.policy.ces.get(pilot.ce)
         patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)
-        if now - pool.seen[pilot.id] >= patience:
+        if now - pool.last_seen[pilot.id] >= patience:
             found.append(pilot.id)
     return found
 
@@ -197,7 +197,7 @@ def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
     stalling = silent(pool, tx, now) if of is None else of
     for pilot in stalling:
         tx.add(pool.stalled, pilot)
-        moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
+        moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
         for job in jobs.of_pilot(tx.connection, pilot):
             if job.state is JobState.RUNNING:
                 moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")

@@ -113,11 +113,11 @@ def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str
         _take_back(moves, job, pilot, rule, rule.job_reason.format(reason=reason))
     # Another message of this pilot may share the transaction and its row.
     pilot.state, pilot.ended, pilot.lease_until, pilot.reason = new, moves.now, None, reason
-    pool.forget_pilot(pilot)
+    pool.pilots.forget(pilot)
     pilots.update(tx.connection, pilot.id, state=new, ended=moves.now, lease_until=None, reason=reason)
     record(
         tx.connection,
-        pool.events,
+        pool.ids.events,
         at=moves.now,
         kind=rule.event,
         actor=f"pilot:{pilot.id}" if rule.by_pilot else "server",
@@ -134,7 +134,7 @@ def end_silent_pilot(
     pool: Pool, tx: Transaction, pilot: PilotRow, end: PilotEnd, reason: str, now: float
 ) -> PilotState:
     """As `end_pilot`, for an end that the server or a director has found out; all is written."""
-    moves = JobTransitions(pool, tx, now, pool.batch(now, "server"))
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     new = end_pilot(moves, pilot, end, reason)
     moves.write()
     return new
@@ -168,6 +168,6 @@ def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
     """
     pilots.add_finished(tx.connection, pilot, pool.finished.get(pilot, 0))
     tx.delete(pool.finished, pilot)
-    tx.on_rollback(pool.turns.end(pilot, pool.seen.get(pilot)))
-    tx.delete(pool.seen, pilot)
+    tx.on_rollback(pool.turns.end(pilot, pool.last_seen.get(pilot)))
+    tx.delete(pool.last_seen, pilot)
     tx.discard(pool.stalled, pilot)

@@ -1,4 +1,4 @@
-"""Taking up a new policy."""
+"""Storing and applying a new policy."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def apply_policy(
     now: float,
     expect: int | None = None,
 ) -> int:
-    """Store a policy that has been checked, and match by it from this transaction on; its version.
+    """Store a checked policy, and match by it from this transaction on. Returns its version.
 
-    The index is made anew: buckets, shares and limits may all have changed. `Conflict` if another version than
-    `expect` is in force: someone else was faster.
+    The index is rebuilt, since buckets, shares and limits may have changed. Raises `Conflict` if the version in force
+    is not `expect`: another administrator has applied a policy meanwhile.
     """
     instance.lock_row(tx.connection)
     old = in_force(tx)
     need_version(old, expect)
-    before = (pool.policy, pool.policy_version, pool.index, pool.ces_changed_at)
+    before = (pool.policy, pool.policy_version, pool.queues.index, pool.ces_changed_at)
     rates = pool.limits.limiter.rates()
 
     def undo() -> None:
-        pool.policy, pool.policy_version, pool.index, pool.ces_changed_at = before
+        pool.policy, pool.policy_version, pool.queues.index, pool.ces_changed_at = before
         reload_queues(pool, tx)
         pool.limits.limiter.restore(rates)
         rekey_offer_stats(pool)
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
-    _note(pool, tx, old, version, by=by, reason=reason, now=now)
+    _record_change(pool, tx, old, version, by=by, reason=reason, now=now)
     pool.limits.invalidate_counts(tx, policy)
     apply_in_memory(pool, tx, policy, version)
     pool.peers.publish(tx, PeerUpdate(policy=version))
@@ -52,7 +52,7 @@ def apply_policy(
 
 
 def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -> None:
-    """Match by a policy that is in force."""
+    """Match by a policy that has been stored."""
     current = instance.current_policy(tx.connection)
     changed = [name for name, ce in policy.ces.items() if pool.policy.ces.get(name) != ce]
     pool.ces_changed_at = {
@@ -62,16 +62,18 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     pool.policy, pool.policy_version = policy, version
     rebuild_index(pool, tx)
     rekey_offer_stats(pool)
-    pool.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
+    pool.queues.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
     pool.peers.report_policy(tx, version)
 
 
-def _note(pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float) -> None:
-    """The event: who, when, why, before, after."""
+def _record_change(
+    pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float
+) -> None:
+    """Store the event of a new policy: who applied it, when and why, and both versions."""
     detail = f"version {old} to version {version}" + (f": {reason}" if reason else "")
     record(
         tx.connection,
-        pool.events,
+        pool.ids.events,
         at=now,
         kind="policy",
         actor=f"user:{by}",
@@ -92,7 +94,7 @@ def roll_back(
     now: float,
     expect: int | None = None,
 ) -> int:
-    """Apply the text of an earlier version, which `policy` was read from, as a new version."""
+    """Apply an earlier version again, as a new version. `policy` is parsed from the text of `earlier`."""
     if earlier.version == in_force(tx):
         raise Conflict(f"version {earlier.version} is in force", hint="see `pilotage policy history`")
     why = f"rollback to version {earlier.version}" + (f": {reason}" if reason else "")
@@ -100,12 +102,13 @@ def roll_back(
 
 
 def in_force(tx: Transaction) -> int:
-    """The version in force; 0 before the first."""
+    """The version in force; 0 if no policy has been stored."""
     current = instance.current_policy(tx.connection)
     return current.version if current else 0
 
 
 def need_version(current: int, expect: int | None) -> None:
+    """Raise `Conflict` unless `current` is the expected version. None expects any version."""
     if expect is not None and current != expect:
         hint = "see `pilotage policy history`, and `pilotage policy diff` with your file; then apply it to that one"
         raise Conflict(f"version {current} of the policy is in force, not {expect}", hint=hint)

@@ -1,1 +1,1 @@
-"""The pool in memory: the index of waiting jobs, what is known of pilots, limits and other servers."""
+"""The pool in memory: the index of waiting jobs, caches of rows, limits and the other servers."""

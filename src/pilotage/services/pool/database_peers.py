@@ -29,27 +29,27 @@ class DatabasePeers:
 
     server: str
     position: int = 0
-    """Changes of all transactions before this one have been applied."""
+    """The first transaction whose changes may not have been applied."""
     counted: TransactionSnapshot | None = None
-    """The snapshot in which the whole index was counted ..."""
+    """The snapshot in which the whole index was counted."""
     seen: dict[QueueId, TransactionSnapshot] = field(default_factory=dict)
-    """... and the later ones in which single queues were counted."""
+    """Later snapshots in which single queues were counted."""
     uncertain: set[QueueId] = field(default_factory=set)
-    """Queues with fewer jobs in the store than in memory: they are to be counted."""
+    """Queues with fewer jobs in the store than in memory. They will be counted again."""
     races_lost: int = 0
-    """Jobs that this server was about to offer and another one had taken."""
+    """Jobs that this server was about to offer when another server had already taken them."""
     differences: int = 0
-    """Queues that a recount had to correct."""
+    """Queues with wrong counts that a recount corrected."""
     monotonic: Callable[[], float] | None = None
-    """A monotonic clock for the notifications; None: none are sent."""
+    """A monotonic clock for the notifications. None: no notifications are sent."""
     notified: float = float("-inf")
     shared: bool = True
     delta: IndexDelta | None = field(default_factory=IndexDelta)
     _update: PeerUpdate = field(default_factory=PeerUpdate)
-    """What the transaction `_update_of` publishes."""
+    """The update that the transaction `_update_of` publishes."""
     _update_of: Transaction | None = None
 
-    # --- what this server tells
+    # --- changes of this server
 
     def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:
         if self._update_of is not tx:
@@ -69,12 +69,12 @@ class DatabasePeers:
             changes.write(tx.connection, self.server, text, hint=self.should_notify())
 
     def _clear_delta(self) -> None:
-        """The lists are replaced, not emptied: an update may hold them."""
+        """Replace the lists instead of emptying them: an update may refer to them."""
         assert self.delta is not None
         self.delta.gone, self.delta.back = [], []
 
     def should_notify(self) -> bool:
-        """Whether this transaction notifies the others: not each does, since they keep reading for a while."""
+        """Whether this transaction notifies the others. Not every one does: they read again soon by themselves."""
         if self.monotonic is None or (now := self.monotonic()) - self.notified < NOTIFICATION_PERIOD:
             return False
         self.notified = now
@@ -88,17 +88,17 @@ class DatabasePeers:
         now = database_time(tx.connection, now)
         if not servers.heartbeat(tx.connection, self.server, now, policy_version):
             raise ServerEvicted(
-                "this server was silent for so long that the others have given it up", hint="start it again"
+                "the other servers evicted this server because it sent no heartbeat", hint="start it again"
             )
         return now
 
-    # --- what this server knows of queues that all change
+    # --- counts of shared queues
 
     def begin_loading(self, tx: Transaction) -> IndexLoading:
-        return IndexLoading(top=0, at_once=True)
+        return IndexLoading(last_job=0, in_snapshot=True)
 
     def loaded(self, snapshot: TransactionSnapshot) -> None:
-        """The whole index has been counted in this snapshot."""
+        """Record that the whole index has been counted in a snapshot."""
         self.counted = snapshot
         self.seen.clear()
         self.uncertain.clear()
@@ -118,7 +118,7 @@ class DatabasePeers:
         self.uncertain.discard(queue)
 
     def saw(self, queue: QueueId, xid: int) -> bool:
-        """Whether the count of a queue in memory includes that transaction."""
+        """Whether the count of a queue in memory includes a transaction."""
         seen = self.seen.get(queue, self.counted)
         return seen is not None and seen.saw(xid)
 

@@ -1,4 +1,4 @@
-"""The index of a pool: made for a policy, and made anew for another one."""
+"""The index of a pool: created for a policy, and rebuilt when a new policy is applied."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from pilotage.store.writer.transaction import Transaction
 
 
 def rebuild_index(pool: Pool, tx: Transaction) -> None:
-    """A new policy is in force: its index of the same waiting jobs, none of which is read again."""
-    old = pool.index
-    pool.index, pool.settling = new_index(pool, pool.policy, tx, pool.rng), None
+    """Replace the index by one for the new policy. The waiting jobs are copied, not read again."""
+    queues = pool.queues
+    old = queues.index
+    queues.index, queues.priority_updates = new_index(pool, pool.policy, tx, pool.rng), None
     for queue, before in old.entries.items():
-        entry = pool.entry(queue, before.identity)
-        pool.index.add_queue(entry)
-        pool.index.copy_waiting(entry, before)
+        entry = queues.new_entry(queue, before.identity)
+        queues.index.add_queue(entry)
+        queues.index.copy_waiting(entry, before)
     pool.limits.replace(tx, pool.policy.matching_limits())
 
 
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
-    """An empty index that reads its heads through the writer's connection: each a `store.jobs.Waiting`."""
+    """An empty index. It reads its heads through the writer's connection, each as a `store.jobs.Waiting`."""
+    queues = pool.queues
 
-    def heads(wanted: Sequence[HeadsRequest]) -> Sequence[Sequence[Head]]:
-        loading = pool.filling
-        if loading is not None and loading.at_once:
+    def read_heads(wanted: Sequence[HeadsRequest]) -> Sequence[Sequence[Head]]:
+        loading = queues.loading
+        if loading is not None and loading.in_snapshot:
             return [()] * len(wanted)
-        if pool.unwritten is not None:
-            pool.unwritten()
-        found = job_rows.queue_heads(tx.connection, wanted)
-        pool.peers.check_heads(wanted, found)
+        if queues.flush_transitions is not None:
+            queues.flush_transitions()
+        heads = job_rows.queue_heads(tx.connection, wanted)
+        pool.peers.check_heads(wanted, heads)
         if loading is not None:
-            # What is not counted yet is not given out yet.
-            found = [[head for head in rows if pool.counts(head[0])] for rows in found]
-        return found
+            # Jobs are offered only after they have been counted.
+            heads = [[head for head in rows if queues.is_counted(head[0])] for rows in heads]
+        return heads
 
     matching = policy.matching
     sharing = frozenset(group for group in policy.groups if policy.sharing(group))
     index = QueueIndex(
-        heads,
+        read_heads,
         rule=matching.rule,
         cpu_buckets=matching.cpu_buckets,
         memory_buckets=matching.memory_buckets,
@@ -52,6 +54,6 @@ def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> Queue
         rng=rng,
         shared=pool.peers.shared,
     )
-    # Of one delta for all indexes: a new one goes on with the changes of the transaction that made it.
+    # All indexes share one delta: a new index continues with the changes of the transaction that created it.
     index.delta = pool.peers.delta
     return index

@@ -35,13 +35,13 @@ class RunningLimits:
         self.recount(tx)
 
     def started(self, tx: Transaction, queue: QueueIdentity, pilot: PilotRow, now: float) -> None:
-        """Count a job of `queue` that is offered to `pilot`."""
+        """Add a job of `queue` that is offered to `pilot`."""
         if self.limiter.limits:
             self._touch(tx)
             self.limiter.record_start(queue, pilot.site, pilot.ce, now)
 
     def left(self, tx: Transaction, queue: QueueIdentity, pilot: PilotRow) -> None:
-        """Count down a job of `queue` that `pilot` no longer has."""
+        """Subtract a job of `queue` that `pilot` no longer has."""
         if self.limiter.limits:
             self._touch(tx)
             self.limiter.record_end(queue, pilot.site, pilot.ce)
@@ -64,17 +64,17 @@ class RunningLimits:
         )
 
     def save(self, tx: Transaction) -> None:
-        """Write what this server holds of shared limits. A single server shares none."""
+        """Write this server's allocations of shared limits. A single server has none."""
 
     def invalidate_counts(self, tx: Transaction, policy: Policy) -> None:
-        """In the transaction that applies `policy`: drop counts that nobody keeps under it.
+        """Drop stored counts that no server updates under `policy`. Call it in the transaction that applies it.
 
-        A single server counts in memory and has none to drop.
+        A single server counts in memory: it has no stored counts.
         """
 
 
 class SharedRunningLimits(RunningLimits):
-    """The limits of one of several servers: what may start is what its allocations in the store allow."""
+    """The limits of one of several servers. Its allocations in the store decide whether a job may start."""
 
     __slots__ = ("_server", "allocated")
     limiter: SharedLimiter
@@ -83,7 +83,7 @@ class SharedRunningLimits(RunningLimits):
         super().__init__(limiter, identity_of)
         self._server = server
         self.allocated: set[Key] = set()
-        """The limits of which this server has an allocation in the store."""
+        """Limits with an allocation of this server in the store."""
 
     def replace(self, tx: Transaction, limits: Iterable[Limit]) -> None:
         self.save(tx)
@@ -98,39 +98,39 @@ class SharedRunningLimits(RunningLimits):
         tx.before_commit("limits", lambda: self.save(tx))
 
     def recount(self, tx: Transaction) -> None:
-        """Read the allocations: the jobs themselves are counted by a duty."""
+        """Read the allocations. A duty counts the running jobs."""
         limiter = self.limiter
         mine = lease_rows.allocations_of(tx.connection, self._server)
         self.allocated = set(mine)
         limiter.read(lease_rows.states(tx.connection), mine, limiter.others)
 
     def save(self, tx: Transaction) -> None:
-        """Write the changed allocations of this server: before the store is asked for them."""
+        """Write the changed allocations of this server. Call it before allocations are read from the store."""
         limiter = self.limiter
-        # A limit that no server has counted yet has no allocation.
+        # A limit has no allocation until a server has counted its running jobs.
         known = {key: limiter.mine[key] for key in limiter.changed if key in self.allocated}
         limiter.changed.clear()
         lease_rows.save_allocations(tx.connection, self._server, known)
 
     def invalidate_counts(self, tx: Transaction, policy: Policy) -> None:
-        """A later policy that has such a limit again counts it again.
+        """Drop the counts, so that a later policy with the same limit counts its jobs again.
 
-        The duty alone could miss that a limit was gone for a moment: jobs that started meanwhile would then give back
-        room that they never took.
+        The duty could miss that a limit was absent for a short time. Jobs that started meanwhile would then return
+        room that they had never taken.
         """
         self.save(tx)
         states = lease_rows.states(tx.connection, lock=True)
-        meant = {limit.key: limit for limit in policy.matching_limits()}
-        lease_rows.delete_limits(tx.connection, states.keys() - meant.keys())
-        lease_rows.save_states(tx.connection, _uncounted(states, meant))
+        limits = {limit.key: limit for limit in policy.matching_limits()}
+        lease_rows.delete_limits(tx.connection, states.keys() - limits.keys())
+        lease_rows.save_states(tx.connection, _uncounted(states, limits))
 
 
-def _uncounted(states: dict[Key, UnleasedRoom], meant: dict[Key, Limit]) -> dict[Key, UnleasedRoom]:
-    """The states of limits that no longer count running jobs."""
+def _uncounted(states: dict[Key, UnleasedRoom], limits: dict[Key, Limit]) -> dict[Key, UnleasedRoom]:
+    """New states for limits that no longer restrict running jobs."""
     return {
         key: replace(shared, running=None)
         for key, shared in states.items()
-        if key in meant and meant[key].running is None and shared.running is not None
+        if key in limits and limits[key].running is None and shared.running is not None
     }
 
 

@@ -20,7 +20,7 @@ from pilotage.store.writer.transaction import Transaction
 
 
 class PeerUpdate(msgspec.Struct, omit_defaults=True):
-    """What one transaction tells the other servers. Queues, jobs and pilots are given by their ids."""
+    """The changes of one transaction for the other servers. Queues and jobs are given by their ids."""
 
     gone: list[tuple[QueueId, int, int, int]] = []
     back: list[tuple[QueueId, int, int, int]] = []
@@ -61,38 +61,38 @@ class Peers(Protocol):
     shared: bool
     """Whether other servers may change the same store."""
     delta: IndexDelta | None
-    """Where the index notes its changes for the other servers; None: nobody reads them."""
+    """The index appends its changes here for the other servers. None: there are no other servers."""
 
     def publish(self, tx: Transaction, update: PeerUpdate | None = None) -> None:
-        """Tell the other servers what this transaction changes in the index, and `update`, when it commits."""
+        """Publish the changes of the index by this transaction, and `update`, to the other servers at its commit."""
 
     def begin_loading(self, tx: Transaction) -> IndexLoading:
-        """The state of an index of which no job is counted yet."""
+        """The loading state of an index without counted jobs."""
 
     def waiting_counts(self, tx: Transaction, queue: QueueId) -> Mapping[int, int]:
         """Count the waiting jobs of a queue in the store, by UserPriority."""
 
     def check_heads(self, wanted: Sequence[HeadsRequest], heads: Sequence[Sequence[object]]) -> None:
-        """Note the queues in which the store has fewer jobs than the index asked for."""
+        """Record the queues in which the store has fewer jobs than the index asked for."""
 
     def forget_queue(self, queue: QueueId) -> None:
-        """Drop what is known about a deleted queue."""
+        """Drop the state of a deleted queue."""
 
     def count_lost_race(self) -> bool:
-        """Whether another server may have taken a job that the store did not give to this one. Counts these jobs."""
+        """Whether another server may have taken a job that this server could not claim. Counts these jobs."""
 
     def report_policy(self, tx: Transaction, version: int) -> None:
         """Store the version of the policy by which this server matches."""
 
     def heartbeat(self, tx: Transaction, now: float, policy_version: int) -> float:
-        """Store that this server is alive; the time to go on with. Raises `ServerEvicted`."""
+        """Store that this server is alive. Returns the time by the store's clock. Raises `ServerEvicted`."""
 
     def metrics(self) -> Mapping[str, int]:
         """Counters of the metrics page."""
 
 
 class NoPeers:
-    """The peers of a single server: nobody reads its changes."""
+    """The peers of a single server: there are none."""
 
     server: str = ""
     shared: bool = False
@@ -102,7 +102,7 @@ class NoPeers:
         pass
 
     def begin_loading(self, tx: Transaction) -> IndexLoading:
-        return IndexLoading(top=job_rows.last_id(tx.connection))
+        return IndexLoading(last_job=job_rows.last_id(tx.connection))
 
     def waiting_counts(self, tx: Transaction, queue: QueueId) -> Mapping[int, int]:
         return count_rows.waiting_counts_of(tx.connection, queue)

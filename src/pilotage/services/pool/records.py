@@ -1,4 +1,4 @@
-"""What the pool keeps in memory of submissions, directors, waits, and of its own filling."""
+"""Records that the pool keeps: submissions, directors' cycles, wait reasons, the progress of loading."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from pilotage.wire.pilot import Input, Payload
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
-    """What a payload is made of."""
+    """The parts of a submission from which payloads are made."""
 
     row: submission_rows.SubmissionRow
     description: JobDescription
     inputs: tuple[Input, ...]
     common: dict[str, Payload] = field(default_factory=dict)
-    """The payload of every job, under "", where no job has one of its own."""
+    """The payload that all jobs share, under "", if no job has parameters of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectorNote:
-    """What the director of a CE did in its last cycle."""
+    """The last cycle of a CE's director."""
 
     at: float
     ordered: int
     """Pilots asked for in that cycle."""
     pilots: int
-    """Live ones before it."""
+    """Live pilots before that cycle."""
     cores: int
     used: int
-    """Cores that they have, of all of the CE."""
+    """Cores of these pilots. `cores` counts all of the CE."""
     not_before: float
-    """It holds back until then: pilots never called home, or came in vain. 0: it does not."""
+    """No pilot is started before then, since earlier ones never called home or got no job. 0: no delay."""
     pauses: Mapping[QueueId, Pause] = field(default_factory=dict)
-    """Queues for which no pilot is started for a while, since the last ones had no job."""
+    """Queues for which no pilot is started for some time, since the last pilots got no job."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedReason:
-    """What a queue waits for since when, as the history has it; "" when nothing waits in it."""
+    """The last wait reason of a queue in the history. `reason` is "" if the queue had no waiting jobs."""
 
     reason: str
     detail: str
     began: float
-    """When its wait began, whatever it waited for then."""
+    """When the queue began to wait. A change of the reason keeps this time."""
 
 
 @dataclass(slots=True)
 class IndexLoading:
-    """How far the waiting jobs have been counted, by rising ids. What came since the start is counted as it comes.
+    """How far the waiting jobs have been counted, by rising ids. Jobs that are added meanwhile are counted directly.
 
-    Where other servers change the same queues all are counted as of one instant, without the writer: the index counts
-    what comes, and is right only when that count has been taken up.
+    If other servers change the same queues, all jobs are counted in one snapshot beside the writer. The counts of the
+    index are then correct only when the snapshot has been applied.
     """
 
-    top: int
-    """The last id that was there at the start."""
-    at_once: bool = False
-    """Whether all jobs are counted in one snapshot: the index gives out nothing until then."""
-    done_to: int = 0
-    disturbed: set[QueueId] = field(default_factory=set)
-    """Queues to be counted again at the end: a transaction that had changed them failed meanwhile."""
+    last_job: int
+    """The last job id at the start."""
+    in_snapshot: bool = False
+    """Whether all jobs are counted in one snapshot. The index offers no job until then."""
+    counted_to: int = 0
+    to_recount: set[QueueId] = field(default_factory=set)
+    """Queues changed by a transaction that failed during loading. They are counted again at its end."""

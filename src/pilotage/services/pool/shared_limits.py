@@ -1,4 +1,4 @@
-"""Running limits where several servers share them: blocks are saved, borrowed and given back; duties set them right."""
+"""Running limits that several servers share: allocations are borrowed and returned, and duties correct the counts."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from pilotage.store.engine.connection import database_time
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.writer.transaction import Transaction
 
-HELD = 2.0
-"""Seconds for which a server keeps what it has borrowed when another one asks for it."""
+MIN_HOLD = 2.0
+"""Seconds for which a server keeps borrowed room after another server has asked for it."""
 
 
 def database_peers(pool: Pool) -> DatabasePeers:
-    """The peers of a pool that is one of several."""
+    """The peers of a pool whose server shares its database."""
     assert isinstance(pool.peers, DatabasePeers)
     return pool.peers
 
 
 def shared_limits(pool: Pool) -> SharedRunningLimits:
-    """The limits of a pool that is one of several."""
+    """The limits of a pool whose server shares its database."""
     assert isinstance(pool.limits, SharedRunningLimits)
     return pool.limits
 
 
 def rebalance(pool: Pool, tx: Transaction, now: float) -> None:
-    """Borrow what is asked for, give back what is not used. To be called a few times a second."""
+    """Borrow room for jobs that need it, and return unused room. Called several times a second."""
     limits, server = shared_limits(pool), pool.peers.server
     limiter = limits.limiter
     if not limiter.limits:
@@ -45,25 +45,25 @@ def rebalance(pool: Pool, tx: Transaction, now: float) -> None:
     tx.set(limiter, "kept", dict(limiter.kept))
     states = rows.states(tx.connection, lock=True)
     now = database_time(tx.connection, now)
-    everybody = rows.allocations(tx.connection)
+    allocations = rows.allocations(tx.connection)
     changed_states: dict[Key, UnleasedRoom] = {}
     changed: dict[Key, Allocation] = {}
     for limit in limiter.limits:
         key = limit.key
-        shared, mine = states.get(key), everybody.get(key, {}).get(server)
+        shared, mine = states.get(key), allocations.get(key, {}).get(server)
         if shared is None or mine is None:
             continue
-        others = tuple(b for name, b in everybody[key].items() if name != server)
+        others = tuple(other for name, other in allocations[key].items() if name != server)
         shared, mine = _rebalanced(limiter, limit, shared, mine, others, now)
         if shared != states[key]:
             states[key] = changed_states[key] = shared
-        if mine != everybody[key][server]:
-            everybody[key][server] = changed[key] = mine
+        if mine != allocations[key][server]:
+            allocations[key][server] = changed[key] = mine
     rows.save_states(tx.connection, changed_states)
     rows.save_allocations(tx.connection, server, changed)
     tx.set(limiter, "wanted", set())
     tx.set(limiter, "used", set())
-    _read(limiter, server, states, everybody)
+    _read(limiter, server, states, allocations)
 
 
 def _rebalanced(
@@ -74,13 +74,16 @@ def _rebalanced(
     others: tuple[Allocation, ...],
     now: float,
 ) -> tuple[UnleasedRoom, Allocation]:
-    """What is borrowed is kept until another server asks, and then for long enough that a pilot can come for it."""
+    """The new state and allocation of one limit.
+
+    Borrowed room is kept until another server asks for it, and then long enough for a pilot to take a job.
+    """
     key = limit.key
     wanted, had = key in limiter.wanted, mine
     if key in limiter.used:
         limiter.kept[key] = now
-    asked_for = any(block.wants for block in others)
-    if shared.free < 0 or (asked_for and not 0 <= now - limiter.kept.get(key, 0.0) < HELD):
+    asked_for = any(allocation.wants for allocation in others)
+    if shared.free < 0 or (asked_for and not 0 <= now - limiter.kept.get(key, 0.0) < MIN_HOLD):
         if limit.delay:
             shared = rules.refill(limit, shared, [mine, *others], now)
         shared, mine = rules.give_back(limit, shared, mine, Allocation())
@@ -98,34 +101,38 @@ def _read(
     limiter: SharedLimiter,
     server: str,
     states: Mapping[Key, UnleasedRoom],
-    everybody: Mapping[Key, Mapping[str, Allocation]],
+    allocations: Mapping[Key, Mapping[str, Allocation]],
 ) -> None:
-    mine = {key: having[server] for key, having in everybody.items() if server in having}
+    mine = {key: by_server[server] for key, by_server in allocations.items() if server in by_server}
     others = {
-        key: tuple(block for name, block in having.items() if name != server)
-        for key, having in everybody.items()
+        key: tuple(allocation for name, allocation in by_server.items() if name != server)
+        for key, by_server in allocations.items()
     }
     limiter.read(states, mine, others)
 
 
 def establish(pool: Pool, tx: Transaction, now: float) -> int:
-    """Have the limits of the policy be there, and none else; how many were counted. A duty.
+    """Store exactly the limits of the policy. Returns how many were counted. Called by a duty.
 
-    A limit is counted when every server matches by this policy: from then on nothing starts under it without a place.
+    Limits are counted once every server matches by this policy. From then on every start takes room of the limit.
     """
     limits = shared_limits(pool)
     limiter = limits.limiter
     limits.save(tx)
     states = rows.states(tx.connection, lock=True)
-    meant = {limit.key: limit for limit in limiter.limits}
-    rows.delete_limits(tx.connection, states.keys() - meant.keys())
-    if any(one.policy_version != pool.policy_version for one in servers.live(tx.connection)):
+    limits_by_key = {limit.key: limit for limit in limiter.limits}
+    rows.delete_limits(tx.connection, states.keys() - limits_by_key.keys())
+    if any(server.policy_version != pool.policy_version for server in servers.live(tx.connection)):
         return 0
-    adopted = {key: rules.replace_limit(meant[key], shared) for key, shared in states.items() if key in meant}
+    adopted = {
+        key: rules.replace_limit(limits_by_key[key], shared)
+        for key, shared in states.items()
+        if key in limits_by_key
+    }
     rows.save_states(tx.connection, {key: shared for key, shared in adopted.items() if shared != states[key]})
     missing = [
         limit
-        for key, limit in meant.items()
+        for key, limit in limits_by_key.items()
         if key not in states or (limit.running is not None and adopted[key].running is None)
     ]
     if missing:
@@ -134,7 +141,7 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
 
 
 def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
-    """Count who is there under each limit; those that were reckoned wrong, and are set right. A duty."""
+    """Count the running jobs under each limit. Returns the limits with wrong counts, corrected. Called by a duty."""
     limits = shared_limits(pool)
     limiter = limits.limiter
     if not limiter.limits:
@@ -149,19 +156,19 @@ def _count(
     pool: Pool, tx: Transaction, limits: Iterable[Limit], states: Mapping[Key, UnleasedRoom], now: float
 ) -> list[Limit]:
     now = database_time(tx.connection, now)
-    # One statement: a job that ends meanwhile has its place either still or in a block.
-    held, everybody = count_rows.held_counts_and_allocations(tx.connection)
+    # One statement: the room of a job that ends meanwhile is either still held or in an allocation.
+    held, allocations = count_rows.held_counts_and_allocations(tx.connection)
     saved: dict[Key, UnleasedRoom] = {}
     wrong = []
     for limit in limits:
         count = sum(
             number
             for queue, site, ce, number in held
-            if limit.applies_at(site, ce) and limit.applies_to(pool.queue_identity(tx, queue))
+            if limit.applies_at(site, ce) and limit.applies_to(pool.queues.identity(tx, queue))
         )
         before = states.get(limit.key) or rules.establish(limit, 0, now)
-        having = everybody.get(rows.key_to_text(limit.key), [])
-        after = rules.recount(limit, before, count, [Allocation(free=free) for free in having])
+        free_room = allocations.get(rows.key_to_text(limit.key), [])
+        after = rules.recount(limit, before, count, [Allocation(free=free) for free in free_room])
         if after != states.get(limit.key):
             saved[limit.key] = after
             wrong.append(limit)
@@ -170,10 +177,10 @@ def _count(
 
 
 def take_back_allocations(tx: Transaction, server: str) -> None:
-    """What a server had that is given up is nobody's."""
+    """Free the allocations of an evicted server."""
     states = rows.states(tx.connection, lock=True)
     gone = rows.revoke(tx.connection, server)
     rows.save_states(
         tx.connection,
-        {key: rules.evict(states[key], block) for key, block in gone.items() if key in states},
+        {key: rules.evict(states[key], allocation) for key, allocation in gone.items() if key in states},
     )

@@ -40,12 +40,12 @@ SHOWN_SPANS = {"Hour": 3600.0, "Week": 604800.0}
 
 def apply_priorities(pool: Pool) -> bool:
     """Apply some of the changed priorities to the index. Returns whether all are applied. Writer's thread."""
-    if pool.settling is None:
-        pool.settling = pool.index.apply_priorities()
-    done = sum(1 for _ in islice(pool.settling, QUEUES_PER_REQUEST))
+    if pool.queues.priority_updates is None:
+        pool.queues.priority_updates = pool.queues.index.apply_priorities()
+    done = sum(1 for _ in islice(pool.queues.priority_updates, QUEUES_PER_REQUEST))
     if done < QUEUES_PER_REQUEST:
-        pool.settling = None
-    return pool.settling is None
+        pool.queues.priority_updates = None
+    return pool.queues.priority_updates is None
 
 
 class LedgerOutdated(Exception):
@@ -167,7 +167,7 @@ class WaitingEntities:
 
 def waiting_entities(pool: Pool) -> WaitingEntities:
     """Writer's thread."""
-    return WaitingEntities(pool.policy, pool.index.priorities.waiting_owners())
+    return WaitingEntities(pool.policy, pool.queues.index.priorities.waiting_owners())
 
 
 def compute_corrections(
@@ -248,4 +248,4 @@ def read_corrections(pool: Pool, tx: Transaction) -> None:
 
 def _set_corrections(pool: Pool, corrections: Corrections, at: float | None) -> None:
     pool.corrections, pool.corrected_at = corrections, at
-    pool.index.priorities.correct(corrections.groups, corrections.owners)
+    pool.queues.index.priorities.correct(corrections.groups, corrections.owners)

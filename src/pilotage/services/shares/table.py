@@ -31,8 +31,8 @@ class Entitlements:
 
 def entitlements(pool: Pool) -> Entitlements:
     """The present input of the share table. Writer's thread."""
-    stranded = [entry for entry in pool.index.entries.values() if entry.waiting and not entry.admitted]
-    entitled = [*pool.index.priorities.table(), *_without_share(stranded)]
+    stranded = [entry for entry in pool.queues.index.entries.values() if entry.waiting and not entry.admitted]
+    entitled = [*pool.queues.index.priorities.table(), *_without_share(stranded)]
     return Entitlements(pool.policy, pool.corrections, pool.corrected_at, entitled)
 
 

@@ -45,9 +45,9 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
     cores, won = max(1, pilot.processors), lots()
     if not current.paid:
         used = Turn(pilot.ce, pilot.only_owner, min(max(0.0, now - current.begun), current.length))
-        tx.on_rollback(turns.divide(used, cores, won, pool.index.waiting_jobs_of, fixed=True))
+        tx.on_rollback(turns.divide(used, cores, won, pool.queues.index.waiting_jobs_of, fixed=True))
     turn = Turn(pilot.ce, pilot.only_owner, ce.quantum)
-    tx.on_rollback(turns.divide(turn, cores, won, pool.index.waiting_jobs_of))
+    tx.on_rollback(turns.divide(turn, cores, won, pool.queues.index.waiting_jobs_of))
     if turn.owner == pilot.only_owner:
         tx.on_rollback(turns.begin(pilot.id, turn, now))
         return True
@@ -57,12 +57,12 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
 
 
 def _give_way(pool: Pool, tx: Transaction, pilot: PilotRow, owner: str, now: float) -> None:
-    pool.touch_pilot(tx, pilot)
+    pool.pilots.touch(tx, pilot)
     pilot.leave = leave_for(owner)
     pilots.update(tx.connection, pilot.id, leave=pilot.leave)
     record(
         tx.connection,
-        pool.events,
+        pool.ids.events,
         at=now,
         kind="pilot-gives-way",
         actor="server",

@@ -264,10 +264,10 @@ def begin(
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
     _use_uploads(tx, prepared, now)
     queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
-    pool.take_back_ids(tx)
-    first = JobId(pool.job_ids.run(reserved))
+    pool.ids.rewind_on_rollback(tx)
+    first = JobId(pool.ids.jobs.run(reserved))
     submission = rows.SubmissionRow(
-        id=SubmissionId(pool.submission_ids.next()),
+        id=SubmissionId(pool.ids.submissions.next()),
         owner=prepared.owner,
         group=prepared.group,
         key=prepared.key or None,
@@ -318,7 +318,7 @@ def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[st
 def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
     """Raises `Overloaded` if `count` more jobs would exceed the owner's limit of waiting jobs."""
     most = pool.policy.jobs.max_waiting_per_owner
-    entries = pool.index.entries.values()
+    entries = pool.queues.index.entries.values()
     waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
     if waiting + count > most or waiting + count + chunk_rows.count_unmade(tx.connection, owner) > most:
         raise Overloaded(

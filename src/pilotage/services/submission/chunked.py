@@ -99,8 +99,8 @@ def accept_chunk(
     if reserved:
         first = JobId(submission.first_job + submission.count)
     else:
-        pool.take_back_ids(tx)
-        first = JobId(pool.job_ids.run(given.count))
+        pool.ids.rewind_on_rollback(tx)
+        first = JobId(pool.ids.jobs.run(given.count))
     chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)
     if pace.allows(given.count):
         create_immediately(pool, tx, chunk, given, pace)
@@ -158,7 +158,7 @@ def close_idle_submissions(pool: Pool, tx: Transaction, now: float) -> list[rows
         rows.save_progress(tx.connection, replace(submission, state=rows.CLOSED))
         record(
             tx.connection,
-            pool.events,
+            pool.ids.events,
             at=now,
             kind="left-open",
             actor="server",

@@ -138,7 +138,7 @@ class JobCreator:
         count = min(pace.size, chunk.count - chunk.made)
         made = chunk.made + count
         texts = self._texts(tx, chunk)[chunk.made : made]
-        _insert(pool, tx, pool.submission(tx, self.submission), chunk, texts or [None] * count)
+        _insert(pool, tx, pool.submissions.get(tx, self.submission), chunk, texts or [None] * count)
         chunk_rows.save_made(tx.connection, chunk, made)
         pace.took(count, pace.now() - begun)
         return made == chunk.count and self._next(tx) is None
@@ -165,7 +165,7 @@ def create_immediately(
 ) -> None:
     """Create all jobs of a chunk in the transaction that accepts it."""
     begun = pace.now()
-    _insert(pool, tx, pool.submission(tx, chunk.submission), chunk, given.texts or [None] * given.count)
+    _insert(pool, tx, pool.submissions.get(tx, chunk.submission), chunk, given.texts or [None] * given.count)
     pace.took(given.count, pace.now() - begun)
 
 
@@ -194,7 +194,7 @@ def _insert(
     first = JobId(chunk.first_job + chunk.made)
     event = record(
         tx.connection,
-        pool.events,
+        pool.ids.events,
         at=chunk.accepted,
         kind="submitted",
         actor=f"user:{row.owner}",
@@ -204,4 +204,4 @@ def _insert(
     )
     names = own_names(facts, parameters, first)
     rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted, names)
-    pool.jobs_added(tx, row.queue, user_priority, first, count)
+    pool.queues.add_jobs(tx, row.queue, user_priority, first, count)

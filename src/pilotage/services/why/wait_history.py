@@ -95,7 +95,7 @@ def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
     """Store changed reasons. Call in the writer's thread, after `pool.recorded_reasons` has been loaded."""
     assert pool.recorded_reasons is not None
     # A queue that was deleted since the snapshot has no history any more.
-    rows = [row for row in rows if row.queue in pool.identities]
+    rows = [row for row in rows if row.queue in pool.queues.identities]
     wait_reasons.insert_reasons(tx.connection, rows)
     for row in rows:
         recorded = pool.recorded_reasons.get(row.queue)

@@ -44,7 +44,7 @@ async def create_token(
     await context.writer.acall(
         lambda tx: record(
             tx.connection,
-            context.pool.events,
+            context.pool.ids.events,
             at=now,
             kind="token",
             actor=f"user:{caller.user}",
@@ -112,7 +112,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     connection = context.readers.connection()
     totals = context.totals.by_state()
     lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
-    entries = list(pool.index.entries.values())
+    entries = list(pool.queues.index.entries.values())
     gauges = {
         "pilotage_queues": sum(1 for entry in entries if entry.waiting),
         "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),

@@ -131,7 +131,7 @@ def _document(found: instance.PolicyRow) -> PolicyDocument:
 
 def _describe(context: Context, caller: Caller, new: Policy, found: instance.PolicyRow) -> PolicyDocument:
     """The document of a version, with the warnings and effects of the policy `new`."""
-    entries = list(context.pool.index.entries.values())
+    entries = list(context.pool.queues.index.entries.values())
     left = stranded_work(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
     document.warnings = [*_lockout_warnings(caller, new), *warnings(new)]

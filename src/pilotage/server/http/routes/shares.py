@@ -41,7 +41,7 @@ async def fairness(
     if since > pool.policy.accounting.history:
         hint = f"accounting.history of the policy is {pool.policy.accounting.history:g} s"
         raise InvalidInput("the history of use is shorter than this period", hint=hint, field="since")
-    entitled = await context.writer.acall(lambda _: pool.index.priorities.table())
+    entitled = await context.writer.acall(lambda _: pool.queues.index.priorities.table())
     end = book.as_of or context.clock()
     found = await asyncio.to_thread(
         lambda: period(context.readers.connection(), book, pool.policy, end - since, end)

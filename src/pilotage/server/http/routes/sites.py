@@ -37,7 +37,7 @@ def queues(
     caller: Caller = Depends(caller_of),
 ) -> Response:
     """The task queues with waiting jobs that the caller may see, by id."""
-    indexed = list(context.pool.index.entries.values())
+    indexed = list(context.pool.queues.index.entries.values())
     waiting = [queue for queue in indexed if queue.id > after and queue.waiting]
     visible = sorted((queue for queue in waiting if _may_see(caller, queue)), key=lambda queue: queue.id)
     return page("queues", ((queue.id, _summary(queue)) for queue in visible[:limit]), limit)
@@ -85,7 +85,7 @@ def _pilot_summary(context: Context, caller: Caller, row: PilotSummaryRow) -> Pi
         row = row._replace(owner="", reason=row.reason.partition(":")[0])
     pilot, pool = PilotId(row.id), context.pool
     row = row._replace(finished=row.finished + pool.finished.get(pilot, 0))
-    return PilotSummary(**row._asdict(), stalled=pilot in pool.stalled, last_seen=pool.seen.get(pilot))
+    return PilotSummary(**row._asdict(), stalled=pilot in pool.stalled, last_seen=pool.last_seen.get(pilot))
 
 
 @router.get("/sites")
@@ -94,7 +94,7 @@ def sites(context: Context = Depends(context_of), caller: Caller = Depends(calle
     policy, connection = context.pool.policy, context.readers.connection()
     pilots_by_site = listing.pilots_by_site(connection)
     running = listing.running_by_site(connection)
-    indexed = [queue for queue in list(context.pool.index.entries.values()) if _may_see(caller, queue)]
+    indexed = [queue for queue in list(context.pool.queues.index.entries.values()) if _may_see(caller, queue)]
     return [
         SiteSummary(
             name=name,
