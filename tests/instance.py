@@ -235,7 +235,9 @@ class Instance:
                 with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
                     rows = connection.execute(sql).fetchall()
         batch = LocalBatch({}, self.home / "pilots", host=socket.gethostname())
-        sightings = batch.status(dict(rows), time.time()).sightings.values()
+        # Ids of batch systems have an underscore, which int() would skip.
+        local = {stamp: batch_id for stamp, batch_id in rows if "_" not in batch_id}
+        sightings = batch.status(local, time.time()).sightings.values()
         return [int(one.batch_id.partition(":")[0]) for one in sightings if one.seen is Seen.SEEN]
 
 

@@ -39,6 +39,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
     "site list": _here("lists", "sites", "List the sites"),
+    "ce add": _here("ces.add", "add", "Add a Slurm cluster or this machine to the policy as a CE"),
     "share list": _here(
         "shares", "share_list", "Show shares, usage and correction factors of groups and owners"
     ),
@@ -66,6 +67,7 @@ GROUPS: dict[str, str] = {
     "queue": "Task queues",
     "pilot": "Pilots",
     "site": "Sites",
+    "ce": "Computing elements (CEs): where pilots start",
     "share": "Shares of groups and owners",
     "fairness": "Usage compared with shares",
     "accounting": "Usage records",

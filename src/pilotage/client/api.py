@@ -20,6 +20,7 @@ from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
+from pilotage.wire.ces import BatchSystem, CeCheck, CeRefusal
 from pilotage.wire.identity import Identity, TokenRequest, TokenResponse
 from pilotage.wire.jobs import (
     ActionResponse,
@@ -346,6 +347,17 @@ class Client(SubmitMethods):
         """Return all sites with their pilots and jobs."""
         """The sites of the policy, with the jobs that run there."""
         return self._get("/v1/sites", list[SiteSummary])
+
+    def describe_batch_system(self, kind: str) -> BatchSystem:
+        """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.
+
+        Raises Unreachable if its commands are not installed there or do not answer.
+        """
+        return self._get(f"/v1/batch-systems/{kind}", BatchSystem)
+
+    def check_ce(self, text: str, name: str) -> CeRefusal:
+        """Ask the batch system whether it would accept the pilots of a CE of the policy `text`. Administrators only."""
+        return self._post("/v1/ces/check", CeCheck(text, name), CeRefusal)
 
     def whoami(self) -> Identity:
         """Return the user, group and rights of the token."""

@@ -37,7 +37,7 @@ def check_shape(text: str) -> None:
     """Raises `TooLarge` for a text that is too long, nested too deeply, or has keys with too many parts."""
     if len(text) > MAX_TEXT:
         raise TooLarge(f"the policy exceeds {MAX_TEXT:,} characters")
-    for _ in _statements(text):
+    for _ in statement_lines(text):
         pass
 
 
@@ -47,7 +47,7 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     An entry of an array of tables has its index as key: "0", "1" and so on.
     """
     lines: dict[tuple[str, ...], int] = {}
-    for path, line in _statements(text):
+    for path, line in statement_lines(text):
         for length in range(len(path), 0, -1):
             lines.setdefault(path[:length], line)
     for length in range(len(keys), 0, -1):
@@ -57,8 +57,8 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     return None
 
 
-def _statements(text: str) -> Iterator[Statement]:
-    """Tables and keys in the order of the text; tables of an array have their index as last part."""
+def statement_lines(text: str) -> Iterator[Statement]:
+    """Paths and lines of tables and keys in the order of the text. Tables of an array have their index as last part."""
     table: tuple[str, ...] = ()
     entries: Counter[tuple[str, ...]] = Counter()
     for parts, line, brackets in _Scanner(text):

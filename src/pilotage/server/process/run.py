@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import logging
 import os
 import random
@@ -22,7 +21,6 @@ import uvloop
 
 from pilotage.core import policy as policies
 from pilotage.outside.batch.local import LocalBatch
-from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.batch.slurm import adapter as slurm
 from pilotage.outside.sandbox.directory import DirectorySandbox
@@ -30,6 +28,7 @@ from pilotage.server import disk_space
 from pilotage.server.context import Context
 from pilotage.server.disk_space import LEAST_FREE, DiskDuty, DiskSpace, Reserve
 from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
+from pilotage.server.duties.batch_clients import slurm_client
 from pilotage.server.duties.duty_leases import RENEWED, DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LEASE_PERIOD, LeaseDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
@@ -89,8 +88,6 @@ DUTIES = (
     *("servers", "limits", "submissions"),
 )
 """Each is carried out by one of the servers."""
-BATCH_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
-"""Variables that the commands of a batch system get, and through them its pilots."""
 OURS = ("PILOTAGE_", "PG")
 """Variables that begin so are the server's and its database's: pilots do not get them."""
 
@@ -394,8 +391,7 @@ class _Server:
 
     def _batch_ce(self, context: Context, name: str) -> BatchCeDuty:
         ce = context.pool.policy.ces[name]
-        environment = {key: os.environ[key] for key in BATCH_ENVIRONMENT if key in os.environ}
-        batch = slurm.SlurmBatch(LocalRunner(environment), getpass.getuser(), ce.slurm)
+        batch = slurm_client(ce.slurm)
         director = BatchDirector(name, self._settings.node.platform)
         return BatchCeDuty(context, director, batch, slurm.INDEX_VARIABLE)
 

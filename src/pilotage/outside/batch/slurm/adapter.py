@@ -19,6 +19,8 @@ from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionF
 TIMEOUT = 60.0
 """Seconds for one command. Slurm's own clients give up after three times MessageTimeout."""
 
+_PING_HINT = "`scontrol ping` on the server's machine says whether Slurm's controller answers"
+
 INDEX_VARIABLE = "SLURM_ARRAY_TASK_ID"
 """The environment variable that holds a pilot's index within its submission."""
 
@@ -79,6 +81,15 @@ class SlurmBatch:
         except UnreadableOutput as error:
             raise Unreachable(str(error)) from None
 
+    def check(self, size: SlurmPilotSize) -> str:
+        """Why Slurm would refuse such a pilot; empty: it would accept it. Nothing is submitted."""
+        result = self._run(commands.check(size, self._options), "#!/bin/sh\n")
+        if result.succeeded:
+            return ""
+        if result.status in (None, MISSING) or output.is_unclear(result.errors):
+            raise self._unreachable("sbatch", result)
+        return output.read_refusal(result.errors)
+
     def _epoch(self) -> str:
         return output.read_controller_start(self._checked(commands.show_config()))
 
@@ -86,11 +97,17 @@ class SlurmBatch:
         result = self._run(command)
         if result.succeeded:
             return result.output
+        raise self._unreachable(command[0], result)
+
+    def _unreachable(self, command: str, result: CommandResult) -> Unreachable:
+        """The error for a command that gave no answer."""
         if result.status is None:
-            raise Unreachable(f"{command[0]} did not answer within {self._timeout:.0f} s")
+            return Unreachable(f"{command} did not answer within {self._timeout:.0f} s", hint=_PING_HINT)
         if result.status == MISSING:
-            raise Unreachable(f"{command[0]} is not installed here", hint="install Slurm's client commands")
-        raise Unreachable(f"{command[0]}: {' '.join(result.errors.split()) or f'status {result.status}'}")
+            hint = "install Slurm's client commands on the server's machine, on the PATH of the server"
+            return Unreachable(f"{command} is not installed here", hint=hint)
+        reason = " ".join(result.errors.split()) or f"status {result.status}"
+        return Unreachable(f"{command}: {reason}", hint=_PING_HINT)
 
     def _run(self, command: list[str], text: str = "") -> CommandResult:
         return self._runner.run(command, text=text, timeout=self._timeout)

@@ -12,8 +12,8 @@ LINE_START = "=|"
 LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
 """Array job id, task, state, nodes, name, reason. A foreign job's name may hold `|` and line ends."""
 
-PARTITION_FORMAT = "%R|%a|%l|%D|%c|%m|%f|%G|%T"
-"""Partition, availability, time limit, nodes, cores, memory, features, generic resources, state."""
+PARTITION_FORMAT = "%P|%a|%l|%D|%c|%m|%f|%G|%T"
+"""Partition (`*`: the default), availability, time limit, nodes, cores, memory, features, generic resources, state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ def submit(stamp: str, count: int, size: SlurmPilotSize, options: SlurmOptions) 
     }
     command += [f"--{option}={value}" for option, value in named.items() if value]
     return command
+
+
+def check(size: SlurmPilotSize, options: SlurmOptions) -> list[str]:
+    """Ask whether Slurm would accept a pilot: partition, account, QOS, size and limits. Nothing is submitted."""
+    return [*submit("pilotage-check", 1, size, options), "--test-only"]
 
 
 def release(stamp: str) -> list[str]:

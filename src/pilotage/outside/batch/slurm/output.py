@@ -92,6 +92,18 @@ def read_submitted(output: str) -> str:
     return job
 
 
+def is_unclear(errors: str) -> bool:
+    """Whether a command failed because the controller gave no clear answer."""
+    return any(word in errors for word in _DOUBT)
+
+
+def read_refusal(errors: str) -> str:
+    """The reason of `commands.check`, whose last line is the controller's own."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    reason = lines[-1] if lines else "sbatch said nothing"
+    return reason.removeprefix("allocation failure:").removeprefix("sbatch: error:").strip()
+
+
 def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
     """Class and text of a failed submission. Only a failure that Slurm itself reports as final is no doubt."""
     text = (
@@ -138,6 +150,7 @@ class Partition:
     """MB, of the node with most."""
     features: frozenset[str]
     gres: frozenset[str]
+    default: bool = False
 
 
 def read_partitions(output: str) -> list[Partition]:
@@ -147,7 +160,8 @@ def read_partitions(output: str) -> list[Partition]:
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != 9:
             raise UnreadableOutput(f"not a line of `sinfo`: {line[:200]!r}")
-        name, availability, wall, nodes, cores, memory, features, gres, _ = fields
+        marked, availability, wall, nodes, cores, memory, features, gres, _ = fields
+        name = marked.removesuffix("*")
         known = partitions.get(name)
         partitions[name] = Partition(
             name,
@@ -158,6 +172,7 @@ def read_partitions(output: str) -> list[Partition]:
             max(_leading_number(memory), known.memory if known else 0),
             _names(features) | (known.features if known else frozenset()),
             _names(gres) | (known.gres if known else frozenset()),
+            marked.endswith("*"),
         )
     return list(partitions.values())
 

@@ -1,0 +1,1 @@
+"""`pilotage ce …`: commands about computing elements."""

@@ -1,0 +1,168 @@
+"""`pilotage ce add`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.policy.versions import ReasonOption
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+    from pilotage.core.policy.new_ce import NewCe
+    from pilotage.wire.policy import PolicyDocument
+
+TYPES = ("local", "slurm")
+
+
+@connected
+def add(
+    session: Session,
+    kind: Annotated[str, typer.Argument(metavar="TYPE", help="slurm (batch jobs) or local (this machine)")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CE; default: TYPE")] = "",
+    site: Annotated[
+        str,
+        typer.Option("--site", metavar="SITE", help="Site of the CE; default: the only site of the policy"),
+    ] = "",
+    owners: Annotated[
+        str,
+        typer.Option(
+            "--owners", metavar="home|any", help="Whose jobs run there: the owner of the home, or all"
+        ),
+    ] = "home",
+    partition: Annotated[
+        str,
+        typer.Option("--partition", metavar="NAME", help="Slurm: partition; default: the cluster's default"),
+    ] = "",
+    account: Annotated[str, typer.Option("--account", metavar="NAME", help="Slurm: account to charge")] = "",
+    qos: Annotated[str, typer.Option("--qos", metavar="NAME", help="Slurm: quality of service")] = "",
+    constraint: Annotated[
+        str, typer.Option("--constraint", metavar="TEXT", help="Slurm: node features")
+    ] = "",
+    log_folder: Annotated[
+        str,
+        typer.Option(
+            "--log-folder",
+            metavar="DIR",
+            help="Slurm: existing folder on nodes and server for pilots' output",
+        ),
+    ] = "",
+    processors: Annotated[
+        int | None,
+        typer.Option("--processors", min=0, help="Cores of each pilot; for local: of all pilots, 0 for all"),
+    ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option("--memory", min=0, metavar="MB", help="Memory of each pilot; for local: of all"),
+    ] = None,
+    wall: Annotated[
+        str | None,
+        typer.Option("--wall", metavar="TIME", help="Lifetime of a pilot, such as 12h; default: up to a day"),
+    ] = None,
+    max_waiting: Annotated[
+        int | None, typer.Option("--max-waiting", min=0, help="Slurm: pilots that may wait; default 5")
+    ] = None,
+    max_running: Annotated[
+        int | None, typer.Option("--max-running", min=0, help="Slurm: pilots at the same time; default 20")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the change of the policy without applying it")
+    ] = False,
+    reason: ReasonOption = "",
+) -> int | None:
+    """Add a CE to the policy in force. For slurm, the server's machine is asked for partitions and limits."""
+    from pilotage.cli.time_format import parse_duration
+    from pilotage.core.policy import parse
+    from pilotage.core.policy.new_ce import NewCe, choose_site, insert_section, require_free_name
+
+    options = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
+    options = {key: value for key, value in (options | {"log_folder": log_folder}).items() if value}
+    _check_usage(kind, options, max_waiting, max_running)
+    name = name or kind
+    with session.client() as client:
+        current = client.policy()
+        policy = parse(current.text)
+        require_free_name(policy, name)
+        ce = NewCe(
+            name,
+            choose_site(policy, site),
+            owners,
+            processors,
+            memory,
+            parse_duration(wall) if wall else None,
+            max_waiting,
+            max_running,
+            options,
+        )
+        text = insert_section(current.text, name, _section(client, kind, ce))
+        checked = client.apply_policy(text, dry_run=True, expect=current.version)
+        _require_accepted(client, text, name)
+        applied = checked
+        if not dry_run:
+            why = reason or f"ce add {kind}: {name}"
+            applied = client.apply_policy(text, reason=why, expect=current.version)
+    _report(session, name, current, applied, dry_run)
+    return None
+
+
+def _check_usage(
+    kind: str, options: dict[str, str], max_waiting: int | None, max_running: int | None
+) -> None:
+    if kind not in TYPES:
+        raise InvalidInput(f"there is no type of CE {kind!r}", hint=f"types: {', '.join(TYPES)}")
+    given = [*options, *(["max_waiting"] if max_waiting is not None else [])]
+    given += ["max_running"] if max_running is not None else []
+    if kind == "local" and given:
+        words = ", ".join(f"--{key.replace('_', '-')}" for key in given)
+        raise InvalidInput(f"a CE of type local has no {words}", hint="these options are for `ce add slurm`")
+
+
+def _section(client: Client, kind: str, ce: NewCe) -> str:
+    """The new section, with sizes and limits from the batch system."""
+    from dataclasses import asdict
+
+    from pilotage.core.policy.new_ce import PartitionFacts, choose_partition, local_section, slurm_section
+
+    if kind == "local":
+        return local_section(ce)
+    described = client.describe_batch_system(kind).partitions
+    partitions = [PartitionFacts(**asdict(partition)) for partition in described]
+    return slurm_section(ce, choose_partition(partitions, ce.options.get("partition", "")))
+
+
+def _require_accepted(client: Client, text: str, name: str) -> None:
+    refusal = client.check_ce(text, name)
+    if refusal.reason:
+        raise InvalidInput(
+            f"the batch system would refuse these pilots: {refusal.reason}",
+            hint="choose another partition, account, QOS, constraint or size; nothing has been changed",
+        )
+
+
+def _report(
+    session: Session, name: str, before: PolicyDocument, after: PolicyDocument, dry_run: bool
+) -> None:
+    if session.as_json:
+        version = None if dry_run else after.version
+        session.screen.json(
+            {"name": name, "version": version, "warnings": after.warnings, "text": after.text}
+        )
+        return
+    label = "proposed" if dry_run else f"version {after.version} (in force)"
+    old, new = before.text.splitlines(), after.text.splitlines()
+    for line in difflib.unified_diff(old, new, f"version {before.version}", label, lineterm=""):
+        if session.screen.terminal:
+            session.screen.line(line)
+        else:
+            sys.stdout.write(line + "\n")
+    for warning in after.warnings:
+        session.screen.note(f"warning: {warning}")
+    if dry_run:
+        session.screen.line(f"CE {name} was not added: --dry-run")
+    else:
+        session.screen.line(f"CE {name} is in force with version {after.version} of the policy")

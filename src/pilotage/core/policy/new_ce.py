@@ -1,0 +1,221 @@
+"""A new CE for a policy: its section with polite defaults, and its place in the text of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.policy import toml
+from pilotage.core.policy.differences import changes
+from pilotage.core.policy.key_lines import statement_lines
+from pilotage.core.policy.model import Policy
+
+LARGEST_PILOT = 4
+"""Cores of a pilot at most, unless a person says otherwise."""
+
+LONGEST_WALL = 86400.0
+"""Seconds of a pilot at most, unless a person says otherwise."""
+
+POLITE = {
+    "idle": 120,
+    "heartbeat": 60,
+    "max_waiting": 5,
+    "max_running": 20,
+    "listing_period": 60,
+    "submit_rate": 1,
+}
+"""Values for a batch system that other people use too."""
+
+Value = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """A partition as the batch system describes it."""
+
+    name: str
+    default: bool
+    up: bool
+    wall: float | None
+    """Seconds; None: no limit."""
+    nodes: int
+    processors: int
+    """Cores of the widest node."""
+    memory: int
+    """MB of the node with most."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCe:
+    """A CE to add. `None` leaves the choice to the proposal; an empty text is left out."""
+
+    name: str
+    site: str
+    owners: str = "home"
+    processors: int | None = None
+    memory: int | None = None
+    wall: float | None = None
+    max_waiting: int | None = None
+    max_running: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the batch system's own table, such as account."""
+
+
+def choose_site(policy: Policy, site: str) -> str:
+    """The site of a new CE. Without a name, the policy must have exactly one site."""
+    known = ", ".join(policy.sites) or "none"
+    if site and site not in policy.sites:
+        hint = f"sites: {known}; or add [sites.NAME] to the policy and apply it"
+        raise InvalidInput(f"the policy has no site {site}", hint=hint)
+    if not site and len(policy.sites) != 1:
+        raise InvalidInput(
+            f"the policy has {len(policy.sites)} sites: {known}", hint="choose one with --site"
+        )
+    return site or next(iter(policy.sites))
+
+
+def require_free_name(policy: Policy, name: str) -> None:
+    """Raise `Conflict` if the policy has a CE of this name."""
+    if name in policy.ces:
+        hint = (
+            "choose another with --name, or edit the policy: `pilotage policy show`, `pilotage policy apply`"
+        )
+        raise Conflict(f"the policy has a CE {name} already", hint=hint)
+
+
+def choose_partition(partitions: Sequence[PartitionFacts], name: str) -> PartitionFacts:
+    """The named partition, else the cluster's default one, else the first that is up."""
+    if not partitions:
+        raise InvalidInput(
+            "the batch system has no partition", hint="`sinfo` on the server's machine lists them"
+        )
+    known = ", ".join(partition.name for partition in partitions)
+    if name:
+        for partition in partitions:
+            if partition.name == name:
+                return partition
+        raise InvalidInput(f"the batch system has no partition {name}", hint=f"partitions: {known}")
+    usable = [partition for partition in partitions if partition.up] or list(partitions)
+    return next((partition for partition in usable if partition.default), usable[0])
+
+
+def slurm_section(ce: NewCe, partition: PartitionFacts) -> str:
+    """The section of a CE on a partition of Slurm."""
+    processors, memory = _pilot_size(ce, partition)
+    numbers: dict[str, Value | None] = {
+        "pilot_processors": processors,
+        "pilot_memory": memory,
+        "wall": _wall(ce, partition),
+        **POLITE,
+    }
+    numbers |= {
+        key: value for key in ("max_waiting", "max_running") if (value := getattr(ce, key)) is not None
+    }
+    options = {"partition": partition.name, **ce.options}
+    return (
+        toml.comment(_describe(partition)) + "\n"
+        + _table(("ces", ce.name), {"site": ce.site, "type": "slurm", "owners": ce.owners, **numbers})
+        + "\n"
+        + _table(("ces", ce.name, "slurm"), options)
+    )  # fmt: skip
+
+
+def local_section(ce: NewCe) -> str:
+    """The section of a CE whose pilots are processes of the server's machine."""
+    values = {"processors": ce.processors, "memory": ce.memory, "wall": ce.wall}
+    return _table(("ces", ce.name), {"site": ce.site, "type": "local", "owners": ce.owners, **values})
+
+
+def _pilot_size(ce: NewCe, partition: PartitionFacts) -> tuple[int, int]:
+    """Cores and MB of a pilot: a whole part of a node, with its part of the memory."""
+    cores = partition.processors
+    if ce.processors is not None and ce.processors > cores:
+        raise InvalidInput(
+            f"no node of partition {partition.name} has {ce.processors} cores",
+            hint=f"its widest node has {cores}",
+        )
+    if ce.memory is not None and ce.memory > partition.memory:
+        raise InvalidInput(
+            f"no node of partition {partition.name} has {ce.memory} MB",
+            hint=f"its largest node has {partition.memory} MB",
+        )
+    processors = ce.processors or max(size for size in range(1, LARGEST_PILOT + 1) if cores % size == 0)
+    # A node whose memory is not configured says 1 MB: the batch system's default is better then.
+    memory = partition.memory * processors // max(1, cores) if partition.memory >= 100 * cores else 0
+    return processors, memory if ce.memory is None else ce.memory
+
+
+def _wall(ce: NewCe, partition: PartitionFacts) -> float:
+    limit = inf if partition.wall is None else partition.wall
+    if ce.wall is None:
+        return min(limit, LONGEST_WALL)
+    if ce.wall > limit:
+        raise InvalidInput(
+            f"partition {partition.name} allows {limit:g} s, not {ce.wall:g}: such pilots would wait for ever",
+            hint=f"choose --wall up to {limit:g}, or another partition",
+        )
+    return ce.wall
+
+
+def _describe(partition: PartitionFacts) -> str:
+    limit = "no time limit" if partition.wall is None else f"time limit {partition.wall:g} s"
+    nodes = f"{partition.nodes} node{'' if partition.nodes == 1 else 's'}"
+    size = f"up to {partition.processors} cores and {partition.memory} MB"
+    return f"Partition {partition.name}: {nodes}, {size}, {limit}."
+
+
+def _table(path: Sequence[str], values: Mapping[str, Value | None]) -> str:
+    lines = [toml.table(*path)]
+    for key, value in values.items():
+        if value is None or value == "":
+            continue
+        lines.append(f"{key} = {toml.quoted(value) if isinstance(value, str) else toml.number(float(value))}")
+    return "\n".join(lines) + "\n"
+
+
+def insert_section(text: str, name: str, section: str) -> str:
+    """The policy with a new section after its last CE. Comments, order and all other keys stay."""
+    lines = text.splitlines(keepends=True)
+    place = _place_after_ces(text, [line.strip() for line in lines])
+    if place is not None:
+        before, after = "".join(lines[:place]).rstrip("\n"), "".join(lines[place:]).lstrip("\n")
+        changed = f"{before}\n\n{section}\n{after}" if after else f"{before}\n\n{section}"
+        if _adds_only(text, changed, name):
+            return changed
+    changed = f"{text.rstrip()}\n\n{section}".lstrip("\n")
+    if not _adds_only(text, changed, name):
+        raise Conflict(
+            "the section of the CE cannot be added to this text", hint="add it by hand:\n" + section
+        )
+    return changed
+
+
+def _place_after_ces(text: str, lines: Sequence[str]) -> int | None:
+    """The index of the line before which a further CE belongs; None: the policy has no CE."""
+    statements = list(statement_lines(text))
+    last = max((place for place, (path, _) in enumerate(statements) if path[0] == "ces"), default=None)
+    if last is None:
+        return None
+    following = statements[last + 1][1] - 1 if last + 1 < len(statements) else None
+    place = end = len(lines) if following is None else following
+    while place and (not lines[place - 1] or lines[place - 1].startswith("#")):
+        place -= 1
+    # Comments right below the last key belong to the CE before, unless they stand right above the next table.
+    below = place
+    while below < end and lines[below].startswith("#"):
+        below += 1
+    return place if below == following else below
+
+
+def _adds_only(before: str, after: str, name: str) -> bool:
+    """Whether the change adds the CE `name` and nothing else."""
+    prefix = f"ces.{toml.key(name)}."
+    try:
+        differences = changes(before, after)
+    except InvalidInput:
+        return False
+    return bool(differences) and all(
+        change.change == "added" and change.key.startswith(prefix) for change in differences
+    )

@@ -1,0 +1,123 @@
+"""`pilotage ce` on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.errors import Forbidden
+from pilotage.core.policy import parse
+from pilotage.wire.jobs import Selection
+from tests import slurm
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    with slurm.cluster(nodes=2, processors=8) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def instance(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A server on the machine of the cluster; first with the CE local only."""
+    with server(tmp_path_factory.mktemp("server"), cluster.environment) as made:
+        yield made
+
+
+@contextmanager
+def server(folder: Path, environment: dict[str, str]) -> Iterator[Instance]:
+    made = Instance(folder)
+    made.environment = environment
+    made.policy = made.policy.replace("[jobs]", "# Jobs of all CEs.\n[jobs]")
+    try:
+        made.start()
+        made.apply()
+        yield made
+    finally:
+        made.close()
+
+
+def test_a_cluster_is_added_and_runs_jobs(instance: Instance) -> None:
+    client = instance.client()
+    before = client.policy()
+    tried = instance.cli("ce", "add", "slurm", "--dry-run")
+    assert tried.returncode == 0, tried.stderr
+    assert "+[ces.slurm.slurm]" in tried.stdout
+    assert '+partition = "short"' in tried.stdout
+    assert client.policy().version == before.version
+    added = instance.cli("ce", "add", "slurm", "--name", "cluster", "--wall", "20m", "--reason", "more cores")
+    assert added.returncode == 0, added.stderr
+    after = client.policy()
+    assert (after.version, after.reason) == (before.version + 1, "more cores")
+    ce = parse(after.text).ces["cluster"]
+    assert (ce.type, ce.pilot_processors, ce.pilot_memory, ce.wall) == ("slurm", 4, 8000, 1200.0)
+    assert "# Jobs of all CEs.\n[jobs]" in after.text
+    client.apply_policy(after.text.replace("listing_period = 60", "listing_period = 0.5"))
+    sent = client.submit({"executable": "true", "grid_ces": ["cluster"]}, values=range(3))
+    until(lambda: client.counts(Selection(submission=sent.submission)).final == 3, 120, "the end of the jobs")
+    assert client.counts(Selection(submission=sent.submission)).states == {"Done": 3}
+    assert {pilot.ce for pilot in client.pilots()} == {"cluster"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (("--partition", "lnog"), 2, "no partition lnog", "partitions: short, long"),
+        (("--name", "local"), 5, "a CE local already", "--name"),
+        (("--site", "there"), 2, "no site there", "sites: here"),
+        (("--wall", "31m"), 2, "allows 1800 s", "--wall"),
+        (("--processors", "9"), 2, "has 9 cores", "8"),
+        (("--constraint", "nosuch"), 2, "refuse these pilots: Invalid feature", "nothing has been changed"),
+        (("--owners", "ada"), 2, "owners", ""),
+    ],
+)
+def test_a_wrong_answer_changes_nothing(
+    instance: Instance, words: tuple[str, ...], code: int, message: str, hint: str
+) -> None:
+    before = instance.client().policy().text
+    ended = instance.cli("ce", "add", "slurm", *words)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert message in ended.stderr
+    assert hint in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert instance.client().policy().text == before
+
+
+def test_a_controller_that_does_not_answer(cluster: slurm.Cluster, instance: Instance) -> None:
+    cluster.kill()
+    try:
+        ended = instance.cli("ce", "add", "slurm")
+    finally:
+        cluster.start_controller()
+    assert ended.returncode == 6
+    assert "Unable to contact slurm controller" in ended.stderr
+    assert "scontrol ping" in ended.stderr
+
+
+def test_a_machine_without_slurm(tmp_path: Path) -> None:
+    with server(tmp_path, {"PATH": str(tmp_path)}) as instance:
+        ended = instance.cli("ce", "add", "slurm")
+        assert ended.returncode == 6
+        assert "sinfo is not installed here" in ended.stderr
+        assert "install Slurm's client commands" in ended.stderr
+        assert instance.cli("ce", "add", "pbs").returncode == 2
+        assert "--partition" in instance.cli("ce", "add", "local", "--partition", "x").stderr
+        added = instance.cli("ce", "add", "local", "--name", "more", "--processors", "1", "--json")
+        assert added.returncode == 0, added.stderr
+        assert json.loads(added.stdout)["name"] == "more"
+        assert parse(instance.client().policy().text).ces["more"].processors == 1
+
+
+def test_only_administrators_ask_the_batch_system(cluster: slurm.Cluster, instance: Instance) -> None:
+    client = instance.client("alice")
+    with pytest.raises(Forbidden):
+        client.describe_batch_system("slurm")
+    with pytest.raises(Forbidden):
+        client.check_ce(instance.policy, "local")

@@ -1,0 +1,153 @@
+"""The section of a new CE: its sizes and limits, and its place in the text of a policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.policy import Policy, annotated, changes, initial, parse
+from pilotage.core.policy.new_ce import (
+    NewCe,
+    PartitionFacts,
+    choose_partition,
+    choose_site,
+    insert_section,
+    local_section,
+    require_free_name,
+    slurm_section,
+)
+
+SHORT = PartitionFacts("short", True, True, 1800.0, 3, 16, 64000)
+LONG = PartitionFacts("long", False, True, 172800.0, 1, 6, 12000)
+ENDLESS = PartitionFacts("endless", False, False, None, 1, 7, 1)
+NEW = NewCe("cluster", "here")
+
+
+def proposed(ce: NewCe, partition: PartitionFacts) -> Policy:
+    text = initial("ada", "here")
+    return parse(insert_section(text, ce.name, slurm_section(ce, partition)))
+
+
+def test_a_pilot_is_a_whole_part_of_a_node_within_the_limit() -> None:
+    ce = proposed(NEW, SHORT).ces["cluster"]
+    assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (4, 16000, 1800.0)
+    assert (ce.max_waiting, ce.max_running, ce.idle, ce.heartbeat) == (5, 20, 120.0, 60.0)
+    assert (ce.listing_period, ce.submit_rate, ce.slurm.partition) == (60.0, 1.0, "short")
+    ce = proposed(NEW, LONG).ces["cluster"]
+    assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (3, 6000, 86400.0)
+    # Its nodes do not say how much memory they have.
+    ce = proposed(NEW, ENDLESS).ces["cluster"]
+    assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (1, 0, 86400.0)
+
+
+def test_a_person_may_choose() -> None:
+    options = {"account": "phys", "qos": "night"}
+    wanted = NewCe("c", "here", "any", 8, 500, 600.0, max_waiting=1, max_running=2, options=options)
+    ce = proposed(wanted, SHORT).ces["c"]
+    assert (ce.owners, ce.pilot_processors, ce.pilot_memory, ce.wall) == ("any", 8, 500, 600.0)
+    assert (ce.max_waiting, ce.max_running) == (1, 2)
+    assert (ce.slurm.account, ce.slurm.qos, ce.slurm.partition) == ("phys", "night", "short")
+    local = parse(
+        insert_section(initial("ada", "here"), "two", local_section(NewCe("two", "here", processors=2)))
+    )
+    assert (local.ces["two"].type, local.ces["two"].processors) == ("local", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"processors": 17}, "no node of partition short has 17 cores"),
+        ({"memory": 64001}, "has 64001 MB"),
+        ({"wall": 1801.0}, "allows 1800 s, not 1801"),
+    ],
+)
+def test_a_pilot_that_could_never_start_is_refused(change: dict[str, float], error: str) -> None:
+    with pytest.raises(InvalidInput, match=error) as caught:
+        slurm_section(replace(NEW, **change), SHORT)  # type: ignore[arg-type]
+    assert caught.value.hint
+
+
+def test_the_partition() -> None:
+    assert choose_partition([LONG, SHORT], "") == SHORT
+    assert choose_partition([ENDLESS, LONG], "") == LONG
+    assert choose_partition([ENDLESS], "") == ENDLESS
+    assert choose_partition([SHORT, ENDLESS], "endless") == ENDLESS
+    with pytest.raises(InvalidInput) as caught:
+        choose_partition([SHORT, LONG], "lnog")
+    assert caught.value.hint == "partitions: short, long"
+    with pytest.raises(InvalidInput, match="no partition"):
+        choose_partition([], "")
+
+
+def test_the_site_and_the_name() -> None:
+    policy = parse(initial("ada", "here"))
+    assert choose_site(policy, "") == choose_site(policy, "here") == "here"
+    with pytest.raises(InvalidInput, match="no site there"):
+        choose_site(policy, "there")
+    with pytest.raises(InvalidInput, match="2 sites"):
+        choose_site(parse(initial("ada", "here") + "[sites.there]\n"), "")
+    require_free_name(policy, "cluster")
+    with pytest.raises(Conflict, match="CE local already"):
+        require_free_name(policy, "local")
+
+
+def test_a_section_follows_the_other_ces_and_all_else_stays() -> None:
+    text = annotated("ada", "here")
+    section = local_section(NewCe("odd name", "here"))
+    changed = insert_section(text, "odd name", section)
+    before, after = changed.split("\n" + section)
+    # Comments below the last key of a CE stay with it, and the heading of the next table with that table.
+    assert before.endswith("waits for another job\n")
+    assert after.startswith("\n# --- Matching")
+    assert before + after.removeprefix("\n") in (text, text.replace("\n\n# --- Matching", "\n# --- Matching"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[groups.home]",
+        "# only a comment",
+        '[ces.a]\nsite = "x"\n[sites.x]\n',
+        '[ces.a]\nsite = """\n# no comment\n# [ces.b]"""\n\n[sites.x]\n# the end',
+        '[ces]\na.site = "x"\n[sites.x]\n[[limits]]\nattribute = "owner"\n',
+        'ces.a = { site = "x" }\n[sites.x]\n',
+        '[ces.a]\r\nsite = "x"\r\n',
+        '[ces.a]\nsite = "x"\ntags = [\n# one\n"b",\n]\n# below\n\n[sites.x]\n',
+    ],
+)
+def test_every_text_gets_the_section_and_nothing_else(text: str) -> None:
+    changed = insert_section(text, "new", local_section(NewCe("new", "x")))
+    assert {change.key for change in changes(text, changed)} == {
+        "ces.new.site",
+        "ces.new.type",
+        "ces.new.owners",
+    }
+    for line in text.splitlines():
+        assert line in changed.splitlines()
+
+
+def test_a_text_without_room_for_it_is_left_alone() -> None:
+    with pytest.raises(Conflict, match="cannot be added") as caught:
+        insert_section('ces = { a = { site = "x" } }\n', "new", local_section(NewCe("new", "x")))
+    assert '[ces.new]\nsite = "x"' in caught.value.hint
+
+
+@given(
+    st.text(min_size=1, max_size=20).filter(lambda name: "\0" not in name and name != "local"),
+    st.integers(1, 512),
+    st.integers(1, 4_000_000),
+    st.none() | st.floats(60, 1e8),
+)
+def test_every_proposal_is_a_valid_policy(name: str, cores: int, memory: int, wall: float | None) -> None:
+    partition = PartitionFacts("p\nq", True, True, wall, 2, cores, memory)
+    ce = proposed(NewCe(name, "here"), partition).ces[name]
+    assert ce.slurm.partition == "p\nq"
+    assert cores % ce.pilot_processors == 0
+    assert 1 <= ce.pilot_processors <= 4
+    assert ce.pilot_memory * (cores // ce.pilot_processors) <= memory
+    assert ce.wall <= (wall or 86400.0)
