@@ -113,7 +113,7 @@ def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
     jobs.save_held(connection, [jobs.HeldJob(102.0, 8, JobId(3))])
     jobs.extend_offers(connection, 5.0)
     assert jobs.offer_times(connection, [3, 4]) == {3: 102.0, 4: 106.0}
-    assert pilots.last_take_times(connection) == [(1, 101.0)]
+    assert pilots.unconfirmed_since(connection) == [(1, 101.0)]
 
 
 def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> None:

@@ -24,7 +24,7 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     offer(connection, 1, 1, 50.0, 1)
     pilots.extend_leases(connection, 10.0)
     assert pilots.with_expired_lease(connection, 110.0, "", 10) == []
-    assert pilots.last_take_times(connection) == [(1, 60.0)]
+    assert pilots.unconfirmed_since(connection) == [(1, 60.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
     assert pilots.live_pilots(connection) == [
         (1, "ce here", "Running", ""),

@@ -111,7 +111,7 @@ def test_pilots_of_before_know_what_they_have(unmade: Store) -> None:
     upgrade(unmade.engine)
     opened = unmade.open_writer()
     assert [job.id for job in jobs.of_pilot(opened, PilotId(7))] == [1, 2]
-    assert pilots.last_take_times(opened) == [(7, 42.0)]
+    assert pilots.unconfirmed_since(opened) == [(7, 42.0)]
     opened.close()
 
 

@@ -303,6 +303,21 @@ def test_a_late_failure_of_the_payload_counts_as_its_own(bench: Bench) -> None:
     assert bench.state(job) == "Failed"
 
 
+def test_the_first_of_several_offers_lapses_in_time_after_a_restart(bench: Bench) -> None:
+    first, second = bench.submit(2)
+    pilot = bench.pilot(processors=2)
+    [offer] = pilot.take(processors=2)
+    bench.later(OFFER_TIMEOUT / 2)
+    [later] = pilot.take(processors=2)
+    assert {offer.job, later.job} == {first, second}
+    bench.close()
+    bench.open()
+    bench.later(OFFER_TIMEOUT / 2 + 1.0)
+    assert (bench.state(offer.job), bench.state(later.job)) == ("Waiting", "Matched")
+    bench.later(OFFER_TIMEOUT / 2)
+    assert bench.state(later.job) == "Waiting"
+
+
 def test_offers_lapse(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()

@@ -176,9 +176,11 @@ class JobTransitions:
         """Record that request `number` of `pilot` is answered with an offer of these jobs."""
         pilot.take_number = number
         pilot.jobs.extend(given)
-        if self.pool.unconfirmed.get(pilot.id, inf) > self.now:
-            self.tx.put(self.pool.unconfirmed, pilot.id, self.now)
-        self._taken.append((number, pilot.only_owner, self.now, _encode(pilot.jobs).decode(), pilot.id))
+        since = self.pool.unconfirmed.get(pilot.id, inf)
+        if since > self.now:
+            since = self.now
+            self.tx.put(self.pool.unconfirmed, pilot.id, since)
+        self._taken.append((number, pilot.only_owner, since, _encode(pilot.jobs).decode(), pilot.id))
 
     def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
         """Matched → Running."""

@@ -66,7 +66,7 @@ def evict_silent(pool: Pool, tx: Transaction, now: float) -> list[str]:
         evict_server(tx, name, now)
     if silent:
         # This server takes back the offers of evicted servers that no pilot confirms.
-        for pilot, at in pilots.last_take_times(tx.connection):
+        for pilot, at in pilots.unconfirmed_since(tx.connection):
             if pilot not in pool.unconfirmed:
                 tx.put(pool.unconfirmed, pilot, at)
     return silent

@@ -92,7 +92,7 @@ def begin_loading(pool: Pool, tx: Transaction) -> None:
     The caller then counts the waiting jobs: with `load_slice`, or with `count_waiting` and `apply_counts`.
     """
     pool.stalled = set(job_rows.stalled_pilots(tx.connection))
-    pool.unconfirmed = dict(pilot_rows.last_take_times(tx.connection))
+    pool.unconfirmed = dict(pilot_rows.unconfirmed_since(tx.connection))
     _begin_counting(pool, tx)
 
 

@@ -231,7 +231,8 @@ class AnsweredTake(NamedTuple):
 
     number: int
     only_owner: str | None
-    at: float
+    unconfirmed_since: float
+    """A time that is not later than the first unconfirmed offer."""
     jobs: str
     """JSON list of the pilot's jobs."""
     pilot: PilotId
@@ -274,8 +275,8 @@ def lock_expired(connection: Connection, pilot: PilotId, now: float, server: str
     return _select_one(connection, where, (pilot, now, server))
 
 
-def last_take_times(connection: Connection) -> list[tuple[PilotId, float]]:
-    """The times of the last answered takes of live pilots that may have jobs."""
+def unconfirmed_since(connection: Connection) -> list[tuple[PilotId, float]]:
+    """Live pilots that may have jobs, each with a time that is not later than its first unconfirmed offer."""
     sql = "SELECT id, taken_at FROM pilots WHERE ended IS NULL AND jobs <> '[]' ORDER BY taken_at"
     return [(PilotId(pilot), at or 0.0) for pilot, at in connection.execute(sql)]
 
