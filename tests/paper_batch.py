@@ -111,7 +111,10 @@ class PaperBatch:
         """The controller starts again from its saved state, and gives later ids a second time."""
         started = {job.batch_id for job in self.jobs if job.state is NativeState.RUNNING}
         jobs, self._next_id = self._saved
+        # The nodes tell which of the saved jobs still run.
         self.jobs = [
-            replace(job, state=NativeState.RUNNING) if job.batch_id in started else job for job in jobs
+            replace(job, state=NativeState.RUNNING) if job.batch_id in started else job
+            for job in jobs
+            if job.batch_id in started or job.state is not NativeState.RUNNING
         ]
         self.epoch += 1

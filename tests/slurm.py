@@ -117,8 +117,12 @@ class Cluster:
         self._start("slurmctld", ["slurmctld", "-D"])
         self._wait_until(lambda: "UP" in self.run("scontrol", "ping"), "the controller does not answer")
 
+    def pid(self, daemon: str = "slurmctld") -> int:
+        """The process of a daemon."""
+        return self._daemons[daemon].pid
+
     def kill(self, daemon: str = "slurmctld") -> None:
-        """End a daemon with SIGKILL."""
+        """End a daemon with SIGKILL, unless it has ended so already."""
         process = self._daemons.pop(daemon)
         process.kill()
         process.wait()

@@ -33,15 +33,18 @@ idle = 2
 
 
 @contextmanager
-def instance_on(cluster: slurm.Cluster, folder: Path, **ce: str) -> Iterator[Instance]:
+def instance_on(
+    cluster: slurm.Cluster, folder: Path, environment: dict[str, str] | None = None, **ce: str
+) -> Iterator[Instance]:
     """A server whose only CE is this cluster. `ce` replaces keys of the CE."""
+    folder.mkdir(exist_ok=True)
     instance = Instance(folder)
     begin, _, rest = instance.policy.partition("[ces.local]")
     lines = [line for line in SLURM_CE.splitlines() if line.partition(" =")[0] not in ce]
-    lines += [f"{key} = {value}" for key, value in ce.items() if "." not in key]
+    lines += [f"{key} = {value}" for key, value in ce.items()]
     section = "\n".join([*lines, ""])
     instance.policy = begin + section + "[jobs]" + rest.partition("[jobs]")[2]
-    instance.environment = cluster.environment
+    instance.environment = environment or cluster.environment
     try:
         instance.start()
         instance.apply()

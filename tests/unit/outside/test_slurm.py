@@ -55,7 +55,14 @@ def test_a_listing_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [LISTING[:-1], LISTING[:-20], "=|slurm_load_jobs error|a|b|c|d\n", "=|15|0|RUNNING\n"]
+    "text",
+    [
+        LISTING[:-1],
+        LISTING[:-20],
+        "=|slurm_load_jobs error|a|b|c|d\n",
+        "=|15|0|RUNNING\n",
+        "an error\n" + LISTING,
+    ],
 )
 def test_a_damaged_listing_is_no_listing(text: str) -> None:
     with pytest.raises(UnreadableOutput):

@@ -32,6 +32,7 @@ heartbeat = 10
 idle = 1
 wall = 100000
 max_waiting = {MAX_WAITING}
+settle = {SETTLE}
 max_running = {MAX_RUNNING}
 """
 )
@@ -61,7 +62,7 @@ class Site:
         self.director = self._new_director()
 
     def _new_director(self) -> BatchDirector:
-        return BatchDirector("batch", NODE.platform, SETTLE)
+        return BatchDirector("batch", NODE.platform)
 
     def cycle(self, crash: str = "") -> None:
         """One cycle of the duty; `crash`: where the server ends and starts again."""
@@ -269,6 +270,11 @@ def test_an_incomplete_listing_moves_nothing(site: Site) -> None:
         site.cycle()
     first = {row.stamp for row in pilots.live(site.bench.connection, "batch")}
     assert len(first) == 2
+    site.cycle()
+    assert first == {row.stamp for row in pilots.live(site.bench.connection, "batch")}, (
+        "one listing is no proof"
+    )
+    site.bench.later(SETTLE)
     site.cycle()
     assert not first & {row.stamp for row in pilots.live(site.bench.connection, "batch")}
     assert_settled(site)

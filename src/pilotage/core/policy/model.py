@@ -143,6 +143,15 @@ class Ce(_Table, frozen=True):
     listing_period: Annotated[
         float, Setting("seconds between two listings of the batch system", 0.1, YEAR)
     ] = 60.0
+    settle: Annotated[
+        float,
+        Setting(
+            "seconds between two complete listings that prove a submission absent: at least twice the batch system's"
+            " own time-outs",
+            0.1,
+            YEAR,
+        ),
+    ] = 120.0
     submit_rate: Annotated[float, Setting("submissions a second at most", 1e-3, 1000)] = 1.0
     slurm: SlurmOptions = SlurmOptions()
 

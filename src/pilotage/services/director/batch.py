@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from pilotage.core.pilots.backoff import BackOff
-from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
+from pilotage.core.pilots.handover import Action, Seen, Sight, SubmissionPhase, next_step, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import (
@@ -43,6 +43,9 @@ LONGEST_PAUSE = 3600.0
 """Seconds without a submission at most, after pilots that never called home or submissions that were refused."""
 
 FIRST_PAUSE = 10.0
+
+DEFAULT_SETTLE = 120.0
+"""Seconds of `ces.NAME.settle` for a CE that the policy has no more."""
 
 STAMP_PREFIX = "pilotage-"
 
@@ -82,12 +85,14 @@ class BatchDirector:
     ce: str
     platform: str
     """The platform that its nodes are expected to have."""
-    settle: float = 120.0
-    """Seconds between two complete listings that prove a submission absent."""
     back_off: BackOff = field(default_factory=BackOff)
     failures: int = 0
     """Pilots and submissions in a row that failed before a pilot called home."""
     not_before: float = 0.0
+    epoch: str = ""
+    """The start of the batch system's controller, as the last complete listing told it."""
+    lingering: int = 0
+    """Batch jobs of the last listing whose pilots were given up, say for their lease: they may come back."""
     trouble: str = ""
     """Why nothing is submitted, in the batch system's words."""
     _ce: Ce | None = None
@@ -128,7 +133,9 @@ class BatchDirector:
             if not self.back_off.pauses_at(entry.id, now)
         ]
         return BatchFacts(
-            room_for_pilots(len(waiting), len(live) - len(waiting), ce.max_waiting, ce.max_running),
+            room_for_pilots(
+                len(waiting), len(live) - len(waiting) + self.lingering, ce.max_waiting, ce.max_running
+            ),
             binds=True,
             queues=tuple(queues),
             free_pilots=Counter(pilot.only_owner for pilot in staying if pilot.id not in busy),
@@ -237,7 +244,9 @@ class BatchDirector:
         row = pilot_submissions.live_by_stamp(tx.connection, stamp)
         if row is None:
             return
-        pilot_submissions.update(tx.connection, row.id, phase=SubmissionPhase.RELEASED, absent_since=None)
+        pilot_submissions.update(
+            tx.connection, row.id, phase=SubmissionPhase.RELEASED, epoch=self.epoch, absent_since=None
+        )
         for pilot in self._pilots_of(tx, row):
             if pilot.state is PilotState.SUBMITTED:
                 batch_id = f"{row.batch_id}_{pilot.idx}"
@@ -264,20 +273,22 @@ class BatchDirector:
         if not listing.complete:
             tx.set(self, "trouble", listing.failure)
             return BatchSteps()
+        tx.set(self, "epoch", listing.epoch)
         tasks = defaultdict(list)
         for task in listing.tasks:
             tasks[task.stamp].append(task)
-        release, cancel, doubles = [], [], []
+        release, cancel, doubles, lingering = [], [], [], 0
         rows = pilot_submissions.live(tx.connection, self.ce)
         for row in rows:
-            present = [task for task in tasks.pop(row.stamp, ()) if task.state is not NativeState.ENDED]
-            ours, others = _without_doubles(row, present)
+            ours, others = _without_doubles(row, tasks.pop(row.stamp, ()))
             doubles += others
             action = self._step(pool, tx, row, ours, listed, now)
+            lingering += self._count_lingering(tx, row, ours)
             if action is Action.RELEASE:
                 release.append(row.stamp)
             elif action is Action.CANCEL:
                 cancel.append(row.stamp)
+        tx.set(self, "lingering", lingering)
         remaining = [
             stamp
             for stamp, of_stamp in tasks.items()
@@ -292,22 +303,25 @@ class BatchDirector:
         pool: Pool,
         tx: Transaction,
         row: PilotSubmissionRow,
-        present: Sequence[ListedTask],
+        tasks: Sequence[ListedTask],
         listed: float,
         now: float,
     ) -> Action:
         """One row of the hand-over's table for one submission."""
         members = self._pilots_of(tx, row)
+        present = [task for task in tasks if task.state is not NativeState.ENDED]
         if not members:
             return self._clear(tx, row, present, now)
         phase = row.phase
         if any(pilot.started is not None for pilot in members):
             phase = SubmissionPhase.RELEASED
         if phase is SubmissionPhase.RELEASED:
-            self._watch(pool, tx, row, members, present, listed, now)
-            return Action.NONE
+            self._watch(pool, tx, row, members, tasks, listed, now)
+            # A controller that crashed may have forgotten the release. A hold of the same controller is deliberate.
+            forgotten = row.epoch != self.epoch and any(task.state is NativeState.HELD for task in tasks)
+            return Action.RELEASE if forgotten else Action.NONE
         seen = Seen.SEEN if present else Seen.ABSENT
-        step = next_step(phase, sight_of(seen, row.absent_since, listed, self.settle))
+        step = next_step(phase, sight_of(seen, row.absent_since, listed, self._settle(pool)))
         if step.action is Action.LOOK_AGAIN:
             since = listed if row.absent_since is None else row.absent_since
             pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=since)
@@ -327,6 +341,16 @@ class BatchDirector:
             pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=None)
         return step.action
 
+    def _settle(self, pool: Pool) -> float:
+        """Of the CE, also after it has gone from the policy."""
+        ce = pool.policy.ces.get(self.ce, self._ce)
+        return DEFAULT_SETTLE if ce is None else ce.settle
+
+    def _count_lingering(self, tx: Transaction, row: PilotSubmissionRow, tasks: Sequence[ListedTask]) -> int:
+        """Batch jobs that have not ended though their pilots have."""
+        live = {pilot.idx for pilot in self._pilots_of(tx, row)}
+        return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)
+
     def _clear(
         self, tx: Transaction, row: PilotSubmissionRow, present: Sequence[ListedTask], now: float
     ) -> Action:
@@ -343,25 +367,39 @@ class BatchDirector:
         tx: Transaction,
         row: PilotSubmissionRow,
         members: Sequence[PilotRow],
-        present: Sequence[ListedTask],
+        tasks: Sequence[ListedTask],
         listed: float,
         now: float,
     ) -> None:
-        """Look at each pilot of a released submission."""
-        of_index = {task.index: task for task in present}
-        left = 0
+        """Look at each pilot of a released submission.
+
+        A batch job that is listed as ended has ended. One that is not listed at all has ended if a second listing,
+        a settle time later, does not have it either.
+        """
+        of_index = {task.index: task for task in tasks}
+        sight = sight_of(Seen.ABSENT, row.absent_since, listed, self._settle(pool))
+        unlisted = left = 0
         for pilot in members:
-            if of_index.get(pilot.idx, of_index.get(None)) is not None:
-                left += 1
-            elif pool.last_seen.get(pilot.id, -inf) > listed:
-                left += 1  # It was heard of after the listing.
-            else:
+            task = of_index.get(pilot.idx, of_index.get(None))
+            ended = task is not None and task.state is NativeState.ENDED
+            unlisted += task is None
+            absent = ended or (task is None and sight is Sight.STILL_ABSENT)
+            if absent and pool.last_seen.get(pilot.id, -inf) <= listed:
                 self._lose(pool, tx, pilot, now)
-        reason = next((f"{task.native}: {task.reason}" for task in present if task.reason), "")
+            else:
+                left += 1
+        reason = next((f"{task.native}: {task.reason}" for task in tasks if _waits_for(task)), "")
+        absent_since = (listed if row.absent_since is None else row.absent_since) if unlisted else None
         if not left:
             pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
-        elif reason != row.reason or row.phase is not SubmissionPhase.RELEASED:
-            pilot_submissions.update(tx.connection, row.id, reason=reason, phase=SubmissionPhase.RELEASED)
+        elif (row.phase, row.reason, row.absent_since) != (SubmissionPhase.RELEASED, reason, absent_since):
+            pilot_submissions.update(
+                tx.connection,
+                row.id,
+                phase=SubmissionPhase.RELEASED,
+                reason=reason,
+                absent_since=absent_since,
+            )
 
     def _lose(self, pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
         new = end_silent_pilot(
@@ -385,17 +423,23 @@ class BatchDirector:
 
 
 def _without_doubles(
-    row: PilotSubmissionRow, present: Sequence[ListedTask]
+    row: PilotSubmissionRow, tasks: Sequence[ListedTask]
 ) -> tuple[list[ListedTask], list[str]]:
-    """The tasks of the one array that is kept, and the ids of all others with the same stamp."""
-    arrays = sorted({task.batch_id.partition("_")[0] for task in present}, key=_age)
+    """The tasks of the one array that is kept, and the ids of all others with the same stamp that have not ended."""
+    alive = {task.batch_id.partition("_")[0] for task in tasks if task.state is not NativeState.ENDED}
+    arrays = sorted(alive, key=_age)
     if len(arrays) < 2:
-        return list(present), []
+        return list(tasks), []
     kept = row.batch_id if row.batch_id in arrays else arrays[0]
     return (
-        [task for task in present if task.batch_id.partition("_")[0] == kept],
+        [task for task in tasks if task.batch_id.partition("_")[0] == kept],
         [array for array in arrays if array != kept],
     )
+
+
+def _waits_for(task: ListedTask) -> bool:
+    """Whether the batch system says why a job waits."""
+    return task.state in (NativeState.WAITING, NativeState.HELD) and bool(task.reason)
 
 
 def _age(batch_id: str) -> tuple[int, str]:

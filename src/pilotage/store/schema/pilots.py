@@ -65,6 +65,8 @@ pilot_submissions = sa.Table(
     sa.Column("pilots", sa.Integer, nullable=False),
     # Empty until the batch system has acknowledged it, or a listing has shown it.
     sa.Column("batch_id", sa.Text, nullable=False, server_default=""),
+    # Start of the batch system's controller when it was released: a later controller may have forgotten that.
+    sa.Column("epoch", sa.Text, nullable=False, server_default=""),
     # The first complete listing that lacked it, if each one since has lacked it too.
     sa.Column("absent_since", sa.Float),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),

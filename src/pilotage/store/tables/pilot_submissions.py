@@ -22,6 +22,8 @@ class PilotSubmissionRow:
     pilots: int
     batch_id: str
     """Empty until the batch system has acknowledged it, or a listing has shown it."""
+    epoch: str
+    """The start of the batch system's controller at the release."""
     absent_since: float | None
     """When a complete listing first lacked it, and each one since."""
     reason: str
@@ -29,8 +31,8 @@ class PilotSubmissionRow:
     submitted: float
 
 
-_COLUMNS = "id, stamp, ce, phase, pilots, batch_id, absent_since, reason, submitted"
-_CHANGEABLE = frozenset(["phase", "batch_id", "absent_since", "reason", "ended"])
+_COLUMNS = "id, stamp, ce, phase, pilots, batch_id, epoch, absent_since, reason, submitted"
+_CHANGEABLE = frozenset(["phase", "batch_id", "epoch", "absent_since", "reason", "ended"])
 
 
 def _to_row(row: Sequence[Any]) -> PilotSubmissionRow:

@@ -47,6 +47,8 @@ def read_listing(output: str) -> Iterator[ListedTask]:
     """Read the output of `commands.list_jobs`. `UnreadableOutput`: a line is damaged, so the listing is partial."""
     if output and not output.endswith("\n"):
         raise UnreadableOutput("the listing ends in the middle of a line")
+    if output and not output.startswith(LINE_START):
+        raise UnreadableOutput(f"not a listing: {output[:200]!r}")
     for line in output.splitlines():
         if not line.startswith(LINE_START):
             continue  # The rest of a name with a line end: no pilot has one.

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("phase", sa.Text(), nullable=False),
         sa.Column("pilots", sa.Integer(), nullable=False),
         sa.Column("batch_id", sa.Text(), nullable=False, server_default=""),
+        sa.Column("epoch", sa.Text(), nullable=False, server_default=""),
         sa.Column("absent_since", sa.Float()),
         sa.Column("reason", sa.Text(), nullable=False, server_default=""),
         sa.Column("submitted", sa.Float(), nullable=False),
