@@ -7,18 +7,16 @@ files that were left out, each with the reason.
 from __future__ import annotations
 
 import errno
-import fnmatch
 import os
-import re
 import stat
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Callable, Container, Deque, Dict, FrozenSet, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Callable, Container, Deque, Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple
 
 from pilotage.wire.pilot import RefusedOutput
 
-from .folders import stays_inside
+from .output_patterns import ALL, OutputPatterns, State
 from .safe_open import (
     NotAFile,
     check_regular,
@@ -47,12 +45,6 @@ _MAX_LINK_HOPS = 8
 MAX_SHOWN = 200
 """Characters of a name or reason in a report."""
 
-_DEEP = "**"
-_ALL = -1
-"""The position in a pattern that has matched a folder: everything below the folder matches."""
-State = Tuple[int, int]
-"""(pattern number, position): how many parts of the pattern the folders down to here have matched."""
-
 
 class SearchCancelled(Exception):
     """The search was cancelled: the outputs are no longer needed."""
@@ -78,27 +70,6 @@ class _LimitReached(Exception):
     """A limit of the whole walk was reached."""
 
 
-@dataclass(frozen=True)
-class _PatternPart:
-    """The part of a pattern between two slashes."""
-
-    text: str
-    match: Optional[Callable[[str], object]]
-    """None if the part has no wildcards."""
-
-    def fits(self, name: str) -> bool:
-        if self.match is None:
-            return name == self.text
-        # As in a shell, wildcards do not match hidden files.
-        return bool(self.match(name)) and (not name.startswith(".") or self.text.startswith("."))
-
-
-@dataclass(frozen=True)
-class _Pattern:
-    parts: Tuple[_PatternPart, ...]
-    only_folders: bool
-
-
 def find_outputs(
     folder: str,
     patterns: Iterable[str],
@@ -114,7 +85,7 @@ def find_outputs(
     """
     root = open_root(folder)
     try:
-        return _Search(root, folder, list(patterns), inputs, is_cancelled, clock).run()
+        return _Search(root, folder, patterns, inputs, is_cancelled, clock).run()
     finally:
         os.close(root)
 
@@ -124,17 +95,16 @@ class _Search:
         self,
         root: int,
         folder: str,
-        patterns: List[str],
+        patterns: Iterable[str],
         inputs: Container[str],
         is_cancelled: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self._root = root
         self._roots = {folder.rstrip("/") + "/", os.path.realpath(folder) + "/"}
-        self._pattern_texts = patterns
-        self._patterns = [_parse_pattern(text) for text in patterns]
+        self._patterns = OutputPatterns(patterns)
         self._inputs = inputs
-        self._given_up = is_cancelled
+        self._is_cancelled = is_cancelled
         self._clock = clock
         self._until = clock() + MAX_SECONDS
         self._entries = self._bytes = self._omitted = 0
@@ -144,8 +114,7 @@ class _Search:
         self._folders: Deque[Tuple[str, int, FrozenSet[State]]] = deque()
 
     def run(self) -> SearchResult:
-        starts = {(number, 0) for number, pattern in enumerate(self._patterns) if pattern is not None}
-        self._folders.append(("", 0, frozenset(self._with_empty_matches(starts))))
+        self._folders.append(("", 0, self._patterns.initial_states()))
         reason = ""
         try:
             while self._folders:
@@ -159,13 +128,13 @@ class _Search:
         if self._omitted:
             refused.append(RefusedOutput("...", f"{self._omitted:,} more files"))
         if reason:
-            shown = ", ".join(map(escape_name, self._pattern_texts))[:MAX_SHOWN]
+            shown = ", ".join(map(escape_name, self._patterns.texts))[:MAX_SHOWN]
             refused.append(RefusedOutput(shown, f"the search ended early: {reason}"))
         return SearchResult(
             [self._outputs[name] for name in sorted(self._outputs)],
             [
                 escape_name(text)
-                for number, text in enumerate(self._pattern_texts)
+                for number, text in enumerate(self._patterns.texts)
                 if number not in self._matched
             ],
             refused,
@@ -190,7 +159,7 @@ class _Search:
 
     def _entries_of(self, number: int, folder: str, states: FrozenSet[State]) -> Iterator[Tuple[str, int]]:
         """Yield (name, mode) of the entries that may match."""
-        names = self._literal_names(states)
+        names = self._patterns.literal_names(states)
         try:
             if names is not None:  # without wildcards, a folder with a million files need not be read
                 for name in names:
@@ -203,7 +172,7 @@ class _Search:
             with os.scandir(number) as entries:
                 for entry in entries:
                     self._count_entry()
-                    if self._can_match(entry.name, states):
+                    if self._patterns.can_match(entry.name, states):
                         try:
                             yield entry.name, entry.stat(follow_symlinks=False).st_mode
                         except FileNotFoundError:
@@ -214,7 +183,7 @@ class _Search:
 
     def _count_entry(self) -> None:
         if self._entries % 256 == 0:
-            if self._given_up():
+            if self._is_cancelled():
                 raise SearchCancelled
             if self._clock() > self._until:
                 raise _LimitReached(f"it took longer than {MAX_SECONDS:.0f} s")
@@ -222,82 +191,17 @@ class _Search:
         if self._entries > MAX_ENTRIES:
             raise _LimitReached(f"the folder has more than {MAX_ENTRIES:,} entries")
 
-    # --- patterns
-
-    def _next_part(self, state: State) -> Optional[_PatternPart]:
-        """The part that the next name must match; None if all parts have matched."""
-        pattern = self._patterns[state[0]]
-        assert pattern is not None
-        return pattern.parts[state[1]] if 0 <= state[1] < len(pattern.parts) else None
-
-    def _literal_names(self, states: FrozenSet[State]) -> Optional[Set[str]]:
-        """The only names that can match in this folder; None if a pattern has wildcards here."""
-        names = set()
-        for state in states:
-            part = self._next_part(state)
-            if part is None or part.match is not None:
-                return None
-            names.add(part.text)
-        return names
-
-    def _can_match(self, name: str, states: FrozenSet[State]) -> bool:
-        return any(state[1] == _ALL or self._fits(state, name) for state in states)
-
-    def _fits(self, state: State, name: str) -> bool:
-        part = self._next_part(state)
-        if part is None:
-            return False
-        return not name.startswith(".") if part.text == _DEEP else part.fits(name)
-
-    def _with_empty_matches(self, states: Set[State]) -> Set[State]:
-        """Add the states that are reached without a folder, since ** also matches no folder."""
-        for state in list(states):
-            number, position = state
-            part = self._next_part(state)
-            while part is not None and part.text == _DEEP:
-                position += 1
-                states.add((number, position))
-                part = self._next_part((number, position))
-        return states
-
-    def _states_below(self, states: FrozenSet[State], name: str) -> Set[State]:
-        """The states in the folder `name`."""
-        states_below: Set[State] = set()
-        for state in states:
-            number, position = state
-            if position == _ALL:
-                states_below.add(state)
-            elif self._fits(state, name):
-                part = self._next_part(state)
-                states_below.add(state if part is not None and part.text == _DEEP else (number, position + 1))
-        closed = self._with_empty_matches(states_below)
-        return {state if self._next_part(state) is not None else (state[0], _ALL) for state in closed}
-
-    def _matching_patterns(self, states: FrozenSet[State], name: str) -> Set[int]:
-        """The patterns that the file `name` matches."""
-        matching = set()
-        for state in states:
-            number, position = state
-            pattern = self._patterns[number]
-            assert pattern is not None
-            last_part = (
-                position == len(pattern.parts) - 1 and not pattern.only_folders and self._fits(state, name)
-            )
-            if position == _ALL or last_part:
-                matching.add(number)
-        return matching
-
     # --- entries
 
     def _check_entry(
         self, folder: int, name: str, last_part: str, mode: int, depth: int, states: FrozenSet[State]
     ) -> None:
         if stat.S_ISDIR(mode):
-            states_below = self._states_below(states, last_part)
+            states_below = self._patterns.states_below(states, last_part)
             if states_below:
                 self._folders.append((name, depth + 1, frozenset(states_below)))
             return
-        matching = self._matching_patterns(states, last_part)
+        matching = self._patterns.matching_patterns(states, last_part)
         if not matching or (name in self._inputs and stat.S_ISLNK(mode)):
             return
         self._matched |= matching
@@ -329,7 +233,7 @@ class _Search:
         self._outputs[output.name] = output
 
     def _refuse(self, name: str, reason: str, states: Iterable[State] = ()) -> None:
-        self._matched |= {number for number, position in states if position == _ALL}
+        self._matched |= {number for number, position in states if position == ALL}
         if len(self._refused) < MAX_REFUSED:
             self._refused[escape_name(name)] = reason
         else:
@@ -377,28 +281,6 @@ class _Search:
         if name == ".." or name.startswith(("../", "/")):
             raise NotAFile("a link that leads out of the folder")
         return name
-
-
-def _parse_pattern(text: str) -> Optional[_Pattern]:
-    """Parse a pattern; None if no name can match it."""
-    if not stays_inside(text):
-        return None
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return None
-    parts = []
-    for part in text.split("/"):
-        if part in ("", "."):
-            continue
-        if not any(char in part for char in "*?["):
-            parts.append(_PatternPart(part, None))
-            continue
-        try:
-            parts.append(_PatternPart(part, re.compile(fnmatch.translate(part)).match))
-        except re.error:  # a range such as [z-a]
-            return None
-    return _Pattern(tuple(parts), text.endswith("/"))
 
 
 def _unreadable(error: OSError) -> str:
