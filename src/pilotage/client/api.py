@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
-from urllib.parse import quote
+from typing import Self
 
 from pilotage.client import downloads, polling, selections
+from pilotage.client.administration import AdministrationMethods
 from pilotage.client.answers import decode
 from pilotage.client.credentials import FixedToken, ServerFacts, TokenFile, default_home, read_server_facts
 from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Transport
+from pilotage.client.typed_requests import Query, TypedRequests
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
-from pilotage.wire.ces import BatchSystem, CeCheck, CeRefusal
-from pilotage.wire.identity import Identity, TokenRequest, TokenResponse
+from pilotage.wire.identity import Identity, TokenResponse
 from pilotage.wire.jobs import (
     ActionResponse,
     Counts,
@@ -33,28 +33,16 @@ from pilotage.wire.jobs import (
     Selection,
 )
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.policy import (
-    PolicyChange,
-    PolicyDocument,
-    PolicyRollback,
-    PolicyVersion,
-    PolicyVersionsPage,
-)
 from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
-from pilotage.wire.shutdown import Shutdown
 from pilotage.wire.submissions import SubmissionSource
 from pilotage.wire.why import Why
-
-T = TypeVar("T")
-
-Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 
 BULK_TIMEOUT = 600.0
 """Seconds; an action on 100,000 jobs is answered when all of them are processed."""
 
 
-class Client(SubmitMethods):
+class Client(SubmitMethods, AdministrationMethods, TypedRequests):
     """A connection to one server with one identity; thread-safe.
 
     >>> from pilotage.client import Client                                # doctest: +SKIP
@@ -185,7 +173,6 @@ class Client(SubmitMethods):
 
     def job(self, job: int) -> JobDetail:
         """Return one job with its description, attempts and outputs. Raises NotFound."""
-        """One job: its description, attempts and outputs."""
         return self._get(f"/v1/jobs/{job}", JobDetail)
 
     def counts(self, which: Which = Selection()) -> Counts:  # noqa: B008
@@ -249,7 +236,6 @@ class Client(SubmitMethods):
 
     def outputs(self, job: int) -> list[OutputFile]:
         """Return names and sizes of the outputs of a job. Raises NotFound."""
-        """Names and sizes of the output files of a job."""
         return self._get(f"/v1/jobs/{job}/outputs", list[OutputFile])
 
     def download(self, job: int, folder: Path | str, *, force: bool = False) -> downloads.Download:
@@ -345,59 +331,11 @@ class Client(SubmitMethods):
 
     def sites(self) -> list[SiteSummary]:
         """Return all sites with their pilots and jobs."""
-        """The sites of the policy, with the jobs that run there."""
         return self._get("/v1/sites", list[SiteSummary])
-
-    def describe_batch_system(self, kind: str) -> BatchSystem:
-        """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.
-
-        Raises Unreachable if its commands are not installed there or do not answer.
-        """
-        return self._get(f"/v1/batch-systems/{kind}", BatchSystem)
-
-    def check_ce(self, text: str, name: str) -> CeRefusal:
-        """Ask the batch system whether it would accept the pilots of a CE of the policy `text`. Administrators only."""
-        return self._post("/v1/ces/check", CeCheck(text, name), CeRefusal)
 
     def whoami(self) -> Identity:
         """Return the user, group and rights of the token."""
-        """The user and group of the token."""
         return self._get("/v1/whoami", Identity)
-
-    def create_token(self, user: str, *, group: str = "", lifetime: float = 43200.0) -> TokenResponse:
-        """Create a token for `user`, valid for `lifetime` seconds. Administrators only; others get Forbidden."""
-        return self._post("/v1/tokens", TokenRequest(user, group, lifetime), TokenResponse)
-
-    def policy(self) -> PolicyDocument:
-        """Return the policy in force. Administrators only."""
-        """The policy in force."""
-        return self._get("/v1/policy", PolicyDocument)
-
-    def apply_policy(
-        self, text: str, *, dry_run: bool = False, reason: str = "", expect: int | None = None
-    ) -> PolicyDocument:
-        """Put the policy `text` (TOML) into force; with `dry_run` only check it. Administrators only.
-
-        `reason` is recorded in the history. Raises InvalidInput for an invalid policy, and Conflict if `expect` is
-        given and another version is in force.
-        """
-        change = PolicyChange(text, dry_run, reason, expect)
-        return decode(self._transport.request("PUT", "/v1/policy", json=change).content, PolicyDocument)
-
-    def policy_versions(self) -> Iterator[PolicyVersion]:
-        """Iterate over the versions of the policy, newest first. Administrators only."""
-        return self._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions)
-
-    def policy_version(self, version: int) -> PolicyDocument:
-        """Return one version of the policy. Administrators only. Raises NotFound."""
-        """One version of the policy with its text."""
-        return self._get(f"/v1/policy/versions/{version}", PolicyDocument)
-
-    def roll_back_policy(
-        self, version: int, *, reason: str = "", expect: int | None = None
-    ) -> PolicyDocument:
-        """Put an earlier version into force again, as a new version. Parameters and errors: see `apply_policy`."""
-        return self._post("/v1/policy/rollback", PolicyRollback(version, reason, expect), PolicyDocument)
 
     def shares(self) -> ShareTable:
         """Return share, usage and correction factor of every group and owner."""
@@ -412,13 +350,6 @@ class Client(SubmitMethods):
         asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
         return self._get("/v1/accounting", list[AccountRow], asked)
 
-    def shutdown(self, pilots: str = "keep") -> None:
-        """Ask the server to stop; return when it has accepted the request. Administrators only.
-
-        `pilots`: "drain" lets running jobs end first, "keep" leaves pilots running, "cancel" stops them.
-        """
-        self._transport.request("POST", "/v1/shutdown", json=Shutdown(pilots))
-
     # --- requests
 
     def _refresh(self, token: str) -> TokenResponse:
@@ -428,28 +359,3 @@ class Client(SubmitMethods):
     def _ensure_home_token(self) -> None:
         with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # a server of an earlier version
             self._transport.request("POST", "/v1/tokens/home", token="", idempotent=True)
-
-    def _get(self, path: str, kind: type[T], query: Query | None = None) -> T:
-        return decode(self._transport.request("GET", quote(path), query=query).content, kind)
-
-    def _post(self, path: str, body: object, kind: type[T]) -> T:
-        return decode(self._transport.request("POST", path, json=body).content, kind)
-
-    def _pages(
-        self,
-        path: str,
-        kind: type[P],
-        rows: Callable[[P], list[T]],
-        page: int = MAX_PAGE,
-        query: Query | None = None,
-    ) -> Iterator[T]:
-        asked = {"limit": page, **(query or {})}
-        while True:
-            answer = self._get(path, kind, asked)
-            yield from rows(answer)
-            if answer.next is None:
-                return
-            asked["after"] = answer.next
-
-
-P = TypeVar("P", JobsPage, QueuesPage, PilotsPage, PolicyVersionsPage)

@@ -134,7 +134,7 @@ def test_patience_with_a_full_server_ends(
         (2**70, "more than 64 bits"),
         ([[1]], "not list"),
         ("\ud800", "row 1"),
-        ("x" * 600_000, "a value has 600,000 characters: at most 65,536"),
+        ("x" * 600_000, "a value has 600,000 characters; the limit is 65,536"),
     ],
 )
 def test_rows_that_cannot_be_sent(client: Client, state: State, row: Any, words: str) -> None:

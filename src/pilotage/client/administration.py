@@ -1,0 +1,73 @@
+"""Methods of the client for administrators: batch systems, tokens of others, the policy, the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilotage.client.answers import decode
+from pilotage.client.typed_requests import TypedRequests
+from pilotage.wire.ces import BatchSystem, CeCheck, CeRefusal
+from pilotage.wire.identity import TokenRequest, TokenResponse
+from pilotage.wire.policy import (
+    PolicyChange,
+    PolicyDocument,
+    PolicyRollback,
+    PolicyVersion,
+    PolicyVersionsPage,
+)
+from pilotage.wire.shutdown import Shutdown
+
+
+class AdministrationMethods(TypedRequests):
+    """Methods of the client that only administrators may call."""
+
+    def describe_batch_system(self, kind: str) -> BatchSystem:
+        """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.
+
+        Raises Unreachable if its commands are not installed there or do not answer.
+        """
+        return self._get(f"/v1/batch-systems/{kind}", BatchSystem)
+
+    def check_ce(self, text: str, name: str) -> CeRefusal:
+        """Ask the batch system whether it would accept the pilots of a CE of the policy `text`. Administrators only."""
+        return self._post("/v1/ces/check", CeCheck(text, name), CeRefusal)
+
+    def create_token(self, user: str, *, group: str = "", lifetime: float = 43200.0) -> TokenResponse:
+        """Create a token for `user`, valid for `lifetime` seconds. Administrators only; others get Forbidden."""
+        return self._post("/v1/tokens", TokenRequest(user, group, lifetime), TokenResponse)
+
+    def policy(self) -> PolicyDocument:
+        """Return the policy in force. Administrators only."""
+        return self._get("/v1/policy", PolicyDocument)
+
+    def apply_policy(
+        self, text: str, *, dry_run: bool = False, reason: str = "", expect: int | None = None
+    ) -> PolicyDocument:
+        """Put the policy `text` (TOML) into force; with `dry_run` only check it. Administrators only.
+
+        `reason` is recorded in the history. Raises InvalidInput for an invalid policy, and Conflict if `expect` is
+        given and another version is in force.
+        """
+        change = PolicyChange(text, dry_run, reason, expect)
+        return decode(self._transport.request("PUT", "/v1/policy", json=change).content, PolicyDocument)
+
+    def policy_versions(self) -> Iterator[PolicyVersion]:
+        """Iterate over the versions of the policy, newest first. Administrators only."""
+        return self._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions)
+
+    def policy_version(self, version: int) -> PolicyDocument:
+        """Return one version of the policy. Administrators only. Raises NotFound."""
+        return self._get(f"/v1/policy/versions/{version}", PolicyDocument)
+
+    def roll_back_policy(
+        self, version: int, *, reason: str = "", expect: int | None = None
+    ) -> PolicyDocument:
+        """Put an earlier version into force again, as a new version. Parameters and errors: see `apply_policy`."""
+        return self._post("/v1/policy/rollback", PolicyRollback(version, reason, expect), PolicyDocument)
+
+    def shutdown(self, pilots: str = "keep") -> None:
+        """Ask the server to stop; return when it has accepted the request. Administrators only.
+
+        `pilots`: "drain" lets running jobs end first, "keep" leaves pilots running, "cancel" stops them.
+        """
+        self._transport.request("POST", "/v1/shutdown", json=Shutdown(pilots))
