@@ -7,7 +7,8 @@ other runners continues from its time (`draw_after`). Both are exact.
 
 The document's times are drawn by thinning (Lewis and Shedler, 1979). A runner that has not arrived by x arrives there
 at the rate w / (1 - w·x). Up to a fraction f of the smallest end 1/w, this rate is at most w / (1 - f). So candidates
-are drawn at the rate (sum of weights) / (1 - f), each by its weight, and accepted with chance (1 - f) / (1 - w·x).
+are drawn at the rate (sum of weights) / (1 - f), each by its weight. A candidate is accepted with the chance
+(1 - f) / (1 - w·x).
 
 The heaviest runners have the shortest ends. They are drawn separately where too few others arrive before their end. In
 the rare case that no other runner has arrived by the fraction f, every runner's time is drawn.

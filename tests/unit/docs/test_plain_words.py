@@ -1,0 +1,137 @@
+"""Docstrings and comments of src are plain: short sentences, and none of the words that make the reader guess."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[3] / "src" / "pilotage"
+
+MOST_WORDS = 25
+
+PATTERNS = {
+    r"^Have (?!no\b)": "say what is done: 'Run …', not 'Have … run'",
+    r"\bso (many|much|long)\b(?! (as|that)\b)": "name the quantity and its unit",
+    r"\bthose\b": "repeat the noun",
+    r"\bwhat\b": "name the thing",
+    r"\b(see|sees|seen) to\b": "name the action",
+    r"\bwhose\b.*\bwhose\b": "split the sentence",
+    r"\b(is|are) to be\b": "say 'must', or who does it",
+    r"\b(whoever|whatever)\b": "name the subject",
+    r"\b(some of them|the ones|this one|that one)\b": "repeat the noun",
+    r"\b(likewise|thereof|wherein|anew)\b": "say 'also', 'of it', 'in which', 'again'",
+    r"(?-i:\b(?!that\b|had\b)([a-z]+) \1\b)": "a word twice",
+}
+"""Each pattern with the better way."""
+
+UNFINISHED = ("server", "services/peers", "services/policy", "services/pool", "services/retention.py")
+"""Folders and files that still break the rules. Only to be shortened."""
+
+DIRECTIVE = re.compile(r"(type:|noqa|pragma|ruff|mypy)")
+CODE = re.compile(r"`+[^`]*`+")
+EXAMPLE = re.compile(r"^\s*>>> .*?(?:\n\s*$|\Z)", re.MULTILINE | re.DOTALL)
+TABLE_ROW = re.compile(r"\S {2,}\S|[│├└]")
+PARAGRAPH_END = re.compile(r"\n\s*\n|\n\s*[-*] |:\n")
+SENTENCE_END = re.compile(r"(?<=[.;:?!])\s+")
+WORD = re.compile(r"[A-Za-z0-9_'-]+")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a docstring or comment.
+
+    Code counts as one word. Examples are left out. A row of a table is a sentence.
+    """
+    prose = []
+    for line in CODE.sub("X", EXAMPLE.sub("\n", text)).splitlines():
+        prose.append(f"\n{line}\n" if TABLE_ROW.search(line) else line)
+    for paragraph in PARAGRAPH_END.split("\n".join(prose)):
+        yield from filter(None, SENTENCE_END.split(" ".join(paragraph.split())))
+
+
+def objections(sentence: str) -> list[str]:
+    """The reasons why a sentence is not plain."""
+    count = len(WORD.findall(sentence))
+    long = [f"{count} words: split it"] if count > MOST_WORDS else []
+    found = [
+        f"'{match[0]}': {advice}"
+        for pattern, advice in PATTERNS.items()
+        if (match := re.search(pattern, sentence, re.IGNORECASE))
+    ]
+    return long + found
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Docstrings of modules, classes, functions and attributes, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                text = statement.value.value
+                yield statement.lineno, inspect.cleandoc(text) if isinstance(text, str) else ""
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Comments with their lines. Comments on consecutive lines are one text."""
+    texts: dict[int, list[str]] = {}
+    first = last = -1
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        text = token.string.lstrip("#").strip()
+        if token.type != tokenize.COMMENT or DIRECTIVE.match(text):
+            continue
+        if token.start[0] != last + 1:
+            first = token.start[0]
+        last = token.start[0]
+        texts.setdefault(first, []).append(text)
+    for line, parts in texts.items():
+        yield line, " ".join(parts)
+
+
+def complaints(file: Path) -> Iterator[str]:
+    source = file.read_text(encoding="utf-8")
+    for line, text in (*docstrings(source), *comments(source)):
+        for sentence in sentences(text):
+            for objection in objections(sentence):
+                yield f"{file.relative_to(SRC)}:{line}: {objection}: {sentence}"
+
+
+FILES = sorted(SRC.rglob("*.py"))
+
+
+def is_unfinished(file: Path) -> bool:
+    name = file.relative_to(SRC).as_posix()
+    return any(name == part or name.startswith(f"{part}/") for part in UNFINISHED)
+
+
+def test_every_sentence_is_plain() -> None:
+    found = [text for file in FILES if not is_unfinished(file) for text in complaints(file)]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("What it is, is listed.", "name the thing"),
+        ("So many heads are read at once.", "name the quantity"),
+        ("Have it stopped.", "'Run …'"),
+        ("The pilots of those servers end.", "repeat the noun"),
+        ("Take the lock lock first.", "a word twice"),
+        (f"{'word ' * 13}and {'thing ' * 13}.".replace("word ", "a b "), "words: split it"),
+        ("The first.\n\nThe buckets are made anew.", "'again'"),
+    ],
+)
+def test_it_finds(text: str, reason: str) -> None:
+    found = [objection for sentence in sentences(text) for objection in objections(sentence)]
+    assert any(reason in objection for objection in found), found
+
+
+def test_code_examples_and_tables_are_no_prose() -> None:
+    text = "The sum of `what`:\n\n>>> what(those)\n1\n\n    GET   /v1/jobs    so\n    POST  /v1/jobs    that"
+    assert list(sentences(text)) == ["The sum of X", "GET /v1/jobs so", "POST /v1/jobs that"]
+    assert not [objection for sentence in sentences(text) for objection in objections(sentence)]
