@@ -18,8 +18,8 @@ from pilotage.client.credentials import FixedToken, ServerFacts, TokenFile, defa
 from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
-from pilotage.client.transport import Transport
-from pilotage.client.typed_requests import Query, TypedRequests
+from pilotage.client.transport import Query, Transport
+from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
 from pilotage.wire.identity import Identity, TokenResponse
 from pilotage.wire.jobs import (
@@ -257,20 +257,19 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
 
         target = Path(folder)
         wanted = sorted(set(jobs))
-        there = [] if force else [job for job in wanted if (target / str(job)).exists()]
-        begun = set()
-        for listed in archives.list_outputs(self._transport, there):
-            here = [downloads.output_path(target / str(listed.id), output.name) for output in listed.outputs]
-            if any(os.path.lexists(file) for file in here):
-                begun.add(listed.id)
-                place = target / str(listed.id)
+        with_folder = [] if force else [job for job in wanted if (target / str(job)).exists()]
+        partly_downloaded = set()
+        for listed in archives.list_outputs(self._transport, with_folder):
+            folder_of_job = target / str(listed.id)
+            paths = [downloads.output_path(folder_of_job, output.name) for output in listed.outputs]
+            if any(os.path.lexists(path) for path in paths):
+                partly_downloaded.add(listed.id)
                 try:
-                    yield downloads.fetch(self._transport, listed.id, listed.outputs, place, force)
+                    yield downloads.fetch(self._transport, listed.id, listed.outputs, folder_of_job, force)
                 except (InvalidInput, NotFound) as error:
-                    yield downloads.Download(listed.id, place, failed={"": error.message})
-        yield from archives.fetch_outputs(
-            self._transport, [job for job in wanted if job not in begun], target, force
-        )
+                    yield downloads.Download(listed.id, folder_of_job, failed={"": error.message})
+        missing = [job for job in wanted if job not in partly_downloaded]
+        yield from archives.fetch_outputs(self._transport, missing, target, force)
 
     def log(self, job: int, offset: int = 0, *, stream: str = "stdout") -> LogPiece:
         """Return the part of a job's output from byte `offset` on.

@@ -13,7 +13,7 @@ from pilotage.wire.jobs import Counts
 FINAL_STATES = frozenset(str(state) for state in FINAL)
 
 SMALL = 64 * 1024
-"""A shorter answer reaches the current end of the log, also of a running job."""
+"""Bytes; a shorter piece ends at the current end of the log, also for a running job."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class LogPiece:
 
 
 class PollInterval:
-    """Pauses between questions: short while things change, longer while they do not."""
+    """Pauses between requests: short after a change, growing while nothing changes."""
 
     def __init__(self, shortest: float, longest: float) -> None:
         self._shortest = self._next = shortest
@@ -40,7 +40,7 @@ class PollInterval:
 def wait_until_final(
     ask: Callable[[], Counts], timeout: float | None, progress: Callable[[Counts], None] | None
 ) -> Counts:
-    """Ask for counts until all jobs are final, or `timeout` seconds are over; the last counts."""
+    """Poll the counts until all jobs are final or `timeout` seconds have passed; return the last counts."""
     pace = PollInterval(0.2, 5.0)
     until = None if timeout is None else time.monotonic() + timeout
     before: Counts | None = None
@@ -58,7 +58,7 @@ def wait_until_final(
 
 
 def read_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
-    """The pieces of a log up to about now, one at least: an answer's size is bounded by the server."""
+    """Yield the log up to its current end, in one or more pieces; the server limits the size of a piece."""
     piece = ask(0)
     yield piece
     while piece.data and (piece.state in FINAL_STATES or len(piece.data) >= SMALL):
@@ -68,7 +68,7 @@ def read_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
 
 
 def follow_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
-    """The pieces of a log as it grows, until its job is final and all is read."""
+    """Yield the log as it grows, until its job is final and the log is read to its end."""
     pace = PollInterval(0.5, 3.0)
     offset = 0
     while True:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
 Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
+QueryPairs = list[tuple[str, str | int | float | bool | None]]
 REPORT_OUTAGE_AFTER = 3.0
 
 Body = Callable[[], bytes | Iterator[bytes]]
@@ -125,31 +126,40 @@ class Transport:
         if size is not None:
             headers["content-length"] = str(size)
         again = method != "POST" if idempotent is None else idempotent
+        params = _flatten_query(query)
 
         def once(bearer: str) -> httpx.Response:
-            sent = content() if content else None
-            if bearer:
-                headers["authorization"] = f"Bearer {bearer}"
-            response = self._pool.request(
-                method,
-                path,
-                params=_flatten_query(query),
-                content=sent,
-                headers=headers,
-                timeout=timeout or self._timeout,
-            )
-            if not response.is_success:
-                raise error_of(response)
-            return response
+            return self._send(method, path, params, content, headers, bearer, timeout or self._timeout)
 
         if token is not None:
             return once(token) if no_retry else self._with_retries(lambda: once(token), again, patience)
         return self._with_retries(lambda: self._authenticated(once), again, patience)
 
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: QueryPairs,
+        content: Body | None,
+        headers: dict[str, str],
+        bearer: str,
+        timeout: float,
+    ) -> httpx.Response:
+        if bearer:
+            headers["authorization"] = f"Bearer {bearer}"
+        body = content() if content else None
+        response = self._pool.request(
+            method, path, params=params, content=body, headers=headers, timeout=timeout
+        )
+        if not response.is_success:
+            raise error_of(response)
+        return response
+
     @contextmanager
     def stream(self, path: str, *, json: object | None = None) -> Iterator[httpx.Response]:
-        """GET, or POST of `json`, with the body unread. It must change nothing: opening is tried again like any
-        request; reading on is not.
+        """Open a GET, or a POST of `json`, with the body unread. The request must change nothing, since it is retried.
+
+        Errors while the body is read are raised without a retry.
         """
         import httpx
 
@@ -175,7 +185,10 @@ class Transport:
             response.close()
 
     def _authenticated(self, once: Callable[[str], httpx.Response]) -> httpx.Response:
-        """Once more if the token was refused and another one is there; a refused request has changed nothing."""
+        """Send a request; repeat it once if the token was refused and a newer token exists.
+
+        The repetition is safe: a request with a refused token changes nothing.
+        """
         token = self._token()
         try:
             return once(token)
@@ -197,18 +210,15 @@ class Transport:
                 self._connect_patience = self.patience
                 return response
             except (httpx.ConnectError, httpx.ConnectTimeout) as trouble:
-                error, wait, may_repeat = (
-                    self._unreachable(trouble),
-                    pause,
-                    True,
-                )  # it never reached the server
+                # The request never reached the server.
+                error, wait, may_repeat = self._unreachable(trouble), pause, True
                 limit = max(patience, self._connect_patience)
             except httpx.PoolTimeout as trouble:
                 error, wait, may_repeat = self._unreachable(trouble), pause, True
             except (httpx.TransportError, httpx.InvalidURL) as trouble:
                 error, wait, may_repeat = self._unreachable(trouble), pause, again
             except Overloaded as busy:
-                error, wait, may_repeat = busy, busy.retry_after, True  # nothing was changed there
+                error, wait, may_repeat = busy, busy.retry_after, True  # the server changed nothing
             except Unreachable as away:
                 error, wait, may_repeat = away, pause, again
             gone = time.monotonic() - start
@@ -217,7 +227,7 @@ class Transport:
             if gone > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
                 reported = True
                 self._on_outage(error)
-            time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # many clients must not come back at once
+            time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # spreads the clients
             pause = min(pause * 2, 3.0)
 
     def _unreachable(self, trouble: Exception) -> Unreachable:
@@ -228,15 +238,15 @@ class Transport:
 
 
 def _is_loopback(url: str) -> bool:
-    """Such a server is reached directly: an HTTP proxy of the environment could not."""
+    """Whether the host is this machine; it is then reached without an HTTP proxy."""
     host = url.partition("://")[2].partition("/")[0]
     return host.startswith(("127.", "localhost", "[::1]"))
 
 
-def _flatten_query(query: Query | None) -> list[tuple[str, str | int | float | bool | None]]:
-    """Lists become repeated keys: ids=1&ids=2."""
-    pairs: list[tuple[str, str | int | float | bool | None]] = []
+def _flatten_query(query: Query | None) -> QueryPairs:
+    """Repeat the key for each element of a list: ids=1&ids=2."""
+    pairs: QueryPairs = []
     for key, value in (query or {}).items():
         values = [value] if isinstance(value, (str, int, float)) else value
-        pairs.extend((key, str(one)) for one in values)
+        pairs.extend((key, str(element)) for element in values)
     return pairs

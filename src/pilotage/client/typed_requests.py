@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 from urllib.parse import quote
 
 from pilotage.client.answers import decode
-from pilotage.client.transport import Transport
+from pilotage.client.transport import Query, Transport
 from pilotage.wire.jobs import JobsPage
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.policy import PolicyVersionsPage
@@ -15,8 +15,6 @@ from pilotage.wire.pool import PilotsPage, QueuesPage
 
 T = TypeVar("T")
 P = TypeVar("P", JobsPage, QueuesPage, PilotsPage, PolicyVersionsPage)
-
-Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 
 
 class TypedRequests:
