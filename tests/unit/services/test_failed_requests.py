@@ -192,6 +192,25 @@ def _pilots_are_the_rows(bench: Bench, pool: Pool) -> None:
         assert cached is None or {job.id for job in held} <= set(cached.jobs)
 
 
+def test_a_failed_take_leaves_the_recorded_offer_as_it_was(tmp_path: Path) -> None:
+    """Equivalent offers of two pilots share a record, which shows the latest."""
+    bench = Bench(tmp_path)
+    bench.submit(3)
+    first, second = bench.pilot(), bench.pilot()
+    first.hold()
+    [before] = bench.pool.offer_stats.recent(bench.now)
+    bench.now += 10.0
+    request = second.request(take=second.asked(cpu_left=90000.0))
+    [fault] = bench.together(_then_fail(second.asking(request)))
+    assert isinstance(fault, Fault)
+    [after] = bench.pool.offer_stats.recent(bench.now)
+    assert (after.offer, after.origin, after.refreshed) == (before.offer, before.origin, before.refreshed)
+    bench.do(second.asking(request))
+    [after] = bench.pool.offer_stats.recent(bench.now)
+    assert (after.offer.cpu_time, after.takes) == (90000.0, 2)
+    bench.end()
+
+
 class Failing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()

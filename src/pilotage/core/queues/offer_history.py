@@ -101,6 +101,19 @@ class OfferStats(Generic[Origin]):
         record.newest_pilot = max(record.newest_pilot, started)
         return record
 
+    def restorer(self, key: Offer) -> Callable[[], None]:
+        """A function that undoes later calls of `refresh` for the record `key`."""
+        record = self._records.get(key)
+        if record is None:
+            # `recent` drops a new record without takes.
+            return lambda: None
+        before = (record.offer, record.origin, record.refreshed, record.newest_pilot)
+
+        def restore() -> None:
+            record.offer, record.origin, record.refreshed, record.newest_pilot = before
+
+        return restore
+
     def recent(self, now: float) -> list[OfferRecord[Origin]]:
         """Copies of the records of the last day, the most used first; older ones are removed."""
         for key, record in list(self._records.items()):

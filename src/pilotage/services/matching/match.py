@@ -239,6 +239,7 @@ class Match:
             origin, offer = (self.pilot, self.take.node), self._offers.offer(rest)
             started = self.pilot.started or 0.0
             key = self.pool.queues.index.history_key(offer)
+            self.tx.on_rollback(self.pool.offer_stats.restorer(key))
             record = self.pool.offer_stats.refresh(key, offer, origin, now, started=started)
             cached.records[rest.processors] = record
         record.record_take(self.pilot.id, given, now)
