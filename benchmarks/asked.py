@@ -199,7 +199,7 @@ def opened(store: Store, shape: Shape, tokens: Sequence[str], *, sync: bool = Tr
     try:
         begun = time.perf_counter()
         pool = writer.call(_pool)
-        gc_tuning.take_short_turns()
+        gc_tuning.shorten_switch_interval()
         gc_tuning.freeze_gc()
         yield Site(connection, writer, pool, shape, tokens, time.perf_counter() - begun)
     finally:

@@ -96,7 +96,7 @@ def _all(connection: WriterConnection, name: str) -> tuple[list[float], list[flo
     while True:
         begin = time.perf_counter()
         connection.begin()
-        done = slicer.cut(connection, rule, [], 1e9, 1e9)
+        done = slicer.run(connection, rule, [], 1e9, 1e9)
         connection.commit()
         statements.append(done.seconds)
         whole.append(time.perf_counter() - begin)

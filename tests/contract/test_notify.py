@@ -146,7 +146,7 @@ class Follower:
             stop=asyncio.Event(),
             space=DiskSpace({}),
         )
-        monkeypatch.setattr(sync, "follow", self._follow)
+        monkeypatch.setattr(sync, "apply_changes", self._follow)
         self.duty = PeersDuty(self.context, self.peers, None, None)  # type: ignore[arg-type]
 
     async def _acall(self, request: Any) -> None:
@@ -158,9 +158,7 @@ class Follower:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(
-            every(self.context, self.duty.poll_delay, self.duty.follow, self.duty.wake)
-        )
+        task = asyncio.create_task(every(self.context, self.duty.poll_delay, self.duty.poll, self.duty.wake))
         try:
             yield
         finally:
@@ -171,12 +169,14 @@ class Follower:
 def test_a_hint_has_a_server_look_though_its_period_is_long(
     postgresql: Store, writing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers_duty, "FOLLOWS", 1e6)
+    monkeypatch.setattr(peers_duty, "POLL_PERIOD", 1e6)
 
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)
         hints = PostgresqlNotifications(DatabaseAddress.parse(postgresql.place).listening)
-        listener = asyncio.create_task(until_stopped(follower.context, hints.listen(follower.duty.heard)))
+        listener = asyncio.create_task(
+            until_stopped(follower.context, hints.listen(follower.duty.on_notification))
+        )
         async with follower.at_work():
             await sessions(writing, 1)
             for _ in range(3):
@@ -191,7 +191,7 @@ def test_a_hint_has_a_server_look_though_its_period_is_long(
 def test_a_lost_hint_costs_one_period(
     postgresql: Store, writing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers_duty, "FOLLOWS", 0.01)
+    monkeypatch.setattr(peers_duty, "POLL_PERIOD", 0.01)
 
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)
@@ -205,11 +205,11 @@ def test_a_lost_hint_costs_one_period(
 def test_a_servers_own_hints_wake_nobody(postgresql: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)
-        follower.duty.heard("me")
+        follower.duty.on_notification("me")
         assert not follower.duty.wake.is_set()
         for name in ("", "other"):
             follower.duty.wake.clear()
-            follower.duty.heard(name)
+            follower.duty.on_notification(name)
             assert follower.duty.wake.is_set()
 
     in_time(work())

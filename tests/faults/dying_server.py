@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pilotage.main import main
 from pilotage.outside.batch.local import LocalBatch
-from pilotage.server.process import run
+from pilotage.server.process import schedule
 
 MOMENT = os.environ["PILOTAGE_TEST_DIES"]
 MARKER = Path(os.environ["PILOTAGE_TEST_MARKER"])
@@ -46,5 +46,5 @@ class DyingBatch(LocalBatch):
 
 
 if __name__ == "__main__":
-    run.LocalBatch = DyingBatch  # type: ignore[attr-defined]
+    schedule.LocalBatch = DyingBatch  # type: ignore[attr-defined]
     raise SystemExit(main())

@@ -149,6 +149,6 @@ def test_a_disk_that_fills_up(server: Instance, disk: Path, tmp_path: Path) -> N
     assert "Traceback" not in server.log()
     assert len(lines) <= 8, lines
     assert any("nearly full" in line for line in lines)
-    assert any("there is room on the disk again" in line for line in lines)
+    assert any("the disk has room again" in line for line in lines)
     server.stop_server()
     assert server.cli("db", "check").returncode == 0

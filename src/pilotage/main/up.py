@@ -99,7 +99,8 @@ def _serve(
     room: dict[str, int],
 ) -> None:
     from pilotage.pilot.node import find_node
-    from pilotage.server.process.run import Settings, serve
+    from pilotage.server.process.run import serve
+    from pilotage.server.process.settings import Settings
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,

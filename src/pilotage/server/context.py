@@ -1,4 +1,4 @@
-"""What the routes and duties of one server share."""
+"""The objects that the routes and duties of one server share."""
 
 from __future__ import annotations
 
@@ -48,34 +48,34 @@ class Context:
     """The pilot, as a zip application."""
     url: str
     pilot_url: str
-    """The address that pilots are told."""
+    """The server's address for pilots."""
     book: UseBook
-    """What was used."""
+    """The ledger of used resources."""
     home_token: HomeToken
     exchange: Handler = field(init=False)
-    """Answers messages of pilots."""
+    """Processes messages of pilots."""
     totals: CachedJobTotals = field(init=False)
     prospects: Prospects = field(init=False)
     space: DiskSpace
-    """Says whether new work is accepted."""
-    bulk: SubmissionGate
-    """Through which all submissions are written."""
+    """Decides whether the disks have room for new work."""
+    submission_gate: SubmissionGate
+    """Limits the concurrency of submissions."""
     in_loop: bool = False
-    """Whether transactions are carried out in the event loop's thread: no other thread may be busy for long then."""
+    """Whether transactions run in the event loop's thread. No other thread may then compute for long."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there may be a need for pilots, or for fewer."""
+    """Set when the number of pilots that are needed may have changed."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when shares or corrections are to be computed anew."""
+    """Set when shares or corrections must be computed again."""
     retention_ran_at: float | None = None
-    """When the retention was last seen to; None: not yet."""
+    """When the retention duty last finished a cycle; None: not yet."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is to end."""
+    """Set to stop the server."""
     stopping: str = ""
-    """How: "", "drain", "keep" or "cancel"."""
+    """The mode of the stop: "", "drain", "keep" or "cancel"."""
     failing_rows: Mapping[str, Collection[object]] = field(default_factory=dict)
-    """By step of a duty: rows that fail again and again, and that the others do not wait for."""
+    """The failing rows of each step of a duty. Other rows do not wait for them."""
     ended_by: PilotageError | None = None
-    """Why it ends by itself."""
+    """The error that ends the server, if it ends by itself."""
 
     def __post_init__(self) -> None:
         def exchange(tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:
@@ -85,15 +85,15 @@ class Context:
         self.prospects = Prospects(self.pool, self.writer, self.clock)
         self.totals = CachedJobTotals(self.readers, time.monotonic)
 
-    async def quick_read(self, ask: Callable[[Connection], Answer]) -> Answer:
-        """Put a short question to the store.
+    async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
+        """Run a short query on a reader's connection.
 
-        Where the writer works in the loop's thread, so does this: a thread beside would have to be given Python's lock
-        for each row, and take it from the writer as often.
+        If the writer runs in the event loop's thread, the query runs there too. In another thread it would need
+        Python's lock for each row, and take it from the writer as often.
         """
         if self.in_loop:
-            return ask(self.readers.connection())
-        return await asyncio.to_thread(lambda: ask(self.readers.connection()))
+            return query(self.readers.connection())
+        return await asyncio.to_thread(lambda: query(self.readers.connection()))
 
 
 def context_of(request: Request) -> Context:
@@ -113,7 +113,7 @@ def caller_of(
     request: Request,
     _documented: HTTPAuthorizationCredentials | None = Depends(_bearer),
 ) -> Caller:
-    """The identity behind a request of a person's program."""
+    """The user behind a request of a client."""
     identity = identity_of(request.scope)
     assert isinstance(identity, Caller)
     return identity

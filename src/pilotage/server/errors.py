@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: the one place that knows status codes."""
+"""Errors as HTTP answers. Only this module maps errors to status codes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ STATUS: dict[type[errors.PilotageError], int] = {
 DECLARED: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": ErrorBody,
-        "description": "What was sent is wrong or not allowed, or comes too early (429).",
+        "description": "The request is wrong or not allowed, or must be repeated later (429).",
     },
     "5XX": {
         "model": ErrorBody,
-        "description": "Something behind the server does not answer (503), or it has failed.",
+        "description": "A system behind the server does not answer (503), or the server has failed.",
     },
 }
-"""How the OpenAPI document declares the errors of every address."""
+"""The errors of every address, for the OpenAPI document."""
 
 
 def answer(error: BaseException) -> tuple[int, ErrorBody]:
-    """Status and body for any error; an unexpected one is logged, and told without its insides."""
+    """Status and body for any error. An unexpected one is logged, and answered without its details."""
     if isinstance(error, errors.PilotageError):
         status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
         retry_after = error.retry_after if isinstance(error, errors.Overloaded) else 0.0
@@ -67,7 +67,7 @@ def response_for(error: BaseException) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Have `app` answer every error with an ErrorBody."""
+    """Install handlers in `app` that answer every error with an `ErrorBody`."""
 
     async def known(_request: Request, error: Exception) -> Response:
         return response_for(error)
@@ -86,8 +86,8 @@ def install(app: FastAPI) -> None:
         return Response(msgspec.json.encode(body), error.status_code, headers, media_type="application/json")
 
     async def gone(_request: Request, _error: Exception) -> Response:
-        """Nobody reads this: the peer has left in the middle of its request, or was cut off."""
-        return response_for(errors.TooSlow("the request did not come whole"))
+        """Nobody reads this answer: the client has left in the middle of its request, or was cut off."""
+        return response_for(errors.TooSlow("the request ended before its end"))
 
     app.add_exception_handler(errors.PilotageError, known)
     app.add_exception_handler(ClientDisconnect, gone)

@@ -1,7 +1,7 @@
-"""The token of the home's owner: a file that only they can read, with a good token in it whenever one is asked for.
+"""The token of the home's owner: a file that only the owner can read, and that the server keeps valid.
 
-The permission of the file is the proof. So the owner is never locked out: not by a night, a changed key, a step of
-the clock or a policy.
+The file's permission is the proof of identity. So the owner is never locked out: not by expiry, a changed key, a step
+of the clock or a policy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pilotage.core.policy import Policy
 from pilotage.server.tokens import LIFETIME, Issuer, write_private
 
 SLACK = 60.0
-"""Seconds that the clock may have been set back without a new token."""
+"""Seconds by which the clock may have been set back without a new token."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -40,7 +40,7 @@ class HomeToken:
         self._lock = threading.Lock()
 
     def write(self) -> None:
-        """Put a new token into the file."""
+        """Write a new token into the file."""
         policy = self._policy()
         user = policy.users.get(self._owner)
         group = user.groups[0] if user is not None and user.groups else ""
@@ -48,19 +48,19 @@ class HomeToken:
         try:
             write_private(self._path, token)
         except OSError as error:
-            if error.errno not in NO_SPACE or not self._overwritten(token):
+            if error.errno not in NO_SPACE or not self._overwrite(token):
                 raise Overloaded(
                     f"the token of the home cannot be written: {error.strerror}",
                     hint="make room on the disk of the home",
                 ) from error
 
     def ensure(self) -> None:
-        """Put a new token into the file unless the one there is good for half of its life or more."""
+        """Write a new token into the file, unless the present one is valid for at least half of its lifetime."""
         with self._lock:
-            if not self._good():
+            if not self._is_valid():
                 self.write()
 
-    def _good(self) -> bool:
+    def _is_valid(self) -> bool:
         now = self._clock()
         try:
             if self._path.stat().st_mode & 0o077:
@@ -70,11 +70,11 @@ class HomeToken:
             return False
         user = self._policy().users.get(self._owner)
         known = user is None or caller.group in user.groups
-        # A token that is good for longer than a whole life comes from a clock that was ahead.
+        # A token with more than a whole lifetime left was issued when the clock was ahead.
         return caller.home and known and LIFETIME / 2 <= caller.expires - now <= LIFETIME + SLACK
 
-    def _overwritten(self, token: str) -> bool:
-        """Write into the blocks that the file has: a full disk has no room for a second file."""
+    def _overwrite(self, token: str) -> bool:
+        """Write into the existing blocks of the file: a full disk has no room for a second file."""
         try:
             if self._path.stat().st_mode & 0o077:
                 return False

@@ -1,4 +1,4 @@
-"""How many jobs are in each state, for metrics: counted anew only as often as that takes little of the time."""
+"""The number of jobs in each state, for metrics. Counting is cached so that it takes little of the time."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pilotage.store.engine.connection import Readers
 from pilotage.store.tables import listing
 
 QUICK = 0.02
-"""Seconds: what is counted within this is counted each time."""
+"""Seconds. A count that takes at most this long is not cached."""
 
-PART = 0.02
-"""Of the time, at most, that counting takes."""
+MAX_LOAD = 0.02
+"""Maximum fraction of the time for counting."""
 
 
 class CachedJobTotals:
-    """The last count. Safe to ask from any thread; of several who ask at once one counts."""
+    """The last count. Any thread may call it. Of several concurrent callers, one counts."""
 
     def __init__(self, readers: Readers, monotonic: Callable[[], float]) -> None:
         self._readers = readers
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._found: Mapping[str, int] = {}
+        self._totals: Mapping[str, int] = {}
         self._good_until = 0.0
 
     def by_state(self) -> Mapping[str, int]:
         with self._lock:
             begun = self._monotonic()
             if begun >= self._good_until:
-                self._found = listing.state_totals(self._readers.connection())
+                self._totals = listing.state_totals(self._readers.connection())
                 ended = self._monotonic()
                 took = ended - begun
-                self._good_until = 0.0 if took <= QUICK else ended + took / PART
-            return self._found
+                self._good_until = 0.0 if took <= QUICK else ended + took / MAX_LOAD
+            return self._totals

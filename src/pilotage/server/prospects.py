@@ -1,4 +1,4 @@
-"""The offers to reckon with when a submission is warned of what nothing satisfies."""
+"""Known offers, for warnings about submissions that no offer satisfies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilotage.services.pool.state import Pool
 from pilotage.store.writer.writer import Writer
 
 FRESH = 5.0
-"""Seconds for which the offers of one look count: many small submissions ask the writer's thread once."""
+"""Seconds for which the offers are cached. Many small submissions then need one request to the writer."""
 
 
 class Prospects:

@@ -1,4 +1,4 @@
-"""What keeps submissions from holding up the others: few at a time, and of all of them one write at a time."""
+"""Limits concurrent submissions, so that they do not delay other requests."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pilotage.store.writer.writer import Writer
 
 Result = TypeVar("Result")
 
-AT_ONCE = 8
-"""Chunks and submissions that may be under way: so many bodies are held in memory."""
+MAX_CONCURRENT = 8
+"""Maximum concurrent chunks and submissions, with a body in memory each."""
 
 
 class SubmissionGate:
-    """The gate that all submissions of one server pass. `pace` says how much one transaction does."""
+    """The gate that all submissions of one server pass. `pace` limits the work of one transaction."""
 
     def __init__(self, writer: Writer, pace: ChunkPace) -> None:
         self._writer = writer
         self.pace = pace
-        self._one = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._under_way = 0
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """For one request. Raises `Overloaded` when all places are taken."""
-        if self._under_way >= AT_ONCE:
+        """A place for one request. Raises `Overloaded` if all places are taken."""
+        if self._under_way >= MAX_CONCURRENT:
             raise Overloaded("many submissions are under way", hint="try again in a moment", retry_after=0.2)
         self._under_way += 1
         try:
@@ -40,12 +40,12 @@ class SubmissionGate:
             self._under_way -= 1
 
     async def write(self, request: Callable[[Transaction], Result]) -> Result:
-        """One large write. Two of them never share a transaction, which would take the time of both."""
-        async with self._one:
+        """Run one large write. Two large writes never share a transaction, which would take the time of both."""
+        async with self._write_lock:
             return await self._writer.acall(request)
 
-    async def make(self, pool: Pool, making: JobCreator) -> None:
-        """Make all jobs, as many in a transaction as its time allows."""
-        making.pace = self.pace
-        while not await self.write(lambda tx: making.step(pool, tx)):
+    async def make(self, pool: Pool, creator: JobCreator) -> None:
+        """Create all jobs, in as many transactions as `pace` requires."""
+        creator.pace = self.pace
+        while not await self.write(lambda tx: creator.step(pool, tx)):
             pass

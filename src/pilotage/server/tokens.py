@@ -1,7 +1,7 @@
-"""JSON Web Tokens of our own issuer: who somebody is, in which group, until when.
+"""JSON Web Tokens of the server's own issuer: user, group and expiry.
 
-What they may do is asked of the policy in force at every request, so that a user who is taken out of it can do
-nothing with an old token.
+Permissions are not part of a token: the policy in force decides them at every request. A user who has been removed
+from the policy can therefore do nothing with an old token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request."""
+    """The user who makes a request."""
 
     user: str
     group: str
@@ -33,7 +33,7 @@ class Caller:
     lifetime: float = LIFETIME
     """Seconds between the token's issue and its end."""
     home: bool = False
-    """Whether it is the token of the home's owner: they administer their own server, whatever the policy says."""
+    """Whether it is the token of the home's owner, who is always an administrator of their server."""
 
     @property
     def administrator(self) -> bool:
@@ -60,7 +60,7 @@ class Issuer:
     def issue(
         self, user: str, group: str, now: float, lifetime: float = LIFETIME, *, home: bool = False
     ) -> tuple[str, float]:
-        """A token and the instant when it ends. `home`: for the owner of the home."""
+        """A new token and its expiry. `home`: for the owner of the home."""
         expires = now + min(max(lifetime, 1.0), LONGEST)
         claims = {
             "iss": self._instance,
@@ -75,7 +75,7 @@ class Issuer:
         return jwt.encode(claims, self._key, ALGORITHM), float(int(expires))
 
     def read(self, token: str, policy: Policy, now: float) -> Caller:
-        """Who `token` says it is; `NotAuthenticated` for a bad one, `Forbidden` for one whose user is gone."""
+        """The caller of a token. Raises `NotAuthenticated` for a bad token, `Forbidden` without its user."""
         try:
             claims = jwt.decode(
                 token,
@@ -109,19 +109,19 @@ class Issuer:
 
 
 def signing_key(path: Path) -> str:
-    """The key of this home; made at the first start, readable by its owner only."""
+    """The key of this home, created at the first start and readable by its owner only."""
     if not path.exists():
         write_private(path, secrets.token_urlsafe(48))
     return path.read_text().strip()
 
 
 def fingerprint(key: str) -> str:
-    """What tells one key from another, and nothing of it."""
+    """A short hash that identifies a key without revealing it."""
     return hashlib.sha256(f"pilotage signing key {key}".encode()).hexdigest()[:16]
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; it appears whole."""
+    """Write a file that only its owner can read. The file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -1,8 +1,8 @@
-"""How long things are kept: old jobs leave the hot table, and what is too old goes, a slice at a time.
+"""Retention: archive ended jobs from the hot table, and delete expired rows and files in slices.
 
-Low priority: a slice is one short request to the writer, made as large as fits `SLICE`, and followed by a pause.
-Where tables are divided into months, one that is too old as a whole goes as a whole, not by the writer.
-Files go after the commit that removed their rows; what is to go stands in the store until it has gone.
+Retention has low priority. A slice is one short request to the writer, sized to take `SLICE`, followed by a pause.
+If a table is partitioned by months, an expired month is dropped at once, in a session beside the writer. Files are
+removed after the commit that deleted their rows. The store lists them until they have been removed.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, retention
 
 SLICE = 0.002
-"""Seconds that a slice should take in the writer's thread: no write takes over 5 ms."""
+"""Seconds that a slice should take in the writer's thread, so that no write takes over 5 ms."""
 
-PART = 0.1
-"""At most this part of the writer's time."""
+MAX_LOAD = 0.1
+"""Maximum fraction of the writer's time."""
 
-FIRST, LEAST, MOST = 100, 50, 2000
-"""Rows of a slice: at first, and bounds."""
+FIRST_SIZE, MIN_SIZE, MAX_SIZE = 100, 50, 2000
+"""Rows of a slice: the first size, and the bounds."""
 
 PERIOD = 10.0
-"""Seconds between two looks at the hot table."""
+"""Seconds between two scans of the hot table."""
 
 LONGEST_PERIOD = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The retention of one kind of things."""
+    """The retention of one kind of row."""
 
     name: str
     keeps: Callable[[Policy], float]
-    """For how many seconds."""
+    """Seconds for which a policy keeps these rows."""
     step: Callable[[Connection, Sequence[Any], float, int], int]
-    """(connection, what `find` gave, before, most): see to at most so many rows; how many it were."""
+    """(connection, keys from `find`, before, limit): archive or delete at most `limit` rows. Returns their number."""
     find: Callable[[Connection, float], Sequence[Any]] | None = None
-    """What no index finds is looked for on a reader's connection: (connection, before) to keys for `step`."""
+    """(connection, before): keys for `step`, where no index finds the rows. Called on a reader's connection."""
     month: Callable[[Connection, float], int | None] | None = None
-    """(connection, before), in a transaction of its own: see to one month as a whole; how many rows are done with,
-    None: there was no such month."""
+    """(connection, before): drop one expired month, in its own transaction. Returns the number of rows done with.
+    None: no month has expired."""
 
     def period(self, policy: Policy) -> float:
-        """Seconds between two looks."""
+        """Seconds between two runs of the rule."""
         if self.name == "hot":
             return PERIOD
         return min(LONGEST_PERIOD, max(PERIOD, self.keeps(policy) / 10))
 
 
-def _move(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+def _archive(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
     return history.archive(connection, before, most)
 
 
 def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
-    """Only of jobs in history, in the order of their end: how far it has come is one instant."""
+    """Delete results of archived jobs, in the order of their end. The progress is therefore one instant."""
     begin = retention.until(connection, "outputs")
-    outside = history.oldest_unarchived_end(connection)
-    before = before if outside is None else min(before, outside)
-    found = history.ended_between(connection, begin, before, most)
-    if found:
-        jobs = [job for job, _ in found]
+    unarchived = history.oldest_unarchived_end(connection)
+    before = before if unarchived is None else min(before, unarchived)
+    ended = history.ended_between(connection, begin, before, most)
+    if ended:
+        jobs = [job for job, _ in ended]
         history.delete_results(connection, [job.job for job in jobs])
         retention.schedule_removal(connection, "tries", jobs)
-        retention.save_until(connection, "outputs", math.nextafter(found[-1][1], math.inf))
-    return len(found)
+        retention.save_until(connection, "outputs", math.nextafter(ended[-1][1], math.inf))
+    return len(ended)
 
 
 def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
@@ -78,7 +78,7 @@ def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) ->
 
 
 def _month_of_jobs(connection: Connection, before: float) -> int | None:
-    """Out of history at once; what hangs on its jobs goes in slices (`_jobs`), itself after that."""
+    """Detach an expired month from the history. It is dropped when `_jobs` has deleted the dependent rows in slices."""
     if history.drop_detached_month(connection):
         return 0
     month = history.expired_month(connection, before)
@@ -96,26 +96,26 @@ def _events(connection: Connection, _: Sequence[Any], before: float, most: int) 
     return retention.delete_events(connection, before, most)
 
 
-def _reasons(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
-    return retention.delete_reasons(connection, found[:most])
+def _reasons(connection: Connection, keys: Sequence[Any], before: float, most: int) -> int:
+    return retention.delete_reasons(connection, keys[:most])
 
 
-def _pilots(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
-    stamps = retention.delete_pilots(connection, found[:most], before)
+def _pilots(connection: Connection, keys: Sequence[Any], before: float, most: int) -> int:
+    stamps = retention.delete_pilots(connection, keys[:most], before)
     retention.schedule_removal(connection, "pilots", stamps)
-    return len(found[:most])
+    return len(keys[:most])
 
 
 def _find_uploads(connection: Connection, before: float) -> Sequence[Any]:
     old = retention.expired_uploads(connection, before)
     if not old:
         return []
-    named = retention.referenced_inputs(connection, old)
-    return [(digest, named.last) for digest in sorted(old - named.digests)]
+    referenced = retention.referenced_inputs(connection, old)
+    return [(digest, referenced.last) for digest in sorted(old - referenced.digests)]
 
 
-def _uploads(connection: Connection, found: Sequence[Any], before: float, most: int) -> int:
-    part = found[:most]
+def _uploads(connection: Connection, keys: Sequence[Any], before: float, most: int) -> int:
+    part = keys[:most]
     gone = (
         retention.delete_uploads(connection, [digest for digest, _ in part], before, part[0][1])
         if part
@@ -126,7 +126,7 @@ def _uploads(connection: Connection, found: Sequence[Any], before: float, most: 
 
 
 RULES = (
-    Rule("hot", lambda policy: policy.retention.hot, _move),
+    Rule("hot", lambda policy: policy.retention.hot, _archive),
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
     Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
     Rule("attempts", Policy.attempt_retention, _attempts),
@@ -135,13 +135,13 @@ RULES = (
     Rule("pilots", Policy.pilot_retention, _pilots, retention.expired_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),
 )
-"""In this order in a cycle."""
+"""The rules, in the order in which a cycle applies them."""
 
 
 def drop_month(connection: Connection, rule: Rule, before: float, now: float) -> bool:
-    """In a transaction of its own: see to one month as a whole; whether there was one.
+    """Drop one expired month, in its own transaction. Returns whether there was one.
 
-    Raises `Overloaded` where locks cannot be had now: to be tried again later, and until then it goes in slices.
+    Raises `Overloaded` if the locks are not available. The caller tries again later; until then rows go in slices.
     """
     rows = rule.month(connection, before) if rule.month is not None else None
     if rows:
@@ -151,45 +151,45 @@ def drop_month(connection: Connection, rule: Rule, before: float, now: float) ->
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What one slice has done."""
+    """The result of one slice."""
 
     rows: int
     seconds: float
-    """In the writer's thread, without the commit."""
+    """Time in the writer's thread, without the commit."""
     last: bool
-    """Nothing is left to be done."""
+    """Whether the rule has no more rows to delete."""
 
 
 @dataclass(slots=True)
 class Slicer:
-    """Cuts slices that take about `SLICE`; it learns from each how many rows these are."""
+    """Runs slices, and adapts the number of rows so that a slice takes about `SLICE`."""
 
     timer: Callable[[], float]
-    """Seconds, of any beginning."""
+    """Returns seconds from an arbitrary origin."""
     sizes: dict[str, int] = field(default_factory=dict)
 
     def size(self, rule: Rule) -> int:
-        return self.sizes.get(rule.name, FIRST)
+        return self.sizes.get(rule.name, FIRST_SIZE)
 
-    def cut(
-        self, connection: Connection, rule: Rule, found: Sequence[Any], before: float, now: float
+    def run(
+        self, connection: Connection, rule: Rule, keys: Sequence[Any], before: float, now: float
     ) -> SliceResult:
-        """One slice, in the writer's thread."""
+        """Run one slice. Called in the writer's thread."""
         size, begin = self.size(rule), self.timer()
-        rows = rule.step(connection, found, before, size)
+        rows = rule.step(connection, keys, before, size)
         if rows:
             retention.add_progress(connection, rule.name, now, rows)
         seconds = self.timer() - begin
-        self._learn(rule, size, rows, seconds)
+        self._adapt(rule, size, rows, seconds)
         return SliceResult(rows, seconds, rows < size)
 
-    def _learn(self, rule: Rule, size: int, rows: int, seconds: float) -> None:
+    def _adapt(self, rule: Rule, size: int, rows: int, seconds: float) -> None:
         if not rows or (rows < size and seconds <= SLICE):
             return
-        fits = round(rows * SLICE / seconds) if seconds > 0 else MOST
-        self.sizes[rule.name] = max(LEAST, min(fits, 2 * size, MOST))
+        fits = round(rows * SLICE / seconds) if seconds > 0 else MAX_SIZE
+        self.sizes[rule.name] = max(MIN_SIZE, min(fits, 2 * size, MAX_SIZE))
 
 
 def pause(seconds: float) -> float:
-    """How long to leave the writer alone after a slice that took so long, its commit included."""
-    return seconds * (1 / PART - 1)
+    """Seconds to wait after a slice that took `seconds`, its commit included."""
+    return seconds * (1 / MAX_LOAD - 1)

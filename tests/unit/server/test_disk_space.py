@@ -12,7 +12,7 @@ import pytest
 
 from pilotage.core.errors import DiskFull, Overloaded, Unreachable
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.disk_space import HELD, DiskDuty, DiskSpace, Reserve, Troubles
+from pilotage.server.disk_space import FAILURE_HOLD, DiskDuty, DiskSpace, FailureLog, Reserve
 
 MB = 1_000_000
 
@@ -46,7 +46,7 @@ class _Disk(NamedTuple):
 def test_the_floor_is_a_part_of_the_disk_or_so_many_bytes(disk: _Disk, low: bool) -> None:
     """The larger one; of a small disk not all of it."""
     space = DiskSpace({"sandboxes": Path("/somewhere")}, usage=lambda folder: disk)
-    space.look()
+    space.refresh()
     assert bool(space.low) == low
     assert space.free() == {"sandboxes": disk.free}
 
@@ -77,13 +77,13 @@ def test_the_reserve_is_of_the_databases_disk(
     folders = {name: Path("/") / name for name in left}
     reserve = Reserve(tmp_path / "kept", size=16 * MB)
     space = DiskSpace(folders, reserve, usage=lambda folder: _Disk(1_200, left[folder.name]))
-    space.look()
+    space.refresh()
     assert reserve.held == held
 
 
 def test_a_small_disk_has_no_reserve(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "kept", size=16 * MB)
-    DiskSpace({"database": tmp_path}, reserve, usage=lambda folder: _Disk(100, 90)).look()
+    DiskSpace({"database": tmp_path}, reserve, usage=lambda folder: _Disk(100, 90)).refresh()
     assert not reserve.held
 
 
@@ -109,26 +109,26 @@ def test_a_failed_write_refuses_new_work_until_one_succeeds(
     asyncio.run(duty.cycle())
     with pytest.raises(DiskFull):
         space.check()
-    now[0] += HELD
+    now[0] += FAILURE_HOLD
     asyncio.run(duty.cycle())
     space.check()
     assert [record.message for record in caplog.records] == [
         "the disk of the database is full: nothing new is accepted",
-        "there is room on the disk again: new work is accepted",
+        "the disk has room again: new work is accepted",
     ]
 
 
 def test_the_reserve_takes_its_bytes_and_gives_them_back(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "kept", size=3 * MB)
     space = DiskSpace({"database": tmp_path}, reserve, least=0)
-    space.look()
+    space.refresh()
     assert (tmp_path / "kept").stat().st_blocks * 512 >= 3 * MB
     space.write_failed(DiskFull("full"))
     assert not reserve.held
-    space.look()
+    space.refresh()
     assert not reserve.held, "taken again while the database has no room"
-    space.written()
-    space.look()
+    space.write_succeeded()
+    space.refresh()
     assert reserve.held
 
 
@@ -143,21 +143,21 @@ def test_a_duty_that_fails_is_told_when_that_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    troubles = Troubles("LeaseDuty.cycle", DiskSpace({"sandboxes": tmp_path}, least=0))
+    failures = FailureLog("LeaseDuty.cycle", DiskSpace({"sandboxes": tmp_path}, least=0))
     for _ in range(3):
-        troubles.met(Unreachable("no pilot could be started"))
+        failures.record_failure(Unreachable("no pilot could be started"))
     for _ in range(3):
-        troubles.met(KeyError("a bug"))
-    troubles.met(KeyError("another"))
-    troubles.over()
-    troubles.over()
+        failures.record_failure(KeyError("a bug"))
+    failures.record_failure(KeyError("another"))
+    failures.record_success()
+    failures.record_success()
     for _ in range(3):
-        troubles.met(OSError(errno.ENOSPC, "No space left on device"))
+        failures.record_failure(OSError(errno.ENOSPC, "No space left on device"))
     told = [(record.levelname, record.message, bool(record.exc_info)) for record in caplog.records]
     assert told == [
         ("WARNING", "LeaseDuty.cycle: no pilot could be started", False),
-        ("ERROR", "LeaseDuty.cycle failed; it is tried again", True),
-        ("ERROR", "LeaseDuty.cycle failed; it is tried again", True),
+        ("ERROR", "LeaseDuty.cycle failed; it will be tried again", True),
+        ("ERROR", "LeaseDuty.cycle failed; it will be tried again", True),
         ("WARNING", "LeaseDuty.cycle works again, after 7 failed cycles", False),
         (
             "WARNING",
@@ -170,10 +170,10 @@ def test_a_duty_that_fails_is_told_when_that_changes(
 def test_duties_without_room_are_told_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     space = DiskSpace({"sandboxes": tmp_path}, least=0)
     for name in ("leases", "shares", "queues"):
-        troubles = Troubles(name, space)
+        failures = FailureLog(name, space)
         for _ in range(10):
-            troubles.met(DiskFull("the database cannot be written"))
-        troubles.over()
+            failures.record_failure(DiskFull("the database cannot be written"))
+        failures.record_success()
     assert [record.message for record in caplog.records] == [
         "the database cannot be written: nothing new is accepted"
     ]

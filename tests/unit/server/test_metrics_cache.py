@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilotage.server import metrics_cache as module
-from pilotage.server.metrics_cache import PART, QUICK, CachedJobTotals
+from pilotage.server.metrics_cache import MAX_LOAD, QUICK, CachedJobTotals
 
 
 class Readers:
@@ -16,7 +16,7 @@ class Readers:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize(("takes", "rest"), [(QUICK / 2, 0.0), (2.0, 2.0 / PART)])
+@pytest.mark.parametrize(("takes", "rest"), [(QUICK / 2, 0.0), (2.0, 2.0 / MAX_LOAD)])
 def test_jobs_are_counted_anew_when_the_last_count_is_paid_for(
     takes: float, rest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

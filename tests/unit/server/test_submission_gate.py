@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilotage.core.errors import Overloaded
-from pilotage.server.submission_gate import AT_ONCE, SubmissionGate
+from pilotage.server.submission_gate import MAX_CONCURRENT, SubmissionGate
 from pilotage.services.submission.job_creation import ChunkPace
 
 
@@ -36,7 +36,7 @@ class Slow:
 
 def test_the_ninth_submission_is_told_to_come_again() -> None:
     bulk = SubmissionGate(Slow(), ChunkPace())  # type: ignore[arg-type]
-    places = [bulk.place() for _ in range(AT_ONCE)]
+    places = [bulk.place() for _ in range(MAX_CONCURRENT)]
     for place in places:
         place.__enter__()
     with pytest.raises(Overloaded) as caught, bulk.place():

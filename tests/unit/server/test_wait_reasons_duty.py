@@ -38,7 +38,7 @@ class _Looker(WaitRecorder):
 
 async def _looked(context: Any, looker: _Looker) -> list[ReasonRow]:
     duty = ReasonDuty(cast(Context, context))
-    duty._looker = looker
+    duty._recorder = looker
 
     async def others() -> None:
         while True:
@@ -46,7 +46,7 @@ async def _looked(context: Any, looker: _Looker) -> list[ReasonRow]:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    rows = await duty._look(cast(WaitSnapshot, None), 5.0)
+    rows = await duty._analyse(cast(WaitSnapshot, None), 5.0)
     task.cancel()
     return rows
 
@@ -57,7 +57,7 @@ def _context(*, in_loop: bool) -> SimpleNamespace:
 
 
 def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_reasons, "TURN", 0.0)
+    monkeypatch.setattr(wait_reasons, "SLICE", 0.0)
     looker = _Looker()
     rows = asyncio.run(_looked(_context(in_loop=True), looker))
     assert [row.queue for row in rows] == list(range(QUEUES))
@@ -66,7 +66,7 @@ def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_look_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_reasons, "TURN", 0.0)
+    monkeypatch.setattr(wait_reasons, "SLICE", 0.0)
     context = _context(in_loop=True)
     context.stop.set()
     assert len(asyncio.run(_looked(context, _Looker()))) == 1

@@ -137,7 +137,7 @@ def test_whom_a_change_strands(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     without_bob = POLICY.replace('[users.bob]\ngroups = ["physics", "sharing"]\n', "")
     assert left(bench, without_bob).stranded == (StrandedQueue("physics", "bob", waiting["bob"]),)
     # Most jobs first, and a bounded list with the sum of all.
-    monkeypatch.setattr(impact, "MOST", 1)
+    monkeypatch.setattr(impact, "MAX_LINES", 1)
     neither = gone.replace("[groups.sharing]\n", "[groups.other]\n").replace('"sharing"]\n[', '"other"]\n[')
     found = left(bench, neither.replace('["sharing"]', '["other"]'))
     assert found.jobs == sum(waiting.values()) + sharing

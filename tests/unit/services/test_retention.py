@@ -10,7 +10,16 @@ import pytest
 from pilotage.core.policy import Policy, parse
 from pilotage.services import retention
 from pilotage.services.jobs.actions import act
-from pilotage.services.retention import FIRST, LEAST, MOST, RULES, SLICE, Rule, Slicer, SliceResult
+from pilotage.services.retention import (
+    FIRST_SIZE,
+    MAX_SIZE,
+    MIN_SIZE,
+    RULES,
+    SLICE,
+    Rule,
+    Slicer,
+    SliceResult,
+)
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.tables import attempts, history, jobs, listing
@@ -48,7 +57,7 @@ def everything(bench: Bench, now: float | None = None, policy: Policy | None = N
         seen[rule.name] = 0
         while True:
             done = bench.do(
-                lambda tx, rule=rule, found=found, before=before: slicer.cut(
+                lambda tx, rule=rule, found=found, before=before: slicer.run(
                     tx.connection, rule, found, before, at
                 )
             )
@@ -240,7 +249,7 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
 
     def cut() -> SliceResult:
         return bench.do(
-            lambda tx: Slicer(Stopwatch(0.0)).cut(tx.connection, outputs, [], bench.now, bench.now)
+            lambda tx: Slicer(Stopwatch(0.0)).run(tx.connection, outputs, [], bench.now, bench.now)
         )
 
     bench.now += 10.0
@@ -284,27 +293,36 @@ def rule_of(rows: int) -> Rule:
 def sizes(bench: Bench, watch: Stopwatch, rows: int) -> list[int]:
     rule, slicer, found = rule_of(rows), Slicer(watch), []
     while True:
-        done = bench.do(lambda tx: slicer.cut(tx.connection, rule, [], 0.0, 0.0))
+        done = bench.do(lambda tx: slicer.run(tx.connection, rule, [], 0.0, 0.0))
         found.append(done.rows)
         if done.last:
             return found
 
 
 def test_slices_grow_while_they_are_quick_and_shrink_when_they_are_not(bench: Bench) -> None:
-    assert sizes(bench, Stopwatch(SLICE / 10), 8 * FIRST) == [FIRST, 2 * FIRST, 4 * FIRST, FIRST]
-    assert sizes(bench, Stopwatch(0.0), 20_000)[-3:-1] == [MOST, MOST]
-    assert sizes(bench, Stopwatch(SLICE * 1.25, SLICE), 300)[:3] == [FIRST, FIRST * 0.8, FIRST * 0.8]
-    assert set(sizes(bench, Stopwatch(SLICE * 1000), 1000)[1:-1]) == {LEAST}
+    assert sizes(bench, Stopwatch(SLICE / 10), 8 * FIRST_SIZE) == [
+        FIRST_SIZE,
+        2 * FIRST_SIZE,
+        4 * FIRST_SIZE,
+        FIRST_SIZE,
+    ]
+    assert sizes(bench, Stopwatch(0.0), 20_000)[-3:-1] == [MAX_SIZE, MAX_SIZE]
+    assert sizes(bench, Stopwatch(SLICE * 1.25, SLICE), 300)[:3] == [
+        FIRST_SIZE,
+        FIRST_SIZE * 0.8,
+        FIRST_SIZE * 0.8,
+    ]
+    assert set(sizes(bench, Stopwatch(SLICE * 1000), 1000)[1:-1]) == {MIN_SIZE}
 
 
 def test_a_slice_that_is_full_is_not_the_last(bench: Bench) -> None:
-    assert sizes(bench, Stopwatch(SLICE), FIRST) == [FIRST, 0]
+    assert sizes(bench, Stopwatch(SLICE), FIRST_SIZE) == [FIRST_SIZE, 0]
     assert sizes(bench, Stopwatch(SLICE), 0) == [0]
-    assert retention_rows.progress(bench.connection)["made up"].total == FIRST
+    assert retention_rows.progress(bench.connection)["made up"].total == FIRST_SIZE
 
 
 def test_the_writer_is_left_alone_for_most_of_the_time() -> None:
-    assert math.isclose(retention.pause(0.004) / (0.004 + retention.pause(0.004)), 1 - retention.PART)
+    assert math.isclose(retention.pause(0.004) / (0.004 + retention.pause(0.004)), 1 - retention.MAX_LOAD)
 
 
 def test_rules_look_as_often_as_their_time_asks_for() -> None:

@@ -46,7 +46,7 @@ class BatchSystem(Protocol):
 
 
 class BatchCeDuty:
-    """Submits and watches the pilots of one CE."""
+    """Submits and monitors the pilots of one CE."""
 
     def __init__(
         self, context: Context, director: BatchDirector, batch: BatchSystem, index_variable: str

@@ -1,7 +1,7 @@
-"""Duties of several servers: each is carried out by the one that has its lock, and all it writes is fenced by that.
+"""Leases of duties: of several servers, only the holder of a duty's lease runs the duty.
 
-What a duty asks of the writer while it runs is carried out only if its lock still has the epoch with which it began:
-a server that was held up for an hour in the middle of a cycle changes nothing when it goes on.
+Every write of a running duty is fenced. The writer runs its requests only while the lease has the epoch with which
+the cycle began. A server that was suspended in the middle of a cycle therefore changes nothing when it resumes.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from pilotage.store.writer.writer import Writer
 
 log = logging.getLogger(__name__)
 
-KEPT = 15.0
-"""Seconds for which a duty is claimed."""
+LEASE = 15.0
+"""Seconds for which a duty is leased."""
 
-RENEWED = 4.0
-"""Seconds between claims."""
+RENEWAL_PERIOD = 4.0
+"""Seconds between two renewals of the leases."""
 
-_post: ContextVar[tuple[str, int] | None] = ContextVar("post", default=None)
-"""The duty that is carried out here, and the epoch of its lock."""
+_running: ContextVar[tuple[str, int] | None] = ContextVar("running_duty", default=None)
+"""The duty that this task runs, and the epoch of its lease."""
 
 
 class FencedWriter(Writer):
-    """The writer of one of several servers."""
+    """The writer of one of several servers. It fences the requests of duties."""
 
     def submit(self, request: Request, reply: Reply) -> None:
-        post = _post.get()
-        super().submit(request if post is None else _fenced(request, *post), reply)
+        duty = _running.get()
+        super().submit(request if duty is None else _fenced(request, *duty), reply)
 
 
 def check(connection: Connection) -> None:
-    """For what a duty does without the writer: raises `Superseded` unless its lock is still this server's.
+    """Raise `Superseded` unless this server still has the lease of the running duty.
 
-    It then is until the transaction ends.
+    For duties that write without the writer. The server then keeps the lease until the transaction ends.
     """
-    post = _post.get()
-    if post is not None:
-        duty_leases.check(connection, *post)
+    duty = _running.get()
+    if duty is not None:
+        duty_leases.check(connection, *duty)
 
 
 def _fenced(request: Request, name: str, epoch: int) -> Request:
@@ -58,7 +58,7 @@ def _fenced(request: Request, name: str, epoch: int) -> Request:
 
 
 class DutyLeases:
-    """The duties that this server has."""
+    """The duties that this server has a lease of."""
 
     def __init__(self, writer: Writer, server: str, names: Sequence[str]) -> None:
         self._writer = writer
@@ -66,38 +66,38 @@ class DutyLeases:
         self._names = tuple(names)
         self._held: dict[str, int] = {}
         self._until = 0.0
-        self.began: dict[str, Callable[[], Awaitable[None]]] = {}
-        """What is to be done before a duty is carried out that another server may have had."""
+        self.on_acquired: dict[str, Callable[[], Awaitable[None]]] = {}
+        """By duty: called when this server acquires its lease, before the duty runs. Another server may have had it."""
 
     async def begin(self) -> None:
         await self._writer.acall(lambda tx: duty_leases.create(tx.connection, self._names))
         await self.renew()
 
     async def renew(self) -> None:
-        """Claim all duties. To be called every `RENEWED` seconds."""
+        """Claim all duties, and renew the leases of this server. Called every `RENEWAL_PERIOD` seconds."""
         now = time.monotonic()
         held = await self._writer.acall(
-            lambda tx: duty_leases.claim(tx.connection, self._names, self._server, KEPT, time.time())
+            lambda tx: duty_leases.claim(tx.connection, self._names, self._server, LEASE, time.time())
         )
         for name, epoch in held.items():
             if self._held.get(name) != epoch:
-                log.info("this server has the duty %s (epoch %d)", name, epoch)
-                if (begin := self.began.get(name)) is not None:
-                    await begin()
-        self._held, self._until = held, now + KEPT
+                log.info("acquired the lease of the duty %s (epoch %d)", name, epoch)
+                if (callback := self.on_acquired.get(name)) is not None:
+                    await callback()
+        self._held, self._until = held, now + LEASE
 
     def holds(self, name: str) -> bool:
         return name in self._held and time.monotonic() < self._until
 
-    async def carry_out(self, name: str, duty: Callable[[], Awaitable[None]]) -> None:
-        """One cycle of a duty, if this server has it."""
+    async def run(self, name: str, duty: Callable[[], Awaitable[None]]) -> None:
+        """Run one cycle of a duty if this server has its lease."""
         if not self.holds(name):
             return
-        token = _post.set((name, self._held[name]))
+        token = _running.set((name, self._held[name]))
         try:
             await duty()
         except Superseded as error:
             self._held.pop(name, None)
             log.warning("%s", error)
         finally:
-            _post.reset(token)
+            _running.reset(token)

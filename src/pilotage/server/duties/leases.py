@@ -1,4 +1,4 @@
-"""The duty of leases: signs of life, silent pilots, offers that lapse, leases that are over, jobs that wait again."""
+"""The lease duty: heartbeats, stalled pilots, lapsed offers, expired leases, and jobs that are due again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LEASE_PERIOD = 1.0
 
 
 class LeaseDuty:
-    """Signs of life first, so that an outage is credited before anything expires.
+    """Sends the heartbeat first, so that leases are extended by an outage before any of them expires.
 
-    Every server gives signs of life, listens to its pilots and sees to the offers that it made; leases are for the
-    one that has the duty.
+    Every server sends heartbeats, tracks its pilots and takes back its own offers. Only the server with the duty's
+    lease expires leases of pilots.
     """
 
     name = "leases"
@@ -28,13 +28,13 @@ class LeaseDuty:
         self._context = context
         self._duty_leases = duty_leases
         self._alive_at = 0.0
-        self._heard_until: float | None = None
-        """When this server last heard pilots for certain; None: it has just been started."""
+        self._reachable_until: float | None = None
+        """When this server last certainly received messages of pilots; None: it has just started."""
         self._rows = RowByRow(context.writer)
         context.failing_rows = self._rows.failing
 
     async def cycle(self) -> None:
-        # One instant for the whole cycle: a pause between credit and expiry must not expire anything.
+        # One instant for the whole cycle: a pause between heartbeat and expiry must not expire leases.
         now = self._context.clock()
         await self._send_heartbeat(now)
         await self._forget_watchers(now)
@@ -42,22 +42,20 @@ class LeaseDuty:
         await each([lambda step=step: step(now) for step in steps])  # type: ignore[misc]
 
     async def _send_heartbeat(self, now: float) -> None:
-        pool, writer, heard = self._context.pool, self._context.writer, self._heard_until
-        paused = heard is not None and now - heard > leases.longest_pause(pool.policy)
-        if heard is None or paused or not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
+        pool, writer, reachable = self._context.pool, self._context.writer, self._reachable_until
+        paused = reachable is not None and now - reachable > leases.longest_pause(pool.policy)
+        if reachable is None or paused or not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
             credit = await writer.acall(
                 lambda tx: leases.heartbeat(
-                    pool, tx, now, begins=heard is None, paused_since=heard if paused else None
+                    pool, tx, now, begins=reachable is None, paused_since=reachable if paused else None
                 )
             )
             self._alive_at = now
             if credit:
-                # Every start gives one.
-                level = logging.INFO if heard is None else logging.WARNING
-                log.log(
-                    level, "after an outage or a step of the clock all leases were moved by %.0f s", credit
-                )
-        self._heard_until = now
+                # Every start extends the leases.
+                level = logging.INFO if reachable is None else logging.WARNING
+                log.log(level, "extended all leases by %.0f s after an outage or a step of the clock", credit)
+        self._reachable_until = now
 
     async def _forget_watchers(self, now: float) -> None:
         pool = self._context.pool
@@ -67,9 +65,9 @@ class LeaseDuty:
     async def _lapse_offers(self, now: float) -> None:
         pool = self._context.pool
         lapsed = await self._rows.step(
-            "lapse offers",
+            "take back offers",
             lambda _: leases.lapsing(pool, now),
-            lambda tx, of: leases.lapse_offers(pool, tx, now, of),
+            lambda tx, pilots: leases.lapse_offers(pool, tx, now, pilots),
         )
         if lapsed:
             self._context.wake_director.set()
@@ -80,26 +78,26 @@ class LeaseDuty:
         await self._rows.step(
             "note stalled pilots",
             lambda tx: leases.silent(pool, tx, now, orphans=orphans),
-            lambda tx, of: leases.note_stalled(pool, tx, now, of),
+            lambda tx, pilots: leases.note_stalled(pool, tx, now, pilots),
         )
 
     async def _expire_as_duty(self, now: float) -> None:
         if self._duty_leases is None:
             await self._expire(now)
         else:
-            await self._duty_leases.carry_out(self.name, lambda: self._expire(now))
+            await self._duty_leases.run(self.name, lambda: self._expire(now))
 
     async def _expire(self, now: float) -> None:
         pool = self._context.pool
         lost = await self._rows.step(
             "expire leases",
             lambda tx: leases.over(pool, tx, now),
-            lambda tx, gone: leases.expire(pool, tx, now, gone),
+            lambda tx, pilots: leases.expire(pool, tx, now, pilots),
         )
         due = await self._rows.step(
             "requeue jobs",
             lambda tx: leases.due(tx, now),
-            lambda tx, only: leases.requeue_due(pool, tx, now, only),
+            lambda tx, jobs: leases.requeue_due(pool, tx, now, jobs),
         )
         if lost or due:
             self._context.wake_director.set()

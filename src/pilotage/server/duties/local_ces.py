@@ -1,4 +1,4 @@
-"""The duty of local CEs: starts pilots on this machine and watches them."""
+"""The duty of local CEs: starts and monitors pilots on this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 DIRECTOR_PERIOD = 1.0
 IDLE_DIRECTOR_PERIOD = 5.0
-LAST_WORDS = 500
+MAX_LAST_OUTPUT = 500
 NEVER_BEGAN = "its process was never started"
 
 
 class LocalCeDuty:
-    """Starts and watches the pilots of one local CE."""
+    """Starts and monitors the pilots of one local CE."""
 
     def __init__(self, context: Context, director: LocalDirector, batch: BatchAdapter, python: str) -> None:
         self._context = context
@@ -44,19 +44,19 @@ class LocalCeDuty:
         ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
         live = await self._context.quick_read(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
-        for shape, alike in _by_shape(ordered).items():
-            neighbours += await self._start(shape, alike, neighbours)
+        for shape, intents in _by_shape(ordered).items():
+            neighbours += await self._start(shape, intents, neighbours)
         self._live = len(live) + len(ordered)
 
     async def cancel_all(self) -> None:
-        """Ask every pilot to give its jobs back and leave."""
+        """Ask every pilot to release its jobs and exit."""
         live = await self._context.quick_read(self._live_pilots)
         listing = await asyncio.to_thread(self._list, live)
         ids = [sighting.batch_id for sighting in listing.sightings.values()]
         await asyncio.to_thread(self._batch.cancel, ids)
 
     def has_running_pilots(self) -> bool:
-        """Whether a pilot of this CE still runs."""
+        """Whether any pilot of this CE still runs."""
         live = self._live_pilots(self._context.readers.connection())
         return any(sighting.seen is Seen.SEEN for sighting in self._list(live).sightings.values())
 
@@ -65,7 +65,7 @@ class LocalCeDuty:
         return self._batch.status({pilot.stamp: pilot.batch_id for pilot in live}, now)
 
     async def _watch(self) -> None:
-        """Carry out what the hand-over's table says of each live pilot."""
+        """Apply the action of the hand-over table to each live pilot."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         live = await self._context.quick_read(self._live_pilots)
         listing = await asyncio.to_thread(self._list, live)
@@ -73,10 +73,10 @@ class LocalCeDuty:
             sighting = listing.sightings[pilot.stamp]
             action = self._director.action(pilot, sighting.seen, holds=self._batch.holds)
             if action is Action.LOSE:
-                words = await asyncio.to_thread(self._last_words, pilot)
+                output = await asyncio.to_thread(self._last_output, pilot)
                 await writer.acall(
-                    lambda tx, pilot=pilot, words=words: self._director.record_end(  # type: ignore[misc]
-                        pool, tx, pilot, words, clock(), listing.at
+                    lambda tx, pilot=pilot, output=output: self._director.record_end(  # type: ignore[misc]
+                        pool, tx, pilot, output, clock(), listing.at
                     )
                 )
             elif action is Action.ABORT:
@@ -90,12 +90,12 @@ class LocalCeDuty:
     def _live_pilots(self, connection: Connection) -> list[SubmittedPilot]:
         return pilots.with_batch_jobs(connection, self._director.ce)
 
-    async def _start(self, shape: Shape, ordered: Sequence[PilotIntent], neighbours: list[str]) -> list[str]:
+    async def _start(self, shape: Shape, intents: Sequence[PilotIntent], neighbours: list[str]) -> list[str]:
         """Start pilots of one shape and record their batch ids, which are returned."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        batch_jobs = [BatchJob(intent.stamp, self._script(intent)) for intent in ordered]
+        batch_jobs = [BatchJob(intent.stamp, self._script(intent)) for intent in intents]
         receipts = await asyncio.to_thread(self._batch.submit, shape, batch_jobs, neighbours)
-        for intent in ordered:
+        for intent in intents:
             receipt = receipts[intent.stamp]
             if receipt.refused:
                 log.warning("%s", receipt.refused)
@@ -111,36 +111,36 @@ class LocalCeDuty:
     async def _record(self, pilot: PilotId, batch_id: str) -> None:
         pool, writer = self._context.pool, self._context.writer
         if not await writer.acall(lambda tx: self._director.record_start(pool, tx, pilot, batch_id)):
-            # Its intent was given up meanwhile: it would be refused.
+            # The intent was abandoned meanwhile: the server would refuse this pilot.
             await asyncio.to_thread(self._batch.cancel, [batch_id])
 
-    def _script(self, ordered: PilotIntent) -> str:
-        order = PilotSettings(
+    def _script(self, intent: PilotIntent) -> str:
+        settings = PilotSettings(
             server=self._context.pilot_url,
-            secret=ordered.secret,
-            index=ordered.index,
-            processors=ordered.processors,
-            memory=ordered.memory,
-            stamp=ordered.stamp,
+            secret=intent.secret,
+            index=intent.index,
+            processors=intent.processors,
+            memory=intent.memory,
+            stamp=intent.stamp,
             python=self._python,
         )
-        return render(self._context.program, order)
+        return render(self._context.program, settings)
 
-    def _last_words(self, pilot: SubmittedPilot) -> str:
-        return self._batch.output(pilot.stamp, LAST_WORDS).strip().replace("\n", " | ")
+    def _last_output(self, pilot: SubmittedPilot) -> str:
+        return self._batch.output(pilot.stamp, MAX_LAST_OUTPUT).strip().replace("\n", " | ")
 
 
-def _by_shape(ordered: Sequence[PilotIntent]) -> dict[Shape, list[PilotIntent]]:
+def _by_shape(intents: Sequence[PilotIntent]) -> dict[Shape, list[PilotIntent]]:
     shapes: dict[Shape, list[PilotIntent]] = {}
-    for intent in ordered:
+    for intent in intents:
         shapes.setdefault(Shape(intent.processors, intent.memory), []).append(intent)
     return shapes
 
 
 class LocalCesDuty:
-    """All local CEs of the policy in force; those of a new policy are taken up in the next cycle.
+    """Runs all local CEs of the policy in force. CEs of a new policy start in the next cycle.
 
-    A CE that has gone from the policy gets no more pilots; those that it has are watched to their end.
+    A CE that is no longer in the policy gets no more pilots. Its live pilots are monitored to their end.
     """
 
     def __init__(self, context: Context, make: Callable[[str], LocalCeDuty]) -> None:

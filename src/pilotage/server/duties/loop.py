@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 
 from pilotage.server.context import Context
-from pilotage.server.disk_space import Troubles
+from pilotage.server.disk_space import FailureLog
 from pilotage.store.engine.connection import ServerEvicted
 
 log = logging.getLogger(__name__)
@@ -19,8 +19,8 @@ async def every(
     duty: Callable[[], Awaitable[None]],
     wake: asyncio.Event | None = None,
 ) -> None:
-    """Carry `duty` out once per period, or when woken, until the server stops. What is wrong with it is logged once."""
-    troubles = Troubles(duty.__qualname__, context.space)
+    """Run `duty` once per period, or when woken, until the server stops. Log each of its failures once."""
+    failures = FailureLog(duty.__qualname__, context.space)
     while not context.stop.is_set():
         try:
             await duty()
@@ -28,14 +28,14 @@ async def every(
             context.ended_by = error
             context.stop.set()
         except Exception as error:
-            troubles.met(error)
+            failures.record_failure(error)
         else:
-            troubles.over()
+            failures.record_success()
         await pause(context, period(), wake)
 
 
 async def pause(context: Context, seconds: float, wake: asyncio.Event | None = None) -> None:
-    """Wait until the time is over, the server stops or `wake` is set; clear `wake`."""
+    """Wait for `seconds`, or until the server stops or `wake` is set. Clears `wake`."""
     waits = [asyncio.ensure_future(context.stop.wait())]
     if wake is not None:
         waits.append(asyncio.ensure_future(wake.wait()))

@@ -1,4 +1,4 @@
-"""One of several servers on one database: it follows the others, lends and borrows, and buries the dead."""
+"""Duties of a server that shares its database: apply changes of peers, rebalance limits, evict silent servers."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ from pilotage.store.engine.connection import Readers, ServerEvicted, database_ti
 
 log = logging.getLogger(__name__)
 
-FOLLOWS = 0.2
-"""Seconds between two looks at what the others have done, if nothing is heard of them."""
-SOONEST = 0.05
-"""Seconds between two looks at least, and while there is something each time."""
-RECOUNTS = 300.0
-"""Seconds between two full counts."""
-WATCHES = 5.0
-LIMITS = 1.0
-PRUNES = 60.0
+POLL_PERIOD = 0.2
+"""Seconds between two reads of the peers' changes without a notification."""
+MIN_POLL_PERIOD = 0.05
+"""Minimum seconds between two reads. Also the delay after a read that found changes."""
+RECOUNT_PERIOD = 300.0
+"""Seconds between two full recounts."""
+WATCH_PERIOD = 5.0
+LIMIT_PERIOD = 1.0
+PRUNE_PERIOD = 60.0
 
-
-HANDED_ON = 60.0
-"""A submission that nobody has touched for so long is not in the hands of its server any more."""
+ABANDONED_AFTER = 60.0
+"""Seconds without changes after which a partial submission counts as abandoned by its server."""
 
 
 def describe_server(url: str, policy_version: int, now: float) -> ServerRow:
-    """The row of this server, with a name that no earlier one had."""
+    """The row of this server, with a new unique name."""
     host = socket.gethostname()
     name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
     return ServerRow(name, host, url, __version__, now, now, policy_version)
 
 
 class DatabaseClock:
-    """Seconds since 1970 by the clock of the database, which all servers have in common."""
+    """Seconds since 1970 by the clock of the database, which all servers share."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
@@ -56,7 +55,7 @@ class DatabaseClock:
         return time.time() + self._ahead
 
     def set(self) -> None:
-        """Ask the database what time it is. Any thread."""
+        """Read the clock of the database. Any thread may call it."""
         connection = self._readers.connection()
         begin = time.time()
         theirs = database_time(connection, begin)
@@ -64,7 +63,7 @@ class DatabaseClock:
 
 
 class PeersDuty:
-    """What a server does because there may be others."""
+    """The work of a server that shares its database with others."""
 
     def __init__(
         self, context: Context, peers: DatabasePeers, duty_leases: DutyLeases, clock: DatabaseClock
@@ -73,44 +72,44 @@ class PeersDuty:
         self._peers = peers
         self._duty_leases = duty_leases
         self._clock = clock
-        self._recounted = self._pruned = self._checked = time.monotonic()
-        self._looked = 0.0
+        self._recounted_at = self._pruned_at = self._checked_at = time.monotonic()
+        self._polled = 0.0
         self._read_to = 0
         self._busy = False
         self.wake = asyncio.Event()
-        """Set when another server has written."""
+        """Set when another server may have committed changes."""
 
-    def heard(self, server: str) -> None:
-        """A server has written; "": some may have."""
+    def on_notification(self, server: str) -> None:
+        """A server has committed changes; "": any server may have."""
         if server != self._peers.server:
             self.wake.set()
 
     def poll_delay(self) -> float:
-        """Seconds. Where there was something there may be more, of which no hint was given."""
-        return SOONEST if self._busy else FOLLOWS
+        """Seconds until the next read. Further changes without a notification may follow recent ones."""
+        return MIN_POLL_PERIOD if self._busy else POLL_PERIOD
 
-    async def follow(self) -> None:
-        """Take up what the others have committed. However often it is woken, it looks so often only."""
-        await asyncio.sleep(max(0.0, self._looked + SOONEST - time.monotonic()))
-        self._looked = time.monotonic()
+    async def poll(self) -> None:
+        """Read and apply the committed changes of the other servers, at most once per `MIN_POLL_PERIOD`."""
+        await asyncio.sleep(max(0.0, self._polled + MIN_POLL_PERIOD - time.monotonic()))
+        self._polled = time.monotonic()
         self.wake.clear()
         context, peers = self._context, self._peers
         begin = max(self._read_to, peers.position)
-        found = await asyncio.to_thread(
+        batch = await asyncio.to_thread(
             lambda: changes.read(context.readers.connection(), begin, peers.server)
         )
-        self._busy = bool(found.changes) or found.more
-        if not found.registered:
-            raise ServerEvicted("the other servers have given this one up", hint="start it again")
-        if found.changes or found.pruned or peers.uncertain:
+        self._busy = bool(batch.changes) or batch.more
+        if not batch.registered:
+            raise ServerEvicted("the other servers have evicted this server", hint="start it again")
+        if batch.changes or batch.pruned or peers.uncertain:
             version = context.pool.policy_version
-            await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, found))
+            await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, batch))
             if context.pool.policy_version != version:
                 context.wake_shares.set()
                 context.wake_director.set()
         else:
-            # Nothing to apply: the writer need not hear of it.
-            self._read_to = found.position
+            # There is nothing to apply: no request to the writer is needed.
+            self._read_to = batch.position
 
     async def rebalance_limits(self) -> None:
         context = self._context
@@ -118,10 +117,10 @@ class PeersDuty:
             await context.writer.acall(lambda tx: shared_limits.rebalance(context.pool, tx, context.clock()))
 
     async def recount(self) -> None:
-        """Check memory against the store, some queues at a time; what differs is set right, and said."""
-        if time.monotonic() - self._recounted < RECOUNTS:
+        """Compare the counts in memory with the store, a few queues at a time. Corrects and logs differences."""
+        if time.monotonic() - self._recounted_at < RECOUNT_PERIOD:
             return
-        self._recounted = time.monotonic()
+        self._recounted_at = time.monotonic()
         context = self._context
         queues = await context.writer.acall(lambda _: sync.all_queues(context.pool))
         wrong = 0
@@ -131,40 +130,40 @@ class PeersDuty:
                 lambda tx, part=part: sync.recount(context.pool, tx, part)  # type: ignore[misc]
             )
         if wrong:
-            log.warning("a recount of %d task queues has set %d right", len(queues), wrong)
+            log.warning("a recount of %d task queues corrected %d of them", len(queues), wrong)
 
     async def set_clock(self) -> None:
         await asyncio.to_thread(self._clock.set)
 
     async def watch(self) -> None:
-        """A duty: give up silent servers, forget what everybody has read."""
+        """Evict silent servers, and delete change rows that all servers have read. Run by one server."""
         context = self._context
-        gone = await context.writer.acall(lambda tx: evict_silent(context.pool, tx, context.clock()))
-        for name in gone:
-            log.warning("the server %s has given no sign of life for %.0f s: it is given up", name, SILENT)
-        if gone:
+        evicted = await context.writer.acall(lambda tx: evict_silent(context.pool, tx, context.clock()))
+        for name in evicted:
+            log.warning("evicted the server %s: no heartbeat for %.0f s", name, SILENT)
+        if evicted:
             context.wake_director.set()
-        if time.monotonic() - self._pruned >= PRUNES:
-            self._pruned = time.monotonic()
+        if time.monotonic() - self._pruned_at >= PRUNE_PERIOD:
+            self._pruned_at = time.monotonic()
             before = context.clock() - sync.CHANGES_KEPT
             await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
 
     async def finish_submissions(self) -> None:
-        """A duty: what a server has left behind that is not there any more."""
-        before = self._context.clock() - HANDED_ON
+        """Finish or delete the submissions of servers that have ended. Run by one server."""
+        before = self._context.clock() - ABANDONED_AFTER
         await forget_unaccepted(self._context, untouched_since=before)
         await finish_submissions(self._context, untouched_since=before)
 
     async def keep_limits(self) -> None:
-        """A duty: the limits of the policy are there, and rightly counted."""
+        """Store the limits of the policy, and correct their counts. Run by one server."""
         context = self._context
         if not context.pool.limits.limiter.limits:
             return
         await context.writer.acall(lambda tx: shared_limits.establish(context.pool, tx, context.clock()))
-        if time.monotonic() - self._checked >= RECOUNTS:
-            self._checked = time.monotonic()
+        if time.monotonic() - self._checked_at >= RECOUNT_PERIOD:
+            self._checked_at = time.monotonic()
             wrong = await context.writer.acall(
                 lambda tx: shared_limits.check(context.pool, tx, context.clock())
             )
             for limit in wrong:
-                log.warning("the limit %s was reckoned wrong and is set right", limit.key)
+                log.warning("corrected the count of the limit %s", limit.key)

@@ -1,4 +1,4 @@
-"""The duty that removes rows of empty queues and closes submissions that were left open."""
+"""The duty that deletes rows of empty queues and closes idle submissions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ log = logging.getLogger(__name__)
 
 QUEUE_PERIOD = 3600.0
 QUEUE_KEPT = 86400.0
+"""Seconds for which an empty queue is kept."""
 
 
 class QueueDuty:
-    """Rows of queues that have been without jobs for a day go, by a cycle, never by the last job.
+    """Deletes queues that have been empty for a day, and closes submissions without new jobs for a day.
 
-    Submissions to which nothing has come for as long are closed.
+    The row of a queue is never deleted together with its last job.
     """
 
     def __init__(self, context: Context) -> None:
@@ -28,13 +29,13 @@ class QueueDuty:
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         await writer.acall(lambda tx: submissions.mark_empty_queues(tx.connection, clock()))
-        await writer.acall(lambda tx: self._forget(tx, clock() - QUEUE_KEPT))
-        while left := await writer.acall(lambda tx: chunked.close_idle_submissions(pool, tx, clock())):
-            for one in left:
-                log.warning("submission %d was left open: closed with %d jobs", one.id, one.count)
+        await writer.acall(lambda tx: self._delete_empty(tx, clock() - QUEUE_KEPT))
+        while closed := await writer.acall(lambda tx: chunked.close_idle_submissions(pool, tx, clock())):
+            for submission in closed:
+                log.warning("closed the idle submission %d with %d jobs", submission.id, submission.count)
 
-    def _forget(self, tx: Transaction, before: float) -> None:
-        gone = submissions.delete_empty_queues(tx.connection, before)
-        if gone:
-            self._context.pool.forget_queues(tx, gone)
-            self._context.pool.peers.publish(tx, PeerUpdate(queues=gone))
+    def _delete_empty(self, tx: Transaction, before: float) -> None:
+        deleted = submissions.delete_empty_queues(tx.connection, before)
+        if deleted:
+            self._context.pool.forget_queues(tx, deleted)
+            self._context.pool.peers.publish(tx, PeerUpdate(queues=deleted))

@@ -1,4 +1,4 @@
-"""The duty that keeps the hot tables small and lets go of what is too old."""
+"""The retention duty: archives ended jobs, and deletes expired rows and files."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-REMOVED_AT_ONCE = 20
-"""Lists of files that are looked at in one turn; a list is what one slice has made of it."""
+REMOVALS_PER_READ = 20
+"""Lists of files read at once. Each slice that deletes rows stores one list."""
 
 
 class RetentionDuty:
-    """Goes through the rules in order; each slice is one request to the writer, with a pause after it.
+    """Applies the rules in order. Each slice is one request to the writer, followed by a pause.
 
-    Whole months, which may have to wait for locks, are seen to in a session of their own.
+    Dropping a whole month may have to wait for locks, so it uses a session beside the writer's.
     """
 
     def __init__(self, context: Context, logs: Path, session: Callable[[], WriterConnection | None]) -> None:
-        """`logs`: where those of local pilots lie. `session` opens one besides the writer's; None: there is none."""
+        """`logs`: the logs of local pilots. `session` opens a session beside the writer's; None: impossible."""
         self._context = context
         self._logs = logs
         self._session = session
         self._slicer = Slicer(time.perf_counter)
-        self._looked: dict[str, float] = {}
+        self._last_run: dict[str, float] = {}
 
     def period(self) -> float:
         return retention.PERIOD
@@ -48,39 +48,41 @@ class RetentionDuty:
         await self._make_months()
         for rule in RULES:
             if self._is_due(rule.name, rule.period(self._context.pool.policy)):
-                await self._carry_out(rule)
+                await self._apply(rule)
         await self._remove_files()
         self._context.retention_ran_at = self._context.clock()
 
     def _is_due(self, name: str, period: float) -> bool:
-        """By a clock that does not step."""
+        """Whether a period has passed since the last run, by the monotonic clock. Records this run."""
         now = time.monotonic()
-        looked = self._looked.get(name)
-        if looked is not None and now - looked < period:
+        last = self._last_run.get(name)
+        if last is not None and now - last < period:
             return False
-        self._looked[name] = now
+        self._last_run[name] = now
         return True
 
-    async def _carry_out(self, rule: Rule) -> None:
+    async def _apply(self, rule: Rule) -> None:
         context = self._context
         now = context.clock()
         before = now - rule.keeps(context.pool.policy)
         if rule.month is not None:
-            while await self._apart(lambda apart: retention.drop_month(apart, rule, before, now)):
+            while await self._in_own_session(
+                lambda session: retention.drop_month(session, rule, before, now)
+            ):
                 pass
-        find, found = rule.find, list[Any]()
+        find, keys = rule.find, list[Any]()
         if find is not None:
-            found = list(await asyncio.to_thread(lambda: find(context.readers.connection(), before)))
-            if not found:
+            keys = list(await asyncio.to_thread(lambda: find(context.readers.connection(), before)))
+            if not keys:
                 return
         while not context.stop.is_set():
-            given = found[: retention.MOST]
+            part = keys[: retention.MAX_SIZE]
             begin = time.perf_counter()
-            done: SliceResult = await context.writer.acall(
-                lambda tx, given=given: self._slicer.cut(tx.connection, rule, given, before, now)  # type: ignore[misc]
+            result: SliceResult = await context.writer.acall(
+                lambda tx, part=part: self._slicer.run(tx.connection, rule, part, before, now)  # type: ignore[misc]
             )
-            del found[: done.rows]
-            if done.last:
+            del keys[: result.rows]
+            if result.last:
                 return
             await self._pause(retention.pause(time.perf_counter() - begin))
 
@@ -100,66 +102,71 @@ class RetentionDuty:
                 lambda table=table: partitions.missing_months(context.readers.connection(), table, now)  # type: ignore[misc]
             )
             for month in missing:
-                made = await self._apart(
-                    lambda apart, table=table, month=month: partitions.create(apart, table, month)  # type: ignore[misc]
+                made = await self._in_own_session(
+                    lambda session, table=table, month=month: partitions.create(session, table, month)  # type: ignore[misc]
                 )
-                log.info("%s: %s the month %d", table, "made" if made else "did not make", month)
+                log.info(
+                    "%s: %s the partition of the month %d",
+                    table,
+                    "created" if made else "did not create",
+                    month,
+                )
 
-    async def _apart(self, what: Callable[[Connection], bool]) -> bool:
-        """Carry that out in a transaction of a session of its own; False where that cannot be done now."""
+    async def _in_own_session(self, action: Callable[[Connection], bool]) -> bool:
+        """Run an action in a transaction of its own session. Returns False if that is not possible now."""
         if self._context.stop.is_set():
             return False
         try:
-            return await asyncio.to_thread(self._in_session, what)
+            return await asyncio.to_thread(self._run_in_session, action)
         except Overloaded as error:
-            log.info("%s; it is tried again in the next cycle", error)
+            log.info("%s; it will be tried again in the next cycle", error)
         return False
 
-    def _in_session(self, what: Callable[[Connection], bool]) -> bool:
+    def _run_in_session(self, action: Callable[[Connection], bool]) -> bool:
         session = self._session()
         if session is None:
             return False
         with contextlib.closing(session):
             session.begin()
             duty_leases.check(session)
-            done = what(session)
+            result = action(session)
             session.commit()
-            return done
+            return result
 
     # --- files
 
     async def _remove_files(self) -> None:
-        """Also those of a server that ended before it came to it."""
+        """Remove the files of deleted rows, including rows that a server deleted before it ended."""
         context = self._context
         while not context.stop.is_set():
             lists = await asyncio.to_thread(
-                lambda: retention_rows.pending_removals(context.readers.connection(), REMOVED_AT_ONCE)
+                lambda: retention_rows.pending_removals(context.readers.connection(), REMOVALS_PER_READ)
             )
             if not lists:
                 return
-            for one in lists:
-                await self._remove(one)
-            ids = [one.id for one in lists]
+            for removal in lists:
+                await self._remove(removal)
+            ids = [removal.id for removal in lists]
             await context.writer.acall(lambda tx, ids=ids: retention_rows.delete_removals(tx.connection, ids))  # type: ignore[misc]
 
-    async def _remove(self, one: Removal) -> None:
-        if one.kind == "inputs":
-            await self._remove_inputs(one.names)
+    async def _remove(self, removal: Removal) -> None:
+        if removal.kind == "inputs":
+            await self._remove_inputs(removal.names)
         else:
-            await asyncio.to_thread(self._unlink, one)
+            await asyncio.to_thread(self._unlink, removal)
 
-    def _unlink(self, one: Removal) -> None:
-        for name in one.names:
-            if one.kind == "jobs":
+    def _unlink(self, removal: Removal) -> None:
+        for name in removal.names:
+            if removal.kind == "jobs":
                 self._context.sandbox.delete_outputs(name)
                 self._context.sandbox.delete_tails(name)
-            elif one.kind == "tries":
+            elif removal.kind == "tries":
                 self._context.sandbox.delete_tries(*name)
             else:
                 (self._logs / f"{name}.log").unlink(missing_ok=True)
 
     async def _remove_inputs(self, digests: Sequence[Any]) -> None:
-        """In the writer's turns: nobody notes an upload of the same file meanwhile."""
+        """Delete input files in requests to the writer, so that no upload of the same file is stored meanwhile."""
         sandbox, writer = self._context.sandbox, self._context.writer
 
         def unlink(tx: Transaction, digest: str) -> None:

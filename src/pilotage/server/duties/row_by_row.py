@@ -1,4 +1,4 @@
-"""Steps of a duty over many rows: a row that cannot be carried out does not stop the others."""
+"""Steps of a duty over many rows. A row that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = TypeVar("Row", bound=Hashable)
 
 
 async def each(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Carry out all steps in order, whatever becomes of one. Then raise the first error, if there was one."""
+    """Run all steps in order, even if one fails. Then raise the first error, if any."""
     failed: Exception | None = None
     for step in steps:
         try:
@@ -31,16 +31,16 @@ async def each(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
 
 
 class RowByRow:
-    """Carries steps out for all their rows in one transaction; if that fails, for each row in its own.
+    """Runs a step for all its rows in one transaction. If that fails, each row gets its own transaction.
 
-    A row that fails by itself is logged once and left out from then on. It is tried again alone in every cycle, so
-    it comes in as soon as its cause is gone.
+    A row that fails alone is logged once and then excluded from the common transaction. Every cycle tries it again
+    alone, so it succeeds as soon as its cause is gone.
     """
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self.failing: dict[str, set[Hashable]] = {}
-        """By step: the rows that fail."""
+        """The failing rows of each step."""
 
     async def step(
         self,
@@ -48,9 +48,9 @@ class RowByRow:
         find: Callable[[Transaction], Sequence[Row]],
         act: Callable[[Transaction, Sequence[Row]], int],
     ) -> int:
-        """Do `act` to the rows that `find` gives; the sum of what it returns.
+        """Call `act` with the rows that `find` returns. Returns the sum of its results.
 
-        Errors that concern no row (the database is away, the server or its duty is given up) are raised.
+        Errors that concern no single row are raised: an unreachable database, an evicted server, a lost duty lease.
         """
         failing = self.failing.setdefault(name, set())
         try:
@@ -62,7 +62,7 @@ class RowByRow:
         except (Overloaded, Superseded, ServerEvicted):
             raise
         except Exception as error:
-            log.debug("%s: %s; each row is tried by itself", name, error)
+            log.debug("%s: %s; trying each row alone", name, error)
             done = 0
         rows = await self._writer.acall(find)
         failing &= set(rows)
@@ -79,7 +79,9 @@ class RowByRow:
         except Exception:
             if row not in failing:
                 failing.add(row)
-                log.exception("%s failed for %s; the others go on, and it is tried again", name, row)
+                log.exception(
+                    "%s failed for %s; other rows are not affected, and it will be tried again", name, row
+                )
             return 0
         failing.discard(row)
         return done

@@ -1,4 +1,4 @@
-"""The duties of shares: priorities, corrections from past use, and the ledger of use."""
+"""The duties of shares: priorities, share corrections, and the ledger of use."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from pilotage.store.tables import usage
 
 PRIORITY_PERIOD = 1.0
 NEWCOMERS_PERIOD = 10.0
+"""Minimum seconds between two wake-ups of the correctors because of new entities."""
 
 
 class PriorityDuty:
-    """Takes up the priorities of what has changed, a few queues in each turn of the writer.
+    """Applies changed priorities to the index, a few queues in each transaction.
 
-    Whoever begins to wait is looked at by the correctors soon, not only after their period.
+    It also wakes the correctors soon after the first job of a new entity, without waiting for their period.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._welcomed = 0.0
+        self._newcomers_at = 0.0
 
     async def cycle(self) -> None:
         pool, writer = self._context.pool, self._context.writer
         priorities, now = pool.queues.index.priorities, self._context.clock()
-        if priorities.newcomers and not 0 <= now - self._welcomed < NEWCOMERS_PERIOD:
-            self._welcomed = now
+        if priorities.newcomers and not 0 <= now - self._newcomers_at < NEWCOMERS_PERIOD:
+            self._newcomers_at = now
             await writer.acall(lambda tx: tx.set(priorities, "newcomers", False))
             self._context.wake_shares.set()
         if pool.queues.priority_updates is None and not priorities.has_changes:
@@ -38,7 +39,7 @@ class PriorityDuty:
 
 
 class ShareDuty:
-    """Charges what was used, and draws the share corrections from it."""
+    """Charges use to the ledger, and computes the share corrections from it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -52,17 +53,17 @@ class ShareDuty:
         charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
         for part in book.saving(charged):
             await writer.acall(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
-        who = await writer.acall(lambda _: corrections.waiting_entities(pool))
-        found = await asyncio.to_thread(self._corrections, who)
-        await writer.acall(lambda tx: corrections.apply_corrections(pool, tx, found, charged.as_of))
+        waiting = await writer.acall(lambda _: corrections.waiting_entities(pool))
+        computed = await asyncio.to_thread(self._compute, waiting)
+        await writer.acall(lambda tx: corrections.apply_corrections(pool, tx, computed, charged.as_of))
 
-    def _corrections(self, who: corrections.WaitingEntities) -> Corrections:
+    def _compute(self, waiting: corrections.WaitingEntities) -> Corrections:
         last, memory = usage.corrector_memory(self._context.readers.connection())
-        return corrections.compute_corrections(self._context.book, who, last, memory)
+        return corrections.compute_corrections(self._context.book, waiting, last, memory)
 
 
 class LedgerDuty:
-    """Where another server draws the corrections: has the ledger that reports are made of follow the store."""
+    """Updates the ledger for reports from the store, if another server computes the corrections."""
 
     def __init__(self, context: Context, duty_leases: DutyLeases) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Work of a server that starts: it loads the index and finishes submissions of its predecessor."""
+"""Start-up work of a server: it loads the index and finishes the submissions of its predecessor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUEUES_PER_TRANSACTION = 200
 
 
 async def load_index(context: Context) -> None:
-    """Count the waiting jobs while pilots and people are served; they are given out when that is done."""
+    """Count the waiting jobs while the server answers requests. Jobs are offered when this is done."""
     begun = context.clock()
     if context.pool.peers.shared:
         await _load_with_reader(context)
@@ -38,11 +38,11 @@ async def load_index(context: Context) -> None:
 
 
 async def _load_with_reader(context: Context) -> None:
-    """By a reader, for as long as the database takes: the writer has only to take up what was found."""
+    """Count on a reader's connection. The writer only applies the counts."""
     while not context.stop.is_set():
         try:
-            found = await asyncio.to_thread(lambda: count_waiting(context.readers.connection()))
-            await _add_counts(context, *found)
+            snapshot, counts = await asyncio.to_thread(lambda: count_waiting(context.readers.connection()))
+            await _add_counts(context, snapshot, counts)
         except Overloaded as error:
             log.warning("the waiting jobs could not be counted: %s", error)
             await pause(context, RECOUNT_PAUSE)
@@ -50,19 +50,19 @@ async def _load_with_reader(context: Context) -> None:
             return
 
 
-async def _add_counts(context: Context, seen: TransactionSnapshot, counts: Counts) -> None:
-    """The queues some at a time, which takes most of the time, then their jobs at once."""
+async def _add_counts(context: Context, snapshot: TransactionSnapshot, counts: Counts) -> None:
+    """Add the queues in several transactions, which takes most of the time, then all counts in one."""
     pool, writer, queues = context.pool, context.writer, list(counts)
     for first in range(0, len(queues), QUEUES_PER_TRANSACTION):
         part = queues[first : first + QUEUES_PER_TRANSACTION]
         await writer.acall(lambda tx, part=part: [pool.queues.try_add(tx, queue) for queue in part])  # type: ignore[misc]
-    await writer.acall(lambda tx: apply_counts(pool, tx, seen, counts))
+    await writer.acall(lambda tx: apply_counts(pool, tx, snapshot, counts))
 
 
 async def forget_unaccepted(context: Context, untouched_since: float = inf) -> None:
-    """What the last server had stored in part of a submission goes: nobody was told of it.
+    """Delete partly stored submissions of the last server. Their clients have received no answer.
 
-    `untouched_since`: of submissions that nobody has touched since then.
+    `untouched_since`: only submissions that no request has changed since then.
     """
     for submission in await context.writer.acall(
         lambda tx: submissions.staged(tx.connection, untouched_since)
@@ -71,15 +71,17 @@ async def forget_unaccepted(context: Context, untouched_since: float = inf) -> N
 
 
 async def finish_submissions(context: Context, untouched_since: float = inf) -> None:
-    """Make the jobs that were accepted before the last server ended. `untouched_since` as of `forget_unaccepted`."""
+    """Create the remaining jobs of accepted submissions. `untouched_since` as in `forget_unaccepted`."""
     for submission in await context.writer.acall(
         lambda tx: submissions.with_unmade_jobs(tx.connection, untouched_since)
     ):
-        await context.bulk.make(context.pool, JobCreator(submission))
-        log.info("made the remaining jobs of submission %d", submission)
+        await context.submission_gate.make(context.pool, JobCreator(submission))
+        log.info("created the remaining jobs of submission %d", submission)
 
 
 async def forget_staged(context: Context, submission: SubmissionId) -> None:
-    """Take back a submission that was stored in part; its client was told nothing."""
-    while not await context.bulk.write(lambda tx: submission_service.delete_staged(tx, submission)):
+    """Delete a partly stored submission."""
+    while not await context.submission_gate.write(
+        lambda tx: submission_service.delete_staged(tx, submission)
+    ):
         pass

@@ -1,4 +1,4 @@
-"""The duty that keeps the history of what queues wait for."""
+"""The duty that records the history of wait reasons."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pilotage.server.context import Context
 from pilotage.services.why import answer, wait_history
 from pilotage.store.tables.wait_reasons import ReasonRow
 
-TURN = 0.002
-"""Seconds of looking in one turn of the loop."""
+SLICE = 0.002
+"""Seconds of analysis in one turn of the event loop."""
 
-PART = 0.1
-"""At most this part of the loop's time."""
+MAX_LOAD = 0.1
+"""Maximum fraction of the event loop's time."""
 
 
 async def snapshot(context: Context, now: float) -> answer.WaitSnapshot:
-    """What `why` looks at, for use in a thread that is not the writer's, or in the loop's."""
+    """The input of `why`, for use in the event loop's thread or in any thread other than the writer's."""
     pool, writer = context.pool, context.writer
 
     def turn(ask: Callable[[], Sequence[IndexedQueue] | None]) -> Sequence[IndexedQueue] | None:
@@ -29,11 +29,11 @@ async def snapshot(context: Context, now: float) -> answer.WaitSnapshot:
 
 
 class ReasonDuty:
-    """Looks at every queue with waiting jobs; writes only what has changed, a few rows in each turn of the writer."""
+    """Analyses every queue with waiting jobs, and stores changed reasons, a few rows in each transaction."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._looker = wait_history.WaitRecorder()
+        self._recorder = wait_history.WaitRecorder()
         self._started = False
 
     def period(self) -> float:
@@ -54,27 +54,27 @@ class ReasonDuty:
             )
             await writer.acall(lambda tx: tx.set(pool, "recorded_reasons", reasons))
         if not any(entry.waiting for entry in list(pool.queues.index.entries.values())) and not any(
-            one.reason for one in list((pool.recorded_reasons or {}).values())
+            recorded.reason for recorded in list((pool.recorded_reasons or {}).values())
         ):
             return
         now = clock()
-        found = await snapshot(self._context, now)
-        for part in wait_history.chunks(await self._look(found, now)):
+        taken = await snapshot(self._context, now)
+        for part in wait_history.chunks(await self._analyse(taken, now)):
             await writer.acall(lambda tx, part=part: wait_history.write(pool, tx, part))  # type: ignore[misc]
 
-    async def _look(self, found: answer.WaitSnapshot, now: float) -> list[ReasonRow]:
-        """Half a second and more of questions to the predicate: beside the loop, or in short turns of it."""
-        readers, looker = self._context.readers, self._looker
+    async def _analyse(self, taken: answer.WaitSnapshot, now: float) -> list[ReasonRow]:
+        """The analysis may take over half a second: it runs in a thread, or in short slices of the event loop."""
+        readers, recorder = self._context.readers, self._recorder
         if not self._context.in_loop:
-            return await asyncio.to_thread(lambda: looker.changes(found, readers.connection(), now))
+            return await asyncio.to_thread(lambda: recorder.changes(taken, readers.connection(), now))
         rows: list[ReasonRow] = []
         begun = perf_counter()
-        for changed in looker.steps(found, readers.connection(), now):
+        for changed in recorder.steps(taken, readers.connection(), now):
             rows += changed
             worked = perf_counter() - begun
-            if worked >= TURN:
+            if worked >= SLICE:
                 if self._context.stop.is_set():
                     break
-                await asyncio.sleep(worked / PART - worked)
+                await asyncio.sleep(worked / MAX_LOAD - worked)
                 begun = perf_counter()
         return rows

@@ -1,25 +1,25 @@
-"""How Python itself is set for a server."""
+"""Settings of the Python interpreter for a server."""
 
 from __future__ import annotations
 
 import gc
 import sys
 
-TURN = 0.0001
-"""Seconds after which a thread at work lets the others have a turn. SQLite's calls ask for Python's lock at every row,
-and each time wait for so long if a duty computes something beside."""
+SWITCH_INTERVAL = 0.0001
+"""Seconds after which a running thread releases Python's lock to a waiting one. SQLite's calls take the lock at every
+row, and wait up to this time if a duty computes in another thread."""
 
-NEW = 2_000
-"""So many new objects are looked through at once for those that hold each other and nobody else holds: 1 ms. Ten times
-as many are looked through in one pause as well, which was the longest of all that a pilot waited for (20 ms)."""
+YOUNG_OBJECTS = 2_000
+"""New objects that start a collection of the youngest generation, which takes 1 ms. With ten times as many, a single
+collection was the longest of all pauses for a pilot (20 ms)."""
 
 
-def take_short_turns() -> None:
-    sys.setswitchinterval(TURN)
+def shorten_switch_interval() -> None:
+    sys.setswitchinterval(SWITCH_INTERVAL)
 
 
 def freeze_gc() -> None:
-    """What was read at the start stays: looking through it again and again took a twelfth of the time of a match."""
+    """Exclude the objects loaded at start-up from collections. Scanning them took a twelfth of the time of a match."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEW, 10, 200)
+    gc.set_threshold(YOUNG_OBJECTS, 10, 200)

@@ -1,15 +1,15 @@
-"""The home folder of an instance: who owns it, where things lie, what kind of disk it is on.
+"""The home folder of an instance: its paths, its owner, and the file system that it is on.
 
-lock            held by the one server of this home; names host and process
-instance.json   which database belongs to this home
-server.json     where the server is: address, process, host
-token           the home owner's token (mode 600)
-pilotage.db     the database (local disk only), unless it is one of PostgreSQL
-secrets/        the key that signs tokens (mode 600)
-sandboxes/      inputs, outputs, tails
-pilots/         the log of each local pilot
-backups/        the database before each upgrade
-server.log      the log of a detached server
+- `lock`: held by the one server of this home; names host and process
+- `instance.json`: the database that belongs to this home
+- `server.json`: address, process and host of the server
+- `token`: the home owner's token (mode 600)
+- `pilotage.db`: the database (local disk only), unless it is one of PostgreSQL
+- `secrets/`: the key that signs tokens (mode 600)
+- `sandboxes/`: inputs, outputs, tails
+- `pilots/`: the log of each local pilot
+- `backups/`: the database before each upgrade
+- `server.log`: the log of a detached server
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """server.json: what clients need to find the server."""
+    """server.json: how clients find the server."""
 
     url: str
     pid: int
@@ -64,7 +64,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):
-    """instance.json: which database belongs to the home."""
+    """instance.json: the database that belongs to the home."""
 
     uuid: str
     database: str
@@ -85,16 +85,16 @@ def _known_instance(folder: Path) -> InstanceFacts | None:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The paths of one instance. The database may lie elsewhere: on a local disk, or on a server of PostgreSQL."""
+    """The paths of one instance. The database may be elsewhere: on a local disk, or on a PostgreSQL server."""
 
     folder: Path
     database: Database
 
     @classmethod
     def at(cls, folder: Path, database: str = "", programs: Path | None = None) -> Home:
-        """The home `folder` with the database given (path or address), else that of its last start, else one inside.
+        """The home `folder` with a database: `database` (path or address), the one of the last start, or one inside.
 
-        `programs`: where PostgreSQL's own programs are.
+        `programs`: the folder of PostgreSQL's own programs.
         """
         folder = folder.expanduser().absolute()
         if not database:
@@ -103,13 +103,13 @@ class Home:
         return cls(folder, database_at(database, programs))
 
     def check_database(self) -> None:
-        """Refuse to begin a second, empty database in a home that has one: it would give its ids again."""
+        """Refuse to create a second database in a home that has one: it would allocate the same ids again."""
         file = self.database.file
         if file is not None and not file.exists():
             self.check_new()
 
     def check_new(self) -> None:
-        """Refuse to begin an instance in a home that has one."""
+        """Refuse to create an instance in a home that already has one."""
         known = _known_instance(self.folder)
         if known is not None:
             raise Conflict(
@@ -119,9 +119,9 @@ class Home:
             )
 
     def bind(self, uuid: str) -> None:
-        """Remember which database belongs to this home, or refuse one of another instance.
+        """Store which database belongs to this home. Refuse the database of another instance.
 
-        The sandboxes of the home are those of its jobs: another database would give the same ids to other jobs.
+        The home has the sandboxes of its own jobs. Another database would allocate the same ids to other jobs.
         """
         known = _known_instance(self.folder)
         if known is not None and known.uuid != uuid:
@@ -146,7 +146,7 @@ class Home:
         return self.folder / "server.log"
 
     def make(self) -> None:
-        """Make the folder, for its owner only."""
+        """Create the folder, accessible by its owner only."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.database.file is not None:
@@ -161,7 +161,7 @@ class Home:
             )
 
     def check_disk(self, mounts: str = "/proc/self/mounts") -> None:
-        """Refuse a database on a network file system: SQLite's locks and flushes cannot be relied on there."""
+        """Refuse a database on a network file system: SQLite's locks and flushes are not reliable there."""
         if self.database.file is None:
             return
         folder = self.database.file.parent
@@ -174,7 +174,7 @@ class Home:
             )
 
     def known_facts(self) -> ServerFacts | None:
-        """Where the last server of this home was, or is."""
+        """The address of the running or last server of this home."""
         try:
             return msgspec.json.decode(self.facts.read_bytes(), type=ServerFacts)
         except (FileNotFoundError, msgspec.MsgspecError):
@@ -186,19 +186,19 @@ class Home:
 
 
 class HomeLock:
-    """Held while a server owns the home; ends with its process, however that ends."""
+    """Held while a server owns the home. The kernel releases it when the process ends for any reason."""
 
     def __init__(self, home: Home) -> None:
         self._path = home.folder / "lock"
         self._paths = {self._path}
         file = home.database.file
         if file is not None:
-            # Beside the database too: two homes must not share one.
+            # The database has a lock file too: two homes must not share it.
             self._paths.add(file.with_name(file.name + ".lock"))
         self._handles: list[int] = []
 
     def acquire(self) -> None:
-        """Take the lock, or say who has it."""
+        """Take the lock, or raise `Conflict` with the name of its holder."""
         for path in sorted(self._paths):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._handles.append(handle)
@@ -222,7 +222,7 @@ class HomeLock:
 
 
 def file_system_of(folder: Path, mounts: str) -> str:
-    """The type of the file system that `folder` lies on, by the text of /proc/self/mounts."""
+    """The type of the file system of `folder`, from the text of /proc/self/mounts."""
     place = str(folder.resolve())
     best, kind = "", ""
     for line in mounts.splitlines():

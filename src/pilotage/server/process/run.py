@@ -1,57 +1,35 @@
-"""One server from start to end: everything is put together here, in the order in which it must happen."""
+"""Runs one server from start to end: creates its parts, and starts them in the required order."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import signal
 import socket
-import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Generator
 
 import uvicorn
 import uvloop
 
 from pilotage.core import policy as policies
-from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.script import pilot_program
-from pilotage.outside.batch.slurm import adapter as slurm
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server import disk_space
 from pilotage.server.context import Context
-from pilotage.server.disk_space import LEAST_FREE, DiskDuty, DiskSpace, Reserve
-from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
-from pilotage.server.duties.batch_clients import slurm_client
-from pilotage.server.duties.duty_leases import RENEWED, DutyLeases, FencedWriter
+from pilotage.server.disk_space import DiskDuty, DiskSpace, Reserve
+from pilotage.server.duties.duty_leases import RENEWAL_PERIOD, DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LEASE_PERIOD, LeaseDuty
-from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
-from pilotage.server.duties.loop import every, until_stopped
-from pilotage.server.duties.peers import (
-    FOLLOWS,
-    LIMITS,
-    WATCHES,
-    DatabaseClock,
-    PeersDuty,
-    describe_server,
-)
-from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
-from pilotage.server.duties.retention import RetentionDuty
-from pilotage.server.duties.shares import PRIORITY_PERIOD, LedgerDuty, PriorityDuty, ShareDuty
+from pilotage.server.duties.loop import every
+from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
-from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.app import build_application
 from pilotage.server.http.connection_limits import (
-    MAX_CONNECTIONS,
-    MAX_PER_ADDRESS,
     Capacity,
     ConnectionLimits,
     raise_file_limit,
@@ -59,13 +37,12 @@ from pilotage.server.http.connection_limits import (
 from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.http.sockets import accept_handles, listen
 from pilotage.server.process import gc_tuning
-from pilotage.server.process.home import Home, HomeLock
+from pilotage.server.process.home import HomeLock
+from pilotage.server.process.schedule import DUTIES, DutySchedule
+from pilotage.server.process.settings import Settings
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
-from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.local import LocalDirector
 from pilotage.services.peers.membership import evict_server, join
-from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
@@ -75,50 +52,12 @@ from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from pilotage.wire.pilot import Node
 
 log = logging.getLogger(__name__)
 
-DRAIN_POLL = 0.5
-
-LEFT_BEHIND = 30.0
-LEDGER_PERIOD = 60.0
-DUTIES = (
-    *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
-    *("servers", "limits", "submissions"),
-)
-"""Each is carried out by one of the servers."""
-OURS = ("PILOTAGE_", "PG")
-"""Variables that begin so are the server's and its database's: pilots do not get them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a server is told at its start."""
-
-    home: Home
-    host: str
-    port: int
-    """0: the port of the last start, or any free one."""
-    pilot_server: str
-    """The address that pilots are told; empty: the server's own."""
-    owner: str
-    node: Node
-    """What a pilot on this machine finds."""
-    announce: Callable[[str], None]
-    """Told one line when the server is ready."""
-    sandboxes: Path | None = None
-    """The folder of sandboxes, where it is not the home's own."""
-    least_free: int = LEAST_FREE
-    """MB of a disk below which nothing new is accepted."""
-    connections: int = MAX_CONNECTIONS
-    """How many may be open, as far as the limit of open files allows."""
-    connections_per_address: int = MAX_PER_ADDRESS
-    """How many of them from one address without a valid token."""
-
 
 def serve(settings: Settings) -> None:
-    """Run until told to stop. Raises errors of `core.errors` for what a person must put right."""
+    """Run until the server is stopped. Raises errors of `core.errors` for problems that a person must solve."""
     home = settings.home
     home.make()
     home.check_disk()
@@ -141,7 +80,7 @@ def serve(settings: Settings) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """The listening socket. Pilots of the last server look for it where it was."""
+    """The listening socket. It keeps the last server's port, where pilots look for a server."""
     known = settings.home.known_facts()
     port = settings.port
     if not port and known is not None:
@@ -161,19 +100,17 @@ class _Server:
         self._listener = listener
         self._readers = settings.home.database.readers()
         self._counters = settings.home.database.counters()
-        self._hints = settings.home.database.notifications()
+        self._notifications = settings.home.database.notifications()
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
-        self._local: LocalCesDuty | None = None
-        self._batch: BatchCesDuty | None = None
-        room, self._files_before = raise_file_limit(settings.connections)
-        self._admission = Admission(Capacity(room, settings.connections_per_address))
+        max_connections, self._open_files = raise_file_limit(settings.connections)
+        self._admission = Admission(Capacity(max_connections, settings.connections_per_address))
 
     async def run(self) -> None:
         self._writer.start()
         try:
             context = self._context()
-            gc_tuning.take_short_turns()
+            gc_tuning.shorten_switch_interval()
             if self._connection.dialect == "sqlite":
                 self._writer.move_to_loop(asyncio.get_running_loop())
             await self._serve(context)
@@ -194,18 +131,20 @@ class _Server:
         sandbox = DirectorySandbox(settings.sandboxes or home.folder / "sandboxes")
         host, port = self._listener.getsockname()
         url = f"http://{host}:{port}"
-        found, pool = self._writer.call(lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark()))
+        instance_facts, pool = self._writer.call(
+            lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark())
+        )
         if pool.peers.shared:
             self._connection.bind_to_server(pool.peers.server)
-        home.bind(found.uuid)
+        home.bind(instance_facts.uuid)
         on_file = self._connection.dialect == "sqlite"
-        issuer = Issuer(key, found.uuid)
+        issuer = Issuer(key, instance_facts.uuid)
         context = Context(
             pool=pool,
             writer=self._writer,
             readers=self._readers,
             issuer=issuer,
-            instance=found.uuid,
+            instance=instance_facts.uuid,
             sandbox=sandbox,
             clock=self._clock,
             program=pilot_program(),
@@ -215,7 +154,7 @@ class _Server:
             space=self._space(sandbox),
             home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
             in_loop=on_file,
-            bulk=SubmissionGate(
+            submission_gate=SubmissionGate(
                 self._writer, ChunkPace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
             ),
         )
@@ -223,7 +162,7 @@ class _Server:
         return context
 
     def _space(self, sandbox: DirectorySandbox) -> DiskSpace:
-        """The disks that this server writes to; that of a database elsewhere tells of itself by its errors."""
+        """The disks that this server writes to. A database elsewhere reports a full disk by its errors."""
         least, file = self._settings.least_free, self._settings.home.database.file
         if file is None:
             return DiskSpace({"sandboxes": sandbox.folder}, least=least)
@@ -231,17 +170,17 @@ class _Server:
         return DiskSpace({"database": file.parent, "sandboxes": sandbox.folder}, reserve, least)
 
     def _load(self, tx: Transaction, url: str, key: str, sandboxes: str) -> tuple[instance.Instance, Pool]:
-        """Everything that the pool keeps in memory, read from the store; made at the first start.
+        """Open the instance in the store, or create it at the first start, and open its pool.
 
-        `key` and `sandboxes` are what all servers of one database have in common.
+        `key` and `sandboxes` are the fingerprints that all servers of one database must share.
         """
         connection, now, owner = tx.connection, self._clock(), self._settings.owner
-        found = instance.load(connection)
-        if found is None:
+        loaded = instance.load(connection)
+        if loaded is None:
             self._settings.home.check_new()
-            found = instance.create(connection, str(uuid.uuid4()), now)
+            loaded = instance.create(connection, str(uuid.uuid4()), now)
         if self._counters is not None:
-            # A policy that is just being applied is waited for: this server would hear of it neither here nor later.
+            # Wait for a policy that is being applied: this server would miss it both here and later.
             instance.lock_row(connection)
         current = instance.current_policy(connection)
         if current is None:
@@ -258,17 +197,17 @@ class _Server:
             tx,
             policy,
             version=current.version,
-            incarnation=found.incarnation,
+            incarnation=loaded.incarnation,
             rng=random.Random(),  # noqa: S311
             home_owner=owner,
-            id_floor=found.id_floor,
+            id_floor=loaded.id_floor,
             load=False,
             peers=peers,
             counters=self._counters,
         )
         if peers.shared:
             read_corrections(pool, tx)
-        return found, pool
+        return loaded, pool
 
     async def _serve(self, context: Context) -> None:
         config = uvicorn.Config(
@@ -290,7 +229,7 @@ class _Server:
         peers, duty_leases = context.pool.peers, None
         if peers.shared:
             duty_leases = DutyLeases(self._writer, peers.server, DUTIES)
-        # An outage is credited before the first pilot or duty can see an old lease.
+        # Leases are extended by an outage before the first pilot or duty can see an expired one.
         leases = LeaseDuty(context, duty_leases)
         await leases.cycle()
         if duty_leases is None:
@@ -302,118 +241,33 @@ class _Server:
             await asyncio.sleep(0.01)
         self._settings.home.write_facts(context.url)
         self._settings.announce(context.url)
-        # Pilots report and are leased from now on; what is decided by the waiting jobs waits until they are counted.
+        # From now on pilots report and renew leases. Duties that need the waiting jobs start when these are counted.
         space = DiskDuty(
             context.space, lambda: self._writer.acall(lambda tx: instance.write_unchanged(tx.connection))
         )
-        living = [
+        running = [
             every(context, lambda: LEASE_PERIOD, leases.cycle),
             every(context, lambda: disk_space.PERIOD, space.cycle),
         ]
         if duty_leases is not None:
-            living.append(every(context, lambda: RENEWED, duty_leases.renew))
-        await asyncio.gather(*living, self._with_all_counted(context, duty_leases))
-        await self._part_from_pilots(context)
-        if self._batch is not None:
-            await self._batch.close()
+            running.append(every(context, lambda: RENEWAL_PERIOD, duty_leases.renew))
+        schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
+        await asyncio.gather(*running, self._load_and_run_duties(context, schedule))
+        await schedule.stop_pilots()
+        await schedule.close()
         server.should_exit = True
         await listening
 
-    async def _with_all_counted(self, context: Context, duty_leases: DutyLeases | None) -> None:
+    async def _load_and_run_duties(self, context: Context, schedule: DutySchedule) -> None:
         await load_index(context)
         gc_tuning.freeze_gc()
-        if duty_leases is None:
+        if not context.pool.peers.shared:
             await finish_submissions(context)
-        await asyncio.gather(*self._duties(context, duty_leases))
-
-    def _duties(self, context: Context, duty_leases: DutyLeases | None) -> list[Coroutine[None, None, None]]:
-        def post(name: str, cycle: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-            """A cycle that only one of several servers carries out."""
-            return cycle if duty_leases is None else lambda: duty_leases.carry_out(name, cycle)
-
-        queues, shares = QueueDuty(context), ShareDuty(context)
-        reasons = ReasonDuty(context)
-        home = self._settings.home
-        retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
-        running = [
-            every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
-            every(context, shares.period, post("shares", shares.cycle), context.wake_shares),
-            every(context, lambda: QUEUE_PERIOD, post("queues", queues.cycle)),
-            every(context, reasons.period, post("reasons", reasons.cycle)),
-            every(context, retention.period, post("retention", retention.cycle)),
-        ]
-        self._local = LocalCesDuty(context, lambda name: self._local_ce(context, name))
-        local = post("local pilots", self._local.cycle)
-        running.append(every(context, self._local.period, local, context.wake_director))
-        self._batch = BatchCesDuty(context, lambda name: self._batch_ce(context, name))
-        running.append(every(context, lambda: BATCH_PERIOD, post("batch pilots", self._batch.cycle)))
-        if duty_leases is not None:
-            running += self._peer_duties(context, duty_leases)
-        return running
-
-    def _peer_duties(self, context: Context, duty_leases: DutyLeases) -> list[Coroutine[None, None, None]]:
-        """What there is to do because of other servers."""
-        pool, peers, clock = context.pool, context.pool.peers, self._clock
-        assert isinstance(peers, DatabasePeers)
-        assert isinstance(clock, DatabaseClock)
-
-        async def forget_reasons() -> None:
-            await self._writer.acall(lambda tx: tx.set(pool, "recorded_reasons", None))
-
-        duty_leases.began["reasons"] = forget_reasons
-        duty, ledger = PeersDuty(context, peers, duty_leases, clock), LedgerDuty(context, duty_leases)
-        cycles: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (FOLLOWS, duty.rebalance_limits),
-            (WATCHES, duty.set_clock),
-            (WATCHES, duty.recount),
-            (WATCHES, lambda: duty_leases.carry_out("servers", duty.watch)),
-            (LIMITS, lambda: duty_leases.carry_out("limits", duty.keep_limits)),
-            (LEFT_BEHIND, lambda: duty_leases.carry_out("submissions", duty.finish_submissions)),
-            (LEDGER_PERIOD, ledger.cycle),
-        ]
-        running = [every(context, lambda period=period: period, cycle) for period, cycle in cycles]  # type: ignore[misc]
-        running.append(every(context, duty.poll_delay, duty.follow, duty.wake))
-        if self._hints is not None:
-            running.append(until_stopped(context, self._hints.listen(duty.heard)))
-        return running
-
-    def _local_ce(self, context: Context, name: str) -> LocalCeDuty:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
-        director = LocalDirector(name, self._settings.node)
-        logs = self._settings.home.folder / "pilots"
-        host = socket.gethostname() if context.pool.peers.shared else ""
-        return LocalCeDuty(
-            context,
-            director,
-            LocalBatch(environment, logs, host=host, files=self._files_before),
-            sys.executable,
-        )
-
-    def _batch_ce(self, context: Context, name: str) -> BatchCeDuty:
-        ce = context.pool.policy.ces[name]
-        batch = slurm_client(ce.slurm)
-        director = BatchDirector(name, self._settings.node.platform)
-        return BatchCeDuty(context, director, batch, slurm.INDEX_VARIABLE)
-
-    async def _part_from_pilots(self, context: Context) -> None:
-        """As `down` has asked: wait for running jobs, end the pilots, or leave them alone."""
-        local, batch = self._local, self._batch
-        if context.stopping not in ("drain", "cancel") or local is None or batch is None:
-            return
-        await self._writer.acall(lambda tx: tx.set(context.pool, "draining", True))
-        context.stop.clear()
-        if context.stopping == "cancel":
-            await local.cancel_all()
-        await batch.cancel_all(waiting_only=context.stopping == "drain")
-        while not context.stop.is_set() and await asyncio.to_thread(
-            lambda: local.has_running_pilots() or batch.has_running_pilots()
-        ):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)
+        await schedule.run()
 
 
 class _Uvicorn(uvicorn.Server):
-    """Signals are ours: uvicorn's own handling would end the connections before the duties have ended."""
+    """Leaves signals to `_Server`: uvicorn's own handlers would close connections before the duties have ended."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

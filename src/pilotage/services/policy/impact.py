@@ -1,4 +1,4 @@
-"""What a policy leaves without work: waiting jobs that it does not admit, pilots where it has no CE."""
+"""The impact of a policy: waiting jobs that it does not admit, and live pilots of CEs that it does not have."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pilotage.core.policy import Policy
 from pilotage.core.queues.indexed_queue import IndexedQueue
 
-MOST = 1000
-"""So many lines are told, those of most jobs; the count of all is told besides."""
+MAX_LINES = 1000
+"""Groups and owners listed, in the order of their waiting jobs. The total includes the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrandedQueue:
     group: str
     owner: str
-    """"" where the policy does not have the group at all."""
+    """"" if the policy does not have the group."""
     waiting: int
 
 
 @dataclass(frozen=True, slots=True)
 class StrandedWork:
     jobs: int
-    """Waiting jobs that would not start: they stay, flagged."""
+    """Waiting jobs that cannot start under the policy. They are kept and flagged."""
     stranded: tuple[StrandedQueue, ...]
     pilots: tuple[tuple[str, str, int], ...]
     """(site, CE, live pilots)."""
@@ -33,7 +33,7 @@ class StrandedWork:
 def stranded_work(
     policy: Policy, entries: Iterable[IndexedQueue], pilots: Iterable[tuple[str, str, int]]
 ) -> StrandedWork:
-    """What does not go on under `policy`, whether it is in force already or not.
+    """The waiting jobs and live pilots that `policy` strands. It need not be in force.
 
     `pilots`: (site, CE, live pilots).
     """
@@ -42,7 +42,9 @@ def stranded_work(
         owner, group = entry.identity.owner, entry.identity.group
         if entry.waiting and not policy.admits(owner, group):
             waiting[group, owner if group in policy.groups else ""] += entry.waiting
-    most = tuple(StrandedQueue(group, owner, count) for (group, owner), count in waiting.most_common(MOST))
+    most = tuple(
+        StrandedQueue(group, owner, count) for (group, owner), count in waiting.most_common(MAX_LINES)
+    )
     gone = (
         (site, ce, count) for site, ce, count in pilots if site not in policy.sites or ce not in policy.ces
     )

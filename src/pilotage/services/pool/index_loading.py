@@ -138,8 +138,8 @@ def count_waiting(connection: Connection) -> tuple[TransactionSnapshot, Counts]:
 def apply_counts(pool: Pool, tx: Transaction, snapshot: TransactionSnapshot, counts: Counts) -> None:
     """Load the index from counts that another session made in `snapshot`.
 
-    Replay every change committed after the snapshot: from the change rows of all servers, this one included, and from
-    the index delta of this transaction.
+    Replay every change committed after the snapshot: from the change rows of all servers, which include this server,
+    and from the index delta of this transaction.
     """
     upto, rows = changes.read_with_snapshot(tx.connection, snapshot.xmin)
     unseen: list[PeerUpdate | IndexDelta] = [

@@ -60,7 +60,7 @@ class Pool:
     """The classes of recent offers."""
     offer_cache: OfferCache = field(default_factory=OfferCache)
     ces_changed_at: dict[str, float] = field(default_factory=dict)
-    """When the policy last changed each CE. Offers of earlier pilots may differ from those of new ones."""
+    """When the policy last changed each CE. Offers of pilots that started before may differ from new offers."""
     turns: TurnBook = field(default_factory=TurnBook)
     """The turns of pilots that serve one owner at a time."""
     local_nodes: dict[str, Node] = field(default_factory=dict)

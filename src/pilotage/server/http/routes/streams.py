@@ -156,7 +156,7 @@ async def chunk(
             f"the chunk has {size:,} bytes: at most {MAX_CHUNK_BYTES:,} are accepted",
             hint="send fewer rows at a time",
         )
-    pool, clock, bulk = context.pool, context.clock, context.bulk
+    pool, clock, bulk = context.pool, context.clock, context.submission_gate
     with bulk.place():
         body = await request.body()
         given = await asyncio.to_thread(_read_rows, context, caller, id_, number, body)
@@ -220,7 +220,7 @@ async def close_(
     id_: Id, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
     """End the submission after its last row. The answer is sent when all jobs wait in the task queue."""
-    clock, bulk = context.clock, context.bulk
+    clock, bulk = context.clock, context.submission_gate
     submission, last = await context.writer.acall(lambda tx: close(tx, caller.user, id_, body.count, clock()))
     await bulk.make(context.pool, JobCreator(submission.id))
     return response(submission, last)

@@ -50,11 +50,11 @@ async def submit(
 ) -> SubmitResponse:
     """Accept jobs. The answer is sent when all of them wait in their task queue."""
     context.space.check()
-    with context.bulk.place():
+    with context.submission_gate.place():
         known_offers = await context.prospects.known()
         insert = ChunkedInsert.of(await asyncio.to_thread(prepare, context, caller, body, known_offers))
         submission = await _insert(context, insert)
-        await context.bulk.make(context.pool, JobCreator(submission.id))
+        await context.submission_gate.make(context.pool, JobCreator(submission.id))
     context.wake_director.set()
     return response(submission)
 
@@ -64,7 +64,7 @@ async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow
     pool, clock = context.pool, context.clock
     try:
         while True:
-            submission = await context.bulk.write(lambda tx: insert.step(pool, tx, clock()))
+            submission = await context.submission_gate.write(lambda tx: insert.step(pool, tx, clock()))
             if submission is not None:
                 return submission
     except BaseException:
