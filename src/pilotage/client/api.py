@@ -324,8 +324,7 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
         return self._get(f"/v1/queues/{queue}/why", Why)
 
     def pilots(self) -> Iterator[PilotSummary]:
-        """Iterate over the pilots, live and ended."""
-        """The pilots, newest first."""
+        """Iterate over the pilots, live and ended, newest first."""
         return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)
 
     def sites(self) -> list[SiteSummary]:

@@ -11,12 +11,17 @@ import socket
 import sys
 import threading
 import time
-from typing import List, NoReturn, Optional
+from typing import TYPE_CHECKING, List, NoReturn, Optional, Union
 
 from .folders import make_work_folder, remove_stale
 from .guardian import run_guarded
 from .options import parse
 from .system import forbid_dumps
+
+if TYPE_CHECKING:
+    from pilotage.wire.pilot import EnrolResponse
+
+    from .loop import WakeUp
 
 REFUSED = 4
 SERVER_UNAVAILABLE = 5
@@ -37,30 +42,17 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
 
 def _run(options: argparse.Namespace, folder: str) -> int:
     # Imported here, in the child, so that the guardian stays small: it lives as long as the pilot.
-    from .enrol import enrol, make_config, read_secret
+    from .enrol import make_config
     from .log import log
     from .loop import Loop, WakeUp, started_at
     from .node import find_node
-    from .transport import Connection, RequestRefused, ServerUnavailable
+    from .transport import Connection
 
-    secret = read_secret(options.secret_fd)
-    if not secret:
-        log("cannot start: no secret on the file descriptor", fd=options.secret_fd)
-        return 2
     wake_up = WakeUp()
     wake_up.install()
-    connection = Connection(options.server, options.fingerprint)
-    try:
-        answer = enrol(connection, secret, options, lambda: bool(wake_up.signals))
-    except RequestRefused as error:
-        log("enrolment refused", reason=error)
-        return REFUSED
-    except ServerUnavailable as error:
-        log("server unavailable, giving up", reason=error)
-        return SERVER_UNAVAILABLE
-    finally:
-        connection.close()
-    del secret
+    answer = _enrol(options, wake_up)
+    if isinstance(answer, int):
+        return answer
     resources = find_node(
         os.environ,
         processors=options.processors or answer.processors,
@@ -81,6 +73,29 @@ def _run(options: argparse.Namespace, folder: str) -> int:
         os.environ,
         log_facts,
     ).run()
+
+
+def _enrol(options: argparse.Namespace, wake_up: WakeUp) -> Union[EnrolResponse, int]:
+    """Enrol with the secret; the exit code if that fails."""
+    from .enrol import enrol, read_secret
+    from .log import log
+    from .transport import Connection, RequestRefused, ServerUnavailable
+
+    secret = read_secret(options.secret_fd)
+    if not secret:
+        log("cannot start: no secret on the file descriptor", fd=options.secret_fd)
+        return 2
+    connection = Connection(options.server, options.fingerprint)
+    try:
+        return enrol(connection, secret, options, lambda: bool(wake_up.signals))
+    except RequestRefused as error:
+        log("enrolment refused", reason=error)
+        return REFUSED
+    except ServerUnavailable as error:
+        log("server unavailable, giving up", reason=error)
+        return SERVER_UNAVAILABLE
+    finally:
+        connection.close()
 
 
 def _remove_stale_folders(workdir: str, host: str) -> None:

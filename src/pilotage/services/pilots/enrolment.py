@@ -9,6 +9,7 @@ import secrets
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
 from pilotage.core.pilots import wall_time
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
+from pilotage.core.policy import Ce
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pool.state import Pool
@@ -29,16 +30,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     The same nonce again is the same pilot whose answer was lost: it gets a new token. Another nonce supersedes
     the earlier pilot: its token dies, its jobs go back, and an alarm stands in the event log.
     """
-    if request.protocol not in SUPPORTED:
-        raise IncompatibleVersion(
-            f"this pilot speaks protocol {request.protocol}, the server {', '.join(map(str, SUPPORTED))}",
-            hint=f"submit pilots of this server's version (protocol {PROTOCOL})",
-        )
-    pilot = pilots.by_secret(tx.connection, secret_hash(request.secret), request.index)
-    if pilot is None:
-        raise NotAuthenticated("unknown pilot secret", hint="the pilot was submitted by another server")
-    if pilot.state in FINAL and pilot.state is not PilotState.FAILED:
-        raise Forbidden(f"this pilot is {pilot.state}", hint="its place has been given up: it should leave")
+    pilot = _find_pilot(tx, request)
     pool.pilots.forget(pilot)
     if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
         _supersede(pool, tx, pilot, now)
@@ -48,17 +40,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else 3600.0
     if pilot.state is not PilotState.RUNNING:
-        PILOT_STATES.check(pilot.state, PilotState.RUNNING)
-        record(
-            tx.connection,
-            pool.ids.events,
-            at=now,
-            kind="pilot-enrolled",
-            actor=f"pilot:{pilot.id}",
-            detail=request.hostname,
-            old=pilot.state,
-            new=PilotState.RUNNING,
-        )
+        _record_enrolment(pool, tx, pilot, request.hostname, now)
     pilots.update(
         tx.connection,
         pilot.id,
@@ -75,6 +57,40 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         server=pool.peers.server,
     )
     tx.put(pool.last_seen, pilot.id, now)
+    return _settings(pool, pilot, ce, token, lease)
+
+
+def _find_pilot(tx: Transaction, request: EnrolRequest) -> PilotRow:
+    """The pilot of a request, if it may enrol."""
+    if request.protocol not in SUPPORTED:
+        raise IncompatibleVersion(
+            f"this pilot speaks protocol {request.protocol}, the server {', '.join(map(str, SUPPORTED))}",
+            hint=f"submit pilots of this server's version (protocol {PROTOCOL})",
+        )
+    pilot = pilots.by_secret(tx.connection, secret_hash(request.secret), request.index)
+    if pilot is None:
+        raise NotAuthenticated("unknown pilot secret", hint="the pilot was submitted by another server")
+    if pilot.state in FINAL and pilot.state is not PilotState.FAILED:
+        raise Forbidden(f"this pilot is {pilot.state}", hint="its place has been given up: it should leave")
+    return pilot
+
+
+def _record_enrolment(pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, now: float) -> None:
+    PILOT_STATES.check(pilot.state, PilotState.RUNNING)
+    record(
+        tx.connection,
+        pool.ids.events,
+        at=now,
+        kind="pilot-enrolled",
+        actor=f"pilot:{pilot.id}",
+        detail=hostname,
+        old=pilot.state,
+        new=PilotState.RUNNING,
+    )
+
+
+def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: float) -> EnrolResponse:
+    """The settings of an enrolled pilot. `ce` is None if the policy no longer has its CE."""
     return EnrolResponse(
         pilot=pilot.id,
         token=token,

@@ -87,20 +87,11 @@ def accept_chunk(
     submission = owned_submission(rows.by_id(tx.connection, SubmissionId(id_)), id_, owner)
     known = chunk_rows.by_number(tx.connection, submission.id, number)
     if known is not None:
-        if known.digest != given.digest:
-            raise Conflict(
-                f"chunk {number} of submission {id_} was accepted before with other rows",
-                hint="accepted rows cannot be changed: continue with the next rows, or submit with another key",
-            )
+        _check_same_rows(known, given)
         return known
     _check_next(tx, submission, number, given.count)
     check_room(pool, tx, owner, given.count)
-    reserved = submission.expected is not None
-    if reserved:
-        first = JobId(submission.first_job + submission.count)
-    else:
-        pool.ids.rewind_on_rollback(tx)
-        first = JobId(pool.ids.jobs.run(given.count))
+    first = _first_job(pool, tx, submission, given.count)
     chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)
     if pace.allows(given.count):
         create_immediately(pool, tx, chunk, given, pace)
@@ -111,6 +102,22 @@ def accept_chunk(
     grown = replace(submission, first_job=lowest, count=submission.count + given.count, touched=now)
     rows.save_progress(tx.connection, grown)
     return chunk
+
+
+def _check_same_rows(known: ChunkRow, given: ChunkRows) -> None:
+    if known.digest != given.digest:
+        raise Conflict(
+            f"chunk {known.number} of submission {known.submission} was accepted before with other rows",
+            hint="accepted rows cannot be changed: continue with the next rows, or submit with another key",
+        )
+
+
+def _first_job(pool: Pool, tx: Transaction, submission: rows.SubmissionRow, count: int) -> JobId:
+    """The first of `count` job ids: of the ids reserved for the submission, or of new ones."""
+    if submission.expected is not None:
+        return JobId(submission.first_job + submission.count)
+    pool.ids.rewind_on_rollback(tx)
+    return JobId(pool.ids.jobs.run(count))
 
 
 def _check_next(tx: Transaction, submission: rows.SubmissionRow, number: int, count: int) -> None:

@@ -125,8 +125,7 @@ def why_queue(
     if entry is None or not entry.waiting:
         identity = entry.identity if entry else submissions.queue_identity(connection, queue)
         needs = needs_wording.needs(identity, description) if identity else {}
-        summary = f"no job waits in queue {queue}"
-        return wire.Why(summary, queue=queue, needs=needs, history=history)
+        return wire.Why(f"no job waits in queue {queue}", queue=queue, needs=needs, history=history)
     began = _waiting_since(snapshot, connection, entry, since, now)
     verdict = analysis.verdict(entry, began)
     fitting = analysis.fitting(entry)
