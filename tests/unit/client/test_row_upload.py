@@ -48,6 +48,28 @@ def test_a_lost_answer_and_come_later_are_gone_through(client: Client, state: St
     assert rows_of(state, "k") == [[n] for n in range(MAX_CHUNK_ROWS + 5)]
 
 
+def test_a_client_resumes_while_another_sends_the_same_rows(client: Client, state: State) -> None:
+    count = 3 * MAX_CHUNK_ROWS
+
+    def dies() -> Iterator[int]:
+        yield from range(2 * MAX_CHUNK_ROWS - 1)
+        deadline = time.monotonic() + 20
+        while not state.streams["k"]["chunks"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    def other_client_sends(_stored: int, _expected: int | None) -> None:
+        if state.streams["k"]["open"]:
+            client.submit_rows(ECHO, range(count), key="k")
+
+    with pytest.raises(KeyboardInterrupt):
+        client.submit_rows(ECHO, dies(), key="k")
+    assert len(rows_of(state, "k")) == MAX_CHUNK_ROWS
+    answer = client.submit_rows(ECHO, range(count), key="k", progress=other_client_sends)
+    assert answer.count == count
+    assert rows_of(state, "k") == [[n] for n in range(count)]
+
+
 def test_a_client_that_died_goes_on_with_its_key(client: Client, state: State) -> None:
     state.page = 1
 
