@@ -24,25 +24,21 @@ def _here(module: str, attribute: str, text: str) -> LazyCommand:
 COMMANDS: dict[str, LazyCommand] = {
     "submit": _here("submit", "submit", "Submit jobs: a JDL, YAML or JSON file, or a command after --"),
     "status": _here("status", "status", "Show jobs and their states"),
-    "why": _here(
-        "why", "why", "Explain why a job or a task queue waits, and list changes that would start it"
-    ),
+    "why": _here("why", "why", "Explain why a job or a task queue waits"),
     "wait": _here("wait", "wait", "Wait until jobs have ended"),
     "output": _here("output", "output", "Download the outputs of jobs"),
     "logs": _here("logs", "logs", "Show the standard output or error of a job; -f follows it"),
     "kill": _here("actions", "kill", "Kill waiting or running jobs"),
     "reschedule": _here(
-        "actions", "reschedule", "Queue failed or killed jobs again, with their stored files"
+        "actions", "reschedule", "Queue failed or killed jobs again, with the files sent before"
     ),
-    "rerun": _here("rerun", "rerun", "Submit ended jobs as new jobs, with the current files"),
+    "rerun": _here("rerun", "rerun", "Submit ended jobs again as new jobs, with the current files"),
     "delete": _here("actions", "delete", "Delete jobs and their outputs"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
-    "site list": _here("lists", "sites", "List the sites"),
+    "site list": _here("lists", "sites", "List the sites with their pilots and jobs"),
     "ce add": _here("ces.add", "add", "Add a Slurm cluster or this machine to the policy as a CE"),
-    "share list": _here(
-        "shares", "share_list", "Show shares, usage and correction factors of groups and owners"
-    ),
+    "share list": _here("shares", "share_list", "Show shares, usage and priorities of groups and owners"),
     "fairness check": _here("shares", "fairness", "Compare usage with the shares"),
     "accounting export": _here("shares", "export", "Export usage by month, site, group and owner"),
     "policy show": _here("policy.versions", "show", "Print the policy in force"),
@@ -64,13 +60,13 @@ COMMANDS: dict[str, LazyCommand] = {
 
 GROUPS: dict[str, str] = {
     "db": "Back up, restore, check and upgrade the database",
-    "queue": "Task queues",
-    "pilot": "Pilots",
-    "site": "Sites",
-    "ce": "Computing elements (CEs): where pilots start",
-    "share": "Shares of groups and owners",
-    "fairness": "Usage compared with shares",
-    "accounting": "Usage records",
-    "policy": "Policy: one document with users, groups, shares, sites and limits",
-    "token": "Tokens that authenticate users",
+    "queue": "List the task queues",
+    "pilot": "List the pilots",
+    "site": "List the sites with their pilots and jobs",
+    "ce": "Add a computing element (CE), where pilots start",
+    "share": "Show shares, usage and priorities of groups and owners",
+    "fairness": "Compare usage with the shares",
+    "accounting": "Export usage by month, site, group and owner",
+    "policy": "Show, check and change users, groups, shares, sites and limits",
+    "token": "Create tokens for users, show your own",
 }

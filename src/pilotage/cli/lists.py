@@ -12,18 +12,34 @@ from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
 
-LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Maximum number of rows; 0 for all")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", metavar="N", min=0, help="Maximum number of rows; 0 for all")
+]
+
+PILOT_COLUMNS = (
+    Column("id", right=True),
+    Column("state", state=True),
+    Column("site"),
+    Column("ce"),
+    Column("batch id"),
+    Column("node"),
+    Column("cores", right=True),
+    Column("jobs", right=True),
+    Column("finished", right=True),
+    Column("last seen"),
+    Column("reason"),
+)
 
 
 @connected
 def queues(session: Session, limit: LimitOption = 200) -> int | None:
     """List the task queues: waiting jobs of one owner and group with equal requirements."""
     with session.client() as client:
-        found = list(islice(client.queues(), limit or None))
+        queues = list(islice(client.queues(), limit or None))
     if session.as_json:
-        session.screen.json({"queues": found})
+        session.screen.json({"queues": queues})
         return None
-    noted = any(one.note for one in found)
+    noted = any(queue.note for queue in queues)
     columns = (
         Column("id", right=True),
         Column("waiting", right=True),
@@ -39,19 +55,19 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
     )
     rows = (
         (
-            one.id,
-            one.waiting,
-            f"{one.priority:.4g}",
-            one.owner,
-            one.group,
-            format_duration(one.cpu_time) if session.screen.terminal else one.cpu_time,
-            f"{one.memory} MB" if session.screen.terminal else one.memory,
-            one.processors,
-            ",".join(one.sites) or "any",
-            ",".join(one.tags),
-            *([one.note] if noted else []),
+            queue.id,
+            queue.waiting,
+            f"{queue.priority:.4g}",
+            queue.owner,
+            queue.group,
+            format_duration(queue.cpu_time) if session.screen.terminal else queue.cpu_time,
+            f"{queue.memory} MB" if session.screen.terminal else queue.memory,
+            queue.processors,
+            ",".join(queue.sites) or "any",
+            ",".join(queue.tags),
+            *([queue.note] if noted else []),
         )
-        for one in found
+        for queue in queues
     )
     session.screen.table(columns, rows)
     return None
@@ -65,42 +81,29 @@ def pilots(
 ) -> int | None:
     """List the live pilots."""
     with session.client() as client:
-        live = (one for one in client.pilots() if ended or one.ended is None)
-        found = list(islice(live, limit or None))
+        shown = (pilot for pilot in client.pilots() if ended or pilot.ended is None)
+        pilots = list(islice(shown, limit or None))
     if session.as_json:
-        session.screen.json({"pilots": found})
+        session.screen.json({"pilots": pilots})
         return None
     now, exact = time.time(), not session.screen.terminal
-    columns = (
-        Column("id", right=True),
-        Column("state", state=True),
-        Column("site"),
-        Column("ce"),
-        Column("batch id"),
-        Column("node"),
-        Column("cores", right=True),
-        Column("jobs", right=True),
-        Column("finished", right=True),
-        Column("last seen"),
-        Column("reason"),
-    )
     rows = (
         (
-            one.id,
-            "Stalled" if one.stalled else one.state,
-            one.site,
-            one.ce,
-            one.batch_id,
-            one.hostname,
-            one.processors,
-            one.jobs,
-            one.finished,
-            format_instant(one.last_seen, now, exact=exact),
-            one.reason,
+            pilot.id,
+            "Stalled" if pilot.stalled else pilot.state,
+            pilot.site,
+            pilot.ce,
+            pilot.batch_id,
+            pilot.hostname,
+            pilot.processors,
+            pilot.jobs,
+            pilot.finished,
+            format_instant(pilot.last_seen, now, exact=exact),
+            pilot.reason,
         )
-        for one in found
+        for pilot in pilots
     )
-    session.screen.table(columns, rows)
+    session.screen.table(PILOT_COLUMNS, rows)
     return None
 
 
@@ -108,9 +111,9 @@ def pilots(
 def sites(session: Session) -> int | None:
     """List the sites with their pilots and jobs."""
     with session.client() as client:
-        found = client.sites()
+        sites = client.sites()
     if session.as_json:
-        session.screen.json({"sites": found})
+        session.screen.json({"sites": sites})
         return None
     columns = (
         Column("site"),
@@ -121,13 +124,13 @@ def sites(session: Session) -> int | None:
     )
     rows = (
         (
-            one.name,
-            ",".join(one.ces),
-            ", ".join(f"{number} {state}" for state, number in sorted(one.pilots.items())),
-            one.running,
-            one.waiting,
+            site.name,
+            ",".join(site.ces),
+            ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items())),
+            site.running,
+            site.waiting,
         )
-        for one in found
+        for site in sites
     )
     session.screen.table(columns, rows)
     return None

@@ -44,7 +44,10 @@ def rerun(
         bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
     ] = False,
     key: Annotated[
-        str, typer.Option("--key", help="Idempotency key: a repeated call creates no second jobs")
+        str,
+        typer.Option(
+            "--key", metavar="KEY", help="Idempotency key: repeating the command with it creates no more jobs"
+        ),
     ] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False,
     dry_run: Annotated[
@@ -53,8 +56,8 @@ def rerun(
 ) -> int | None:
     """Submit ended jobs as new jobs: same description and values, current files of this folder.
 
-    Inputs that are not in this folder are sent as they were before. Options stand over the description. The old jobs
-    stay as they are; `pilotage reschedule` runs them again with the files that were stored.
+    Input files that are not in this folder are taken from the earlier submission. Options override the description.
+    The old jobs do not change. To run them again with the files sent before, use `pilotage reschedule`.
     """
     selection = require_selection(build_selection(ids, submission, ["Failed"] if failed else None), "rerun")
     if job.parametric:
@@ -62,25 +65,28 @@ def rerun(
             "rerun cannot change the parameters", hint="use `pilotage submit` for new parameters"
         )
     with session.client() as client:
-        found = _prepared(session.screen, client, selection, job, key)
+        resubmissions = _prepare_all(session.screen, client, selection, job, key)
     if not (selection.ids or selection.submission or yes or dry_run):
-        # Without ids or a submission, all failed jobs are selected: confirm their number.
-        question = (
-            f"run {sum(one.prepared.count for one in found):,} jobs of {len(found):,} submissions again?"
-        )
-        if not session.screen.ask(question):
-            raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
-    prepared = [again.prepared for again in found]
+        _confirm(session.screen, resubmissions)
+    prepared = [resubmission.prepared for resubmission in resubmissions]
     if dry_run:
         show_dry_run(session, prepared)
         return None
     return send_prepared(session, prepared, wait)
 
 
-def _prepared(
+def _confirm(screen: CommandOutput, resubmissions: list[Resubmission]) -> None:
+    """Ask before all failed jobs run again, which no id or submission limits."""
+    jobs = sum(resubmission.prepared.count for resubmission in resubmissions)
+    question = f"run {jobs:,} jobs of {len(resubmissions):,} submissions again?"
+    if not screen.ask(question):
+        raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
+
+
+def _prepare_all(
     screen: CommandOutput, client: Client, selection: Selection, options: JobOptions, key: str
 ) -> list[Resubmission]:
-    found: list[Resubmission] = []
+    resubmissions: list[Resubmission] = []
     submissions = _submissions(client, selection)
     if key and len(submissions) > 1:
         raise InvalidInput("--key applies to one submission; the selected jobs belong to several")
@@ -92,10 +98,10 @@ def _prepared(
             described = command.described
             for note in command.notes:
                 screen.note(note)
-        again = prepare_resubmission(source, described, key=key, known=client.has_upload)
-        _report_inputs(screen, again)
-        found.append(again)
-    return found
+        resubmission = prepare_resubmission(source, described, key=key, known=client.has_upload)
+        _report_inputs(screen, resubmission)
+        resubmissions.append(resubmission)
+    return resubmissions
 
 
 def _submissions(client: Client, selection: Selection) -> list[int]:

@@ -64,11 +64,12 @@ def status(
     since: SinceOption = None,
     before: BeforeOption = None,
     events: Annotated[bool, typer.Option("--events", help="Show the event log of the jobs")] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Update the display until all jobs have ended")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until all jobs have ended")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, max=MAX_LIMIT, help="Maximum number of jobs to show; 0 for all")
+        int,
+        typer.Option(
+            "--limit", metavar="N", min=0, max=MAX_LIMIT, help="Maximum number of jobs to show; 0 for all"
+        ),
     ] = 50,
     oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest jobs first")] = False,
 ) -> int | None:

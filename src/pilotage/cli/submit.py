@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jdl", ".yaml", ".yml", ".json")
 
-HELP_COMMAND = "Job files (JDL, YAML or JSON; - for standard input), or a command and its arguments after --"
+HELP_COMMAND = "Job files (JDL, YAML or JSON; - for standard input), or -- and a command with its arguments"
 
 
 @dataclass
@@ -52,13 +52,14 @@ class SubmitReport:
 @with_option_groups
 def submit(
     session: Session,
-    words: Annotated[list[str], typer.Argument(metavar="FILE... | -- COMMAND...", help=HELP_COMMAND)],
+    words: Annotated[list[str], typer.Argument(metavar="FILE", help=HELP_COMMAND)],
     job: JobOptions,
     how: SubmitOptions,
 ) -> int | None:
     """Submit jobs from job files or from a command.
 
-    Options override the fields of a job file. Files of this folder that the command names are sent as inputs.
+    Options override the fields of a job file. To submit a command: `pilotage submit [OPTIONS] -- COMMAND [ARG]...`;
+    files of this folder that it names are sent as inputs.
     """
     if how.table and job.parametric:
         raise InvalidInput("--table cannot be combined with --count, --param or --params-from")

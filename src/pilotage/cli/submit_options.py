@@ -22,9 +22,14 @@ def _repeatable(*names: str, metavar: str, text: str) -> object:
 class JobOptions(OptionGroup):
     """Options that set fields of the job description; None and "" mean not given."""
 
-    name: Annotated[str, typer.Option("--name", help="Job name; may contain placeholders such as %s")] = ""
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Job name; may contain placeholders such as %s")
+    ] = ""
     job_group: Annotated[
-        str, typer.Option("--job-group", help="Job group: a label to select the jobs by")
+        str,
+        typer.Option(
+            "--job-group", metavar="LABEL", help="Label for selecting the jobs, as --job-group of status"
+        ),
     ] = ""
     sites: Annotated[Values, _repeatable("--site", metavar="SITE", text="Run only at this site")] = None
     banned_sites: Annotated[
@@ -47,9 +52,14 @@ class JobOptions(OptionGroup):
         ),
     ] = ""
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = ""
-    processors: Annotated[int | None, typer.Option("--processors", min=1, help="Number of cores")] = None
+    processors: Annotated[
+        int | None, typer.Option("--processors", metavar="N", min=1, help="Number of cores")
+    ] = None
     priority: Annotated[
-        int | None, typer.Option("--priority", help="Priority among your own jobs, 0 to 10")
+        int | None,
+        typer.Option(
+            "--priority", metavar="N", help="Priority among your own jobs: 0 to 10, 10 starts first"
+        ),
     ] = None
     inputs: Annotated[
         Values,
@@ -89,18 +99,22 @@ class JobOptions(OptionGroup):
         typer.Option("--job-type", metavar="TYPE", help="Job type, matched against the job types of a CE"),
     ] = ""
     retries: Annotated[
-        int | None, typer.Option("--retries", min=0, help="Number of retries after a failure")
+        int | None,
+        typer.Option(
+            "--retries", metavar="N", min=0, help="Maximum number of retries after the command fails"
+        ),
     ] = None
     on_cutoff: Annotated[
         str,
         typer.Option(
             "--on-cutoff",
             metavar="continue|stop",
-            help="Continue or stop the job when the server is unreachable for long",
+            help="Continue or stop the job if the server is unreachable for long",
         ),
     ] = ""
     count: Annotated[
-        int | None, typer.Option("--count", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ...")
+        int | None,
+        typer.Option("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),
     ] = None
     params: Annotated[
         Values,
@@ -126,7 +140,9 @@ class JobOptions(OptionGroup):
 class SubmitOptions(OptionGroup):
     """Options of the submission that do not belong to the job description."""
 
-    group: Annotated[str, typer.Option("--group", help="Submit as a member of this group")] = ""
+    group: Annotated[
+        str, typer.Option("--group", metavar="GROUP", help="Submit as a member of this group")
+    ] = ""
     table: Annotated[
         str,
         typer.Option(
@@ -138,7 +154,9 @@ class SubmitOptions(OptionGroup):
     key: Annotated[
         str,
         typer.Option(
-            "--key", help="Idempotency key: a repeated submission creates no second jobs; a table is resumed"
+            "--key",
+            metavar="KEY",
+            help="Idempotency key: repeating the command with it creates no more jobs, and resumes --table",
         ),
     ] = ""
     no_inputs: Annotated[

@@ -19,7 +19,8 @@ def create(
     session: Session,
     user: Annotated[str, typer.Argument(metavar="USER", help="User of the policy")],
     group: Annotated[
-        str, typer.Option("--group", help="Group of the token; default: the user's first group")
+        str,
+        typer.Option("--group", metavar="GROUP", help="Group of the token; default: the user's first group"),
     ] = "",
     lifetime: Annotated[
         str, typer.Option("--lifetime", metavar="TIME", help="Time until the token expires")
@@ -41,12 +42,7 @@ def create(
         answer = client.create_token(user, group=group, lifetime=seconds)
     screen = session.screen
     if out is not None:
-        from pilotage.client.credentials import write_token
-
-        try:
-            write_token(out, answer.token)
-        except OSError as trouble:
-            raise InvalidInput(f"cannot write {out}: {trouble.strerror}") from trouble
+        _write_token_file(out, answer.token)
     if session.as_json:
         shown = {"user": answer.user, "group": answer.group, "expires": answer.expires}
         screen.json(shown | ({"file": str(out)} if out else {"token": answer.token}))
@@ -56,6 +52,15 @@ def create(
     until = format_instant(answer.expires, time.time(), exact=not screen.terminal)
     screen.note(f"for {answer.user} ({answer.group}), valid until {until}")
     return None
+
+
+def _write_token_file(path: Path, token: str) -> None:
+    from pilotage.client.credentials import write_token
+
+    try:
+        write_token(path, token)
+    except OSError as trouble:
+        raise InvalidInput(f"cannot write {path}: {trouble.strerror}") from trouble
 
 
 @connected

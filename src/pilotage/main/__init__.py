@@ -8,7 +8,7 @@ from pilotage.cli.commands import LazyCommand
 from pilotage.cli.root import build, run
 
 SERVER_COMMANDS = {
-    "up": LazyCommand("pilotage.main.up", "up", "Start the server with a local CE"),
+    "up": LazyCommand("pilotage.main.up", "up", "Start the server, with pilots on this machine"),
     "db backup": LazyCommand(
         "pilotage.main.db", "backup", "Back up the database, also while the server runs"
     ),
@@ -16,10 +16,10 @@ SERVER_COMMANDS = {
     "db upgrade": LazyCommand(
         "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
     ),
-    "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database by a backup"),
+    "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
 }
 
 
 def main() -> int:
-    """Run one command line; its exit code."""
+    """Run one command line and return its exit code."""
     return run(build(SERVER_COMMANDS), sys.argv[1:])

@@ -11,25 +11,34 @@ import typer
 from pilotage.core.errors import InvalidInput
 
 HomeOption = Annotated[
-    Path, typer.Option(envvar="PILOTAGE_HOME", help="Home folder of the server.", show_default="~/.pilotage")
+    Path,
+    typer.Option(
+        envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server", show_default="~/.pilotage"
+    ),
 ]
 DatabaseOption = Annotated[
     Path | None,
     typer.Option(
-        envvar="PILOTAGE_DATABASE", help="SQLite file on a local disk; default: in the home folder."
+        envvar="PILOTAGE_DATABASE",
+        metavar="FILE",
+        help="SQLite file on a local disk; default: in the home folder",
     ),
 ]
 UrlOption = Annotated[
     str,
     typer.Option(
         envvar="PILOTAGE_DATABASE_URL",
-        help="PostgreSQL database: postgresql://USER@HOST:PORT/DATABASE; pass a password only in the variable.",
+        metavar="URL",
+        help="PostgreSQL database, postgresql://USER@HOST:PORT/DATABASE; a password only in the variable",
     ),
 ]
 PgBinOption = Annotated[
     Path | None,
     typer.Option(
-        "--pg-bin", envvar="PILOTAGE_PG_BIN", help="Folder of pg_dump and pg_restore; default: PATH."
+        "--pg-bin",
+        envvar="PILOTAGE_PG_BIN",
+        metavar="DIR",
+        help="Folder of pg_dump and pg_restore; default: PATH",
     ),
 ]
 DEFAULT_HOME = Path("~/.pilotage")

@@ -27,7 +27,7 @@ DAMAGED = 1
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Target file; must not exist.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Target file; must not exist")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
@@ -43,13 +43,13 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="Backup file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pg_bin: PgBinOption = None,
 ) -> int:
-    """Replace the database by a backup. The server must be stopped. The old database is kept under another name."""
+    """Replace the database with a backup; the server must be stopped. The old database is kept under another name."""
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url), pg_bin)

@@ -22,6 +22,13 @@ from pilotage.main.database_options import (
     UrlOption,
     database_location,
 )
+from pilotage.main.server_options import (
+    ConnectionsOption,
+    ConnectionsPerAddressOption,
+    LeastFreeOption,
+    PortOption,
+    SandboxesOption,
+)
 
 if TYPE_CHECKING:
     from pilotage.server.process.home import Home
@@ -33,49 +40,26 @@ LOOPBACK = "127.0.0.1"
 def up(
     home: HomeOption = DEFAULT_HOME,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Run in the background; return when the server is ready.")
+        bool, typer.Option("--detach", help="Run in the background; return when the server is ready")
     ] = False,
-    port: Annotated[
-        int,
-        typer.Option(
-            envvar="PILOTAGE_PORT", min=0, max=65535, help="TCP port; 0: the port of the last start, or any."
-        ),
-    ] = 0,
+    port: PortOption = 0,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pilot_server: Annotated[
         str,
         typer.Option(
             envvar="PILOTAGE_PILOT_SERVER",
-            help="Server address for pilots, if it differs from the listening address.",
+            metavar="URL",
+            help="Address at which pilots reach the server, if it differs from the listening address",
         ),
     ] = "",
-    sandboxes: Annotated[
-        Path | None,
-        typer.Option(envvar="PILOTAGE_SANDBOXES", help="Sandbox folder shared by several servers."),
-    ] = None,
-    connections: Annotated[
-        int, typer.Option(envvar="PILOTAGE_CONNECTIONS", min=64, help="Maximum number of open connections.")
-    ] = 16_384,
-    connections_per_address: Annotated[
-        int,
-        typer.Option(
-            envvar="PILOTAGE_CONNECTIONS_PER_ADDRESS",
-            min=1,
-            help="Maximum number per address without a valid token.",
-        ),
-    ] = 512,
-    least_free: Annotated[
-        int,
-        typer.Option(
-            envvar="PILOTAGE_LEAST_FREE",
-            min=0,
-            help="Free MB of a disk below which new work is refused; at least 5 % of the disk.",
-        ),
-    ] = 64,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    sandboxes: SandboxesOption = None,
+    connections: ConnectionsOption = 16_384,
+    connections_per_address: ConnectionsPerAddressOption = 512,
+    least_free: LeastFreeOption = 64,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more")] = False,
 ) -> int:
-    """Start the server with a local CE. Creates the home folder at the first start."""
+    """Start the server, with pilots on this machine. Creates the home folder at the first start."""
     from pilotage.server.process.home import Home
 
     place = Home.at(home, database_location(database, database_url))
@@ -150,8 +134,6 @@ def _start_detached(
     room: dict[str, int],
 ) -> int:
     """Start this program in a new session and wait until the server is ready."""
-    from pilotage.main.payload_python import describe_payload_python
-
     os.umask(0o077)
     home.make()
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
@@ -177,6 +159,13 @@ def _start_detached(
             cwd="/",
             env=environment,
         )
+    return _await_ready(home, process, before)
+
+
+def _await_ready(home: Home, process: subprocess.Popen[bytes], log_start: int) -> int:
+    """Wait until the server answers; print its address, or the end of its log from byte `log_start` on."""
+    from pilotage.main.payload_python import describe_payload_python
+
     deadline = time.monotonic() + READY_WITHIN
     while time.monotonic() < deadline:
         facts = home.known_facts()
@@ -188,7 +177,7 @@ def _start_detached(
             process.wait(0.05)
         except subprocess.TimeoutExpired:
             continue
-        print(f"pilotage: the server did not start: {_log_tail(home.log, before)}", file=sys.stderr)
+        print(f"pilotage: the server did not start: {_log_tail(home.log, log_start)}", file=sys.stderr)
         return process.returncode or 1
     raise Conflict(f"the server is not ready after {READY_WITHIN:.0f} s", hint=f"its log is {home.log}")
 

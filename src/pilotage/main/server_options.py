@@ -1,0 +1,49 @@
+"""Options of `up` for the port, the sandboxes and the limits of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PortOption = Annotated[
+    int,
+    typer.Option(
+        envvar="PILOTAGE_PORT",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="TCP port; 0: the port of the last start, or any free one",
+    ),
+]
+SandboxesOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PILOTAGE_SANDBOXES", metavar="DIR", help="Sandbox folder, if several servers share one"
+    ),
+]
+ConnectionsOption = Annotated[
+    int,
+    typer.Option(
+        envvar="PILOTAGE_CONNECTIONS", metavar="N", min=64, help="Maximum number of open connections"
+    ),
+]
+ConnectionsPerAddressOption = Annotated[
+    int,
+    typer.Option(
+        envvar="PILOTAGE_CONNECTIONS_PER_ADDRESS",
+        metavar="N",
+        min=1,
+        help="Maximum number of open connections per client address without a valid token",
+    ),
+]
+LeastFreeOption = Annotated[
+    int,
+    typer.Option(
+        envvar="PILOTAGE_LEAST_FREE",
+        metavar="MB",
+        min=0,
+        help="Refuse new work while a disk has less free space than this, or than 5 % of its size",
+    ),
+]
