@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pilotage.core.errors import Unreachable
+from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.submission import (
     BatchListing,
     ListedTask,
@@ -36,7 +37,7 @@ class PaperBatch:
         self._next_id = 1
         self._saved: tuple[list[PaperJob], int] = ([], 1)
 
-    def submit(self, stamp: str, count: int, script: str) -> str:
+    def submit(self, stamp: str, count: int, size: SlurmPilotSize, script: str) -> str:
         """Faults: full, refused, lost before the controller had it, lost after."""
         fault, self.fault = self.fault, ""
         if fault in ("full", "refused"):
@@ -63,13 +64,21 @@ class PaperBatch:
         if fault == "release-lost-after":
             raise Unreachable(fault)
 
-    def cancel(self, stamp: str) -> None:
-        self.jobs = [job for job in self.jobs if job.stamp != stamp]
+    def cancel(self, stamp: str, *, waiting_only: bool = False) -> None:
+        self.jobs = [
+            job
+            for job in self.jobs
+            if job.stamp != stamp or (waiting_only and job.state is NativeState.RUNNING)
+        ]
 
-    def cancel_tasks(self, batch_ids: tuple[str, ...], epoch: str) -> None:
+    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
         if epoch != str(self.epoch):
             raise Unreachable("started again")
-        self.jobs = [job for job in self.jobs if job.batch_id.partition("_")[0] not in batch_ids]
+        self.jobs = [
+            job
+            for job in self.jobs
+            if job.batch_id not in batch_ids and job.batch_id.partition("_")[0] not in batch_ids
+        ]
 
     def list_pilots(self) -> BatchListing:
         """Faults: listing-fails."""
@@ -77,6 +86,9 @@ class PaperBatch:
             self.fault = ""
             return BatchListing(failure="no answer")
         return BatchListing(str(self.epoch), tuple(self._tasks()))
+
+    def close(self) -> None:
+        """There is no command to kill."""
 
     def _tasks(self) -> Iterator[ListedTask]:
         for job in self.jobs:

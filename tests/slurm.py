@@ -117,6 +117,13 @@ class Cluster:
         self._start("slurmctld", ["slurmctld", "-D"])
         self._wait_until(lambda: "UP" in self.run("scontrol", "ping"), "the controller does not answer")
 
+    def restart_controller(self) -> None:
+        """Stop the controller, which saves its state then, and start it again."""
+        process = self._daemons.pop("slurmctld")
+        process.terminate()
+        process.wait(DEADLINE)
+        self.start_controller()
+
     def pid(self, daemon: str = "slurmctld") -> int:
         """The process of a daemon."""
         return self._daemons[daemon].pid

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.core.errors import PilotageError, Unreachable
+from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
 from pilotage.services.director.batch import BatchDirector, SubmissionIntent
 from pilotage.store.tables import pilot_submissions, pilots
@@ -20,6 +21,7 @@ from tests.unit.services.bench import NODE, POLICY, Bench, Paper
 
 MAX_WAITING, MAX_RUNNING = 3, 5
 SETTLE = 120.0
+SIZE = SlurmPilotSize(processors=1, memory=0, wall=60.0)
 BATCH_POLICY = (
     POLICY
     + f"""
@@ -95,7 +97,7 @@ class Site:
     def _submit(self, intent: SubmissionIntent, crash: str) -> None:
         bench, director = self.bench, self.director
         try:
-            batch_id = self.batch.submit(intent.stamp, intent.pilots, intent.secret)
+            batch_id = self.batch.submit(intent.stamp, intent.pilots, SIZE, intent.secret)
         except SubmissionFailed as error:
             reason = error.reason
             if error.refusal is Refusal.IN_DOUBT:
@@ -254,7 +256,7 @@ def test_a_double_is_cancelled(site: Site) -> None:
     site.bench.submit(1)
     site.cycle()
     [job] = site.batch.jobs
-    site.batch.submit(job.stamp, 1, job.script)
+    site.batch.submit(job.stamp, 1, SIZE, job.script)
     site.cycle()
     assert [known.batch_id for known in site.batch.jobs] == [job.batch_id]
     assert_settled(site)
@@ -288,15 +290,15 @@ def test_what_was_given_up_and_comes_back_is_cancelled_and_its_pilots_are_refuse
     site.cycle()
     site.bench.later(SETTLE)
     site.cycle()
-    site.batch.submit(row.stamp, 1, "a secret")
+    site.batch.submit(row.stamp, 1, SIZE, "a secret")
     site.cycle()
     assert all(job.stamp != row.stamp for job in site.batch.jobs)
     assert_settled(site)
 
 
 def test_jobs_of_the_account_that_are_no_pilots_are_left_alone(site: Site) -> None:
-    site.batch.submit("somebody's", 2, "")
-    site.batch.submit("pilotage-of another server", 1, "")
+    site.batch.submit("somebody's", 2, SIZE, "")
+    site.batch.submit("pilotage-of another server", 1, SIZE, "")
     site.bench.submit(1)
     for _ in range(3):
         site.cycle()
