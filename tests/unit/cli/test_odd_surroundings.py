@@ -31,6 +31,7 @@ WORDS: dict[str, list[list[str]]] = {
     "queue list": [["queue", "list"]],
     "pilot list": [["pilot", "list"]],
     "site list": [["site", "list"]],
+    "ce add": [["ce", "add", "local"], ["ce", "add", "slurm", "--dry-run"]],
     "share list": [["share", "list"]],
     "fairness check": [["fairness", "check"]],
     "accounting export": [["accounting", "export"]],
