@@ -209,7 +209,7 @@ class _Server:
             read_corrections(pool, tx)
         return loaded, pool
 
-    async def _serve(self, context: Context) -> None:
+    def _http_server(self, context: Context) -> _Uvicorn:
         config = uvicorn.Config(
             build_application(context),
             http=http_protocol_factory(context, self._admission, ConnectionLimits()),
@@ -222,7 +222,10 @@ class _Server:
             timeout_graceful_shutdown=5,
             limit_concurrency=None,
         )
-        server = _Uvicorn(config)
+        return _Uvicorn(config)
+
+    async def _serve(self, context: Context) -> None:
+        server = self._http_server(context)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
