@@ -65,12 +65,12 @@ def submit(
         raise InvalidInput("--table cannot be combined with --count, --param or --params-from")
     if how.table == "-" and "-" in words:
         raise InvalidInput("standard input cannot be both the job file and the table")
-    found = read_descriptions(session.screen, words, job, no_inputs=how.no_inputs)
+    descriptions = read_descriptions(session.screen, words, job, no_inputs=how.no_inputs)
     if how.table:
-        return submit_table(session, found, how)
-    if how.key and len(found) > 1:
+        return submit_table(session, descriptions, how)
+    if how.key and len(descriptions) > 1:
         raise InvalidInput("--key applies to one submission: give one job file")
-    prepared = [prepare(one, group=how.group, key=how.key) for one in found]
+    prepared = [prepare(description, group=how.group, key=how.key) for description in descriptions]
     if how.dry_run:
         show_dry_run(session, prepared)
         return None
@@ -97,21 +97,21 @@ def read_descriptions(
             if job.given_options()
             else [DescribedCommand(file) for file in files]
         )
-    for note in dict.fromkeys(note for one in commands for note in one.notes):
+    for note in dict.fromkeys(note for command in commands for note in command.notes):
         screen.note(note)
-    return [one.described for one in commands]
+    return [command.described for command in commands]
 
 
 def show_dry_run(session: Session, prepared: list[PreparedRequest]) -> None:
     """Print the requests, and the errors and warnings that the server reports for them."""
     if session.as_json:
-        session.screen.json([one.request for one in prepared])
-    for one in prepared:
+        session.screen.json([request.request for request in prepared])
+    for request in prepared:
         if not session.as_json:
-            _show(session.screen, one)
+            _show(session.screen, request)
     with session.client() as client:
-        for one in prepared:
-            show_warnings(session.screen, client.check(one).warnings)
+        for request in prepared:
+            show_warnings(session.screen, client.check(request).warnings)
 
 
 def _show(screen: CommandOutput, prepared: PreparedRequest) -> None:
@@ -193,15 +193,15 @@ def row_progress(
     return show
 
 
-def submit_table(session: Session, found: list[LocalDescription], how: SubmitOptions) -> int | None:
+def submit_table(session: Session, descriptions: list[LocalDescription], how: SubmitOptions) -> int | None:
     """Submit one job per row. A regular file is checked completely before anything is sent; a pipe cannot be."""
-    if len(found) > 1:
+    if len(descriptions) > 1:
         raise InvalidInput("--table needs exactly one job file or command")
     path = None if how.table == "-" else Path(how.table)
     count = count_rows(path)[1] if path is not None and path.is_file() else None
     with sys.stdin.buffer if path is None else open_table(path) as file:
         rows = read_table(file, str(path or "standard input"))
-        prepared = prepare_rows(found[0], rows.names, group=how.group, key=how.key, expected=count)
+        prepared = prepare_rows(descriptions[0], rows.names, group=how.group, key=how.key, expected=count)
         if path is not None and prepared.own.templates:
             with open_table(path) as again:
                 prepared.own.check(read_table(again, str(path)).rows)

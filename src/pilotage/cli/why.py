@@ -129,14 +129,14 @@ def _drawn(answer: Why) -> Iterator[Table]:
 
 def _draws(standings: Sequence[Standing]) -> Table:
     """The table of draws, for 80 columns: the CE implies the site; `ahead` counts where no bucket goes first."""
-    buckets = any(one.higher_buckets for one in standings)
+    buckets = any(standing.higher_buckets for standing in standings)
     return (
         "draws on the offers that it fits" + (", after the queues with more CPU time" if buckets else ""),
         (
             *(Column("offer"), Column("serves"), Column("made", right=True), Column("queues", right=True)),
             *(Column("chance", right=True), Column("go first" if buckets else "ahead", right=True)),
         ),
-        [_draw(one, buckets) for one in standings],
+        [_draw(standing, buckets) for standing in standings],
     )
 
 
@@ -161,27 +161,34 @@ def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table
     )
 
 
-def _draw(one: Standing, buckets: bool) -> Row:
-    size = _plural(one.processors, "core") + (f", {one.memory} MB" if one.memory else "")
-    made = "possible" if one.possible else "once" if one.takes == 1 else f"{one.takes:,} times"
-    before = sum(bucket.jobs for bucket in one.higher_buckets) if buckets else one.ahead
-    return (f"{one.ce}, {size}", one.serves or "all", made, one.queues, f"{one.chance:.2%}", before)
+def _draw(standing: Standing, buckets: bool) -> Row:
+    size = _plural(standing.processors, "core") + (f", {standing.memory} MB" if standing.memory else "")
+    made = "possible" if standing.possible else "once" if standing.takes == 1 else f"{standing.takes:,} times"
+    before = sum(bucket.jobs for bucket in standing.higher_buckets) if buckets else standing.ahead
+    return (
+        f"{standing.ce}, {size}",
+        standing.serves or "all",
+        made,
+        standing.queues,
+        f"{standing.chance:.2%}",
+        before,
+    )
 
 
-def _pilots(one: CePilots, now: float, screen: CommandOutput) -> Row:
-    live = ", ".join(f"{number} {state}" for state, number in sorted(one.pilots.items())) or "none"
-    if one.giving_way:
-        live += f" ({one.giving_way} leaving: share)"
-    did = f"asked for {one.ordered} just now" if one.ordered else ""
-    if one.not_before > now:
-        again = f"in {format_duration(one.not_before - now)}"
-        did = f"tries again {again if screen.terminal else format_instant(one.not_before, now, exact=True)}"
-    return (one.ce, one.site, live, f"{one.used} of {one.cores}" if one.cores else "", did)
+def _pilots(ce: CePilots, now: float, screen: CommandOutput) -> Row:
+    live = ", ".join(f"{number} {state}" for state, number in sorted(ce.pilots.items())) or "none"
+    if ce.giving_way:
+        live += f" ({ce.giving_way} leaving: share)"
+    did = f"asked for {ce.ordered} just now" if ce.ordered else ""
+    if ce.not_before > now:
+        again = f"in {format_duration(ce.not_before - now)}"
+        did = f"tries again {again if screen.terminal else format_instant(ce.not_before, now, exact=True)}"
+    return (ce.ce, ce.site, live, f"{ce.used} of {ce.cores}" if ce.cores else "", did)
 
 
 def _counts(numbers: Mapping[str, int]) -> str:
     return ", ".join(
-        f"{name} {count:,}" for name, count in sorted(numbers.items(), key=lambda one: (-one[1], one[0]))
+        f"{name} {count:,}" for name, count in sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
     )
 
 

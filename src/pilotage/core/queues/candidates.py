@@ -130,9 +130,9 @@ class Candidates:
         slots = np.flatnonzero(self._standing != _OUT)
         failed = self.offer_classes.matching.failures(offer, slots)
         numbers = np.bincount(failed, minlength=FITS)[:FITS]
-        fallen = {ORDER[place]: int(numbers[place]) for place in np.flatnonzero(numbers)}
+        refused_by = {ORDER[place]: int(numbers[place]) for place in np.flatnonzero(numbers)}
         left = [self._entries[slot] for slot in slots[failed == FITS].tolist()]
-        return fallen, [entry for entry in left if entry is not None]
+        return refused_by, [entry for entry in left if entry is not None]
 
     # --- the draw
 
@@ -144,8 +144,8 @@ class Candidates:
             self._add_new_queues(offer_class)
         if offer_class.special:
             return self._draw_with_special(offer_class, holds)
-        found = self._draw_plain(offer_class)
-        return None if found is None else found[0]
+        winner = self._draw_plain(offer_class)
+        return None if winner is None else winner[0]
 
     def peek(self, offer_class: OfferClass) -> IndexedQueue | None:
         """The queue that the next draw is likely to give; None: not known."""
@@ -172,7 +172,7 @@ class Candidates:
                 entry = self._entries[offer_class.members[place]]
                 assert entry is not None
             if offer_class.newcomers:
-                late = [one for one in offer_class.newcomers if one.standing is _PLAIN]
+                late = [newcomer for newcomer in offer_class.newcomers if newcomer.standing is _PLAIN]
                 if late:
                     return self._draw_against(entry, time, late, len(offer_class.members))
             return entry, time
@@ -193,19 +193,19 @@ class Candidates:
 
     def _draw_with_special(self, offer_class: OfferClass, holds: RequirementsHold) -> IndexedQueue | None:
         there = self._special_taking_part(offer_class, holds)
-        found = self._draw_plain(offer_class)
+        plain_winner = self._draw_plain(offer_class)
         if not there:
-            return found[0] if found else None
+            return plain_winner[0] if plain_winner else None
         if self._rule == "document":
             highest = max(entry.identity.cpu_time for entry in there)
-            if found is not None and offer_class.cpu_time > highest:
-                return found[0]
+            if plain_winner is not None and offer_class.cpu_time > highest:
+                return plain_winner[0]
             there = [entry for entry in there if entry.identity.cpu_time == highest]
             if offer_class.cpu_time < highest:
-                found = None
-        if found is None:
+                plain_winner = None
+        if plain_winner is None:
             return self._draw_against(there[0], math.inf, there, 0)[0]
-        return self._draw_against(*found, there, len(offer_class.members))[0]
+        return self._draw_against(*plain_winner, there, len(offer_class.members))[0]
 
     def _special_taking_part(self, offer_class: OfferClass, holds: RequirementsHold) -> list[IndexedQueue]:
         """The special queues that take part."""

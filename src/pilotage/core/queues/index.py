@@ -368,11 +368,11 @@ class QueueIndex:
         for entry, weight, part in short:
             most = part.prefetch = min(max(FIRST_PREFETCH, part.prefetch * 2), LARGEST_PREFETCH)
             wanted.append(HeadsRequest(entry.id, weight, part.read_up_to, most))
-        for (entry, weight, part), one, more in zip(short, wanted, self._heads(wanted), strict=True):
+        for (entry, weight, part), request, more in zip(short, wanted, self._heads(wanted), strict=True):
             part.heads.extend(more)
             if more:
                 part.read_up_to = more[-1][0]
-            if len(more) < one.limit:
+            if len(more) < request.limit:
                 entry.add_count(weight, part, len(part.heads) - part.count)
 
     def _update_standing(self, entry: IndexedQueue) -> None:

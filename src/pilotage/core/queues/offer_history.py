@@ -180,13 +180,13 @@ def count_slots(queue: QueueIdentity, fitting: Iterable[KnownOffer]) -> dict[str
     """
     by_site: dict[str, int] = {}
     largest: dict[int, tuple[int, str]] = {}
-    for one in fitting:
-        if not one.counted:
+    for known_offer in fitting:
+        if not known_offer.counted:
             continue
-        count, site = concurrent_jobs(queue, one.offer), one.offer.site
-        if one.possible:
+        count, site = concurrent_jobs(queue, known_offer.offer), known_offer.offer.site
+        if known_offer.possible:
             by_site[site] = by_site.get(site, 0) + count
-        for pilot in one.pilots:
+        for pilot in known_offer.pilots:
             if count > largest.get(pilot, (0, ""))[0]:
                 largest[pilot] = (count, site)
     for count, site in largest.values():
@@ -210,8 +210,8 @@ class SiteRefusals:
 def refusals(queue: QueueIdentity, known: Sequence[KnownOffer]) -> list[SiteRefusals]:
     """The conditions at which each site refuses `queue`, for sites where all known offers do. Ordered by site."""
     by_site: dict[str, list[KnownOffer]] = {}
-    for one in known:
-        by_site.setdefault(one.offer.site, []).append(one)
+    for known_offer in known:
+        by_site.setdefault(known_offer.offer.site, []).append(known_offer)
     return list(_refused_by_site(queue, by_site))
 
 
@@ -219,12 +219,12 @@ def _refused_by_site(queue: QueueIdentity, by_site: dict[str, list[KnownOffer]])
     for site, offers in sorted(by_site.items()):
         conditions: dict[Condition, int] = {}
         takes: dict[Condition, int] = {}
-        for one in offers:
-            failed = one.failures(queue)
+        for known_offer in offers:
+            failed = known_offer.failures(queue)
             if not failed:
                 break
             for condition in failed:
                 conditions[condition] = conditions.get(condition, 0) + 1
-                takes[condition] = takes.get(condition, 0) + one.takes
+                takes[condition] = takes.get(condition, 0) + known_offer.takes
         else:
             yield SiteRefusals(site, conditions, takes, len(offers))

@@ -82,37 +82,37 @@ class Rank:
 
 def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) -> Rank:
     """How `entry` stands among `candidates`, the queues that take part with one offer; itself may be among them."""
-    others = [one for one in candidates if one.id != entry.id]
+    others = [other for other in candidates if other.id != entry.id]
     own = entry.identity.cpu_time
     buckets: tuple[Bucket, ...] = ()
     if rule == "document":
         buckets = _higher(others, own)
-        others = [one for one in others if one.identity.cpu_time == own]
+        others = [other for other in others if other.identity.cpu_time == own]
     sums: dict[Entity, float] = {entry.entity: entry.priority}
     waiting: dict[Entity, int] = {}
-    for one in others:
-        sums[one.entity] = sums.get(one.entity, 0.0) + one.priority
-        waiting[one.entity] = waiting.get(one.entity, 0) + one.waiting
+    for other in others:
+        sums[other.entity] = sums.get(other.entity, 0.0) + other.priority
+        waiting[other.entity] = waiting.get(other.entity, 0) + other.waiting
     ours = sums[entry.entity]
     rivals = _rivals(entry.entity, sums, waiting)
-    likely = win_probability(entry.priority, (one.priority for one in others), rule)
+    likely = win_probability(entry.priority, (other.priority for other in others), rule)
     ahead = sum(1 for rival in sums if rival != entry.entity and _greater(sums[rival], ours))
     return Rank(buckets, likely, len(others) + 1, ours, ahead, rivals)
 
 
-def _greater(one: float, other: float) -> bool:
+def _greater(value: float, other: float) -> bool:
     """Greater by more than the rounding error of equal shares."""
-    return one > other * (1 + 1e-9)
+    return value > other * (1 + 1e-9)
 
 
 def _higher(others: Sequence[IndexedQueue], own: int) -> tuple[Bucket, ...]:
-    found: dict[int, list[IndexedQueue]] = {}
-    for one in others:
-        if one.identity.cpu_time > own:
-            found.setdefault(one.identity.cpu_time, []).append(one)
+    by_cpu_time: dict[int, list[IndexedQueue]] = {}
+    for queue in others:
+        if queue.identity.cpu_time > own:
+            by_cpu_time.setdefault(queue.identity.cpu_time, []).append(queue)
     return tuple(
-        Bucket(cpu_time, len(queues), sum(one.waiting for one in queues))
-        for cpu_time, queues in sorted(found.items(), reverse=True)
+        Bucket(cpu_time, len(queues), sum(queue.waiting for queue in queues))
+        for cpu_time, queues in sorted(by_cpu_time.items(), reverse=True)
     )
 
 

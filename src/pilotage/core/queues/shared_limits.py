@@ -46,14 +46,14 @@ class SharedLimiter(Limiter):
         raise AssertionError("shared limits are counted in the store")
 
     def closed_limits(self, site: str, ce: str, now: float) -> list[Limit]:
-        found = Limiter.closed_limits(self, site, ce, now)
-        self.wanted.update(limit.key for limit in found)
-        return found
+        closed = Limiter.closed_limits(self, site, ce, now)
+        self.wanted.update(limit.key for limit in closed)
+        return closed
 
     def exhausted_limits(self, site: str, ce: str, now: float) -> list[Limit]:
         here = [limit for limit in self.limits if limit.applies_at(site, ce)]
-        found = [(limit, self.status(limit, now)) for limit in here]
-        return [limit for limit, held in found if held.full or held.wait > 0]
+        statuses = [(limit, self.status(limit, now)) for limit in here]
+        return [limit for limit, held in statuses if held.full or held.wait > 0]
 
     def status(self, limit: Limit, now: float) -> LimitStatus:
         shared, mine = self.states.get(limit.key), self.mine.get(limit.key, Allocation())

@@ -109,14 +109,14 @@ class VectorisedMatching:
 
     def limited_by(self, limits: Iterable[Limit], slots: Slots) -> NDArray[np.bool_]:
         """Of each slot: whether any of `limits` concerns it."""
-        found = np.zeros(len(slots), dtype=np.bool_)
+        limited = np.zeros(len(slots), dtype=np.bool_)
         for limit in limits:
             question = (limit.attribute, limit.value)
             answer = self._answers.get(question)
             if answer is None:
                 answer = self._remember(question, _Answer(self._column((limit.attribute,)), limit.applies_to))
-            found |= answer.of(slots)
-        return found
+            limited |= answer.of(slots)
+        return limited
 
     def _condition(self, condition: Condition, offer: Offer) -> _Answer:
         rule = STATIC[condition]

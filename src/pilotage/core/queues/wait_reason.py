@@ -65,7 +65,7 @@ class DrawCandidates:
 
     def first_bucket(self) -> int:
         """The highest CPU bucket, from which the document's rule draws."""
-        return max(one.identity.cpu_time for one in self.entries)
+        return max(entry.identity.cpu_time for entry in self.entries)
 
 
 def _nothing_remembered(_: Offer) -> None:
@@ -92,37 +92,39 @@ class WaitAnalysis:
     _draw_candidates: dict[int, DrawCandidates] = field(default_factory=dict)
     _buckets: dict[int, int] = field(default_factory=dict)
 
-    def limits_on(self, entry: IndexedQueue, one: KnownOffer) -> list[Limit]:
+    def limits_on(self, entry: IndexedQueue, known_offer: KnownOffer) -> list[Limit]:
         """The closed limits that keep `entry` from an offer that it fits."""
-        closed = self.closed.get((one.offer.site, one.offer.ce), ())
+        closed = self.closed.get((known_offer.offer.site, known_offer.offer.ce), ())
         return [limit for limit in closed if limit.applies_to(entry.identity)]
 
     def fitting(self, entry: IndexedQueue) -> list[int]:
         """Places in `known` of all offers that the queue fits, limits not checked."""
         self.asked += len(self.known)
-        return [place for place, one in enumerate(self.known) if one.fits(entry.identity)]
+        return [place for place, known_offer in enumerate(self.known) if known_offer.fits(entry.identity)]
 
     def draw_candidates(self, place: int) -> DrawCandidates:
         """The queues that take part in a draw for one known offer."""
-        found = self._draw_candidates.get(place)
-        if found is None:
-            one = self.known[place]
-            closed = self.closed.get((one.offer.site, one.offer.ce), ())
-            entries = eligible_queues(self._fitting_but_for_requirements(one), one.holds, closed)
-            found = self._draw_candidates[place] = DrawCandidates(
+        candidates = self._draw_candidates.get(place)
+        if candidates is None:
+            known_offer = self.known[place]
+            closed = self.closed.get((known_offer.offer.site, known_offer.offer.ce), ())
+            entries = eligible_queues(
+                self._fitting_but_for_requirements(known_offer), known_offer.holds, closed
+            )
+            candidates = self._draw_candidates[place] = DrawCandidates(
                 entries, frozenset(entry.id for entry in entries)
             )
-        return found
+        return candidates
 
-    def _fitting_but_for_requirements(self, one: KnownOffer) -> Sequence[IndexedQueue]:
-        remembered = self.remembered(one.offer)
+    def _fitting_but_for_requirements(self, known_offer: KnownOffer) -> Sequence[IndexedQueue]:
+        remembered = self.remembered(known_offer.offer)
         if remembered is not None:
             return remembered
         self.asked += len(self.entries)
         return [
             entry
             for entry in self.entries
-            if entry.waiting and entry.admitted and static_failure(entry.identity, one.offer) is None
+            if entry.waiting and entry.admitted and static_failure(entry.identity, known_offer.offer) is None
         ]
 
     def verdict(self, entry: IndexedQueue, since: float) -> WaitVerdict:
@@ -145,25 +147,25 @@ class WaitAnalysis:
 
         At least COMPARED offers if there are, and an offer made since `since` if there is one.
         """
-        found: list[int] = []
+        open_places: list[int] = []
         limits: list[Limit] = []
         asked = False
-        for place, one in enumerate(self.known):
+        for place, known_offer in enumerate(self.known):
             self.asked += 1
-            if len(found) >= COMPARED and (asked or one.possible or one.last < since):
+            if len(open_places) >= COMPARED and (asked or known_offer.possible or known_offer.last < since):
                 continue
-            if not one.fits(entry.identity):
+            if not known_offer.fits(entry.identity):
                 continue
-            closed = self.limits_on(entry, one)
+            closed = self.limits_on(entry, known_offer)
             limits += closed
             if not closed:
-                found.append(place)
-                asked = asked or self._asked_since(one, since)
-        return found, limits
+                open_places.append(place)
+                asked = asked or self._asked_since(known_offer, since)
+        return open_places, limits
 
     @staticmethod
-    def _asked_since(one: KnownOffer, since: float) -> bool:
-        return not one.possible and one.last >= since
+    def _asked_since(known_offer: KnownOffer, since: float) -> bool:
+        return not known_offer.possible and known_offer.last >= since
 
     def _among_others(self, entry: IndexedQueue, places: Sequence[int], since: float) -> WaitVerdict:
         compared = places[:COMPARED]
@@ -176,7 +178,9 @@ class WaitAnalysis:
         rivals = [place for place in there if self._has_rivals(place, entry)]
         asked = [self.known[place].last for place in places if self._asked_since(self.known[place], since)]
         bound = self._bound_to_others(entry, since)
-        only_bound = asked and max((one.last for one in bound), default=0.0) > max(asked) + STALE
+        only_bound = (
+            asked and max((known_offer.last for known_offer in bound), default=0.0) > max(asked) + STALE
+        )
         if rivals and asked and not only_bound:
             # Offers of pilots come first in `known`, but not all were made since `since`.
             drawn = next(
@@ -192,11 +196,11 @@ class WaitAnalysis:
         """Offers since `since` that would fit if their pilots were not bound to other owners."""
         self.asked += len(self.known)
         return [
-            one
-            for one in self.known
-            if self._asked_since(one, since)
-            and one.offer.only_owner is not None
-            and one.failures(entry.identity) == (Condition.OWNER,)
+            known_offer
+            for known_offer in self.known
+            if self._asked_since(known_offer, since)
+            and known_offer.offer.only_owner is not None
+            and known_offer.failures(entry.identity) == (Condition.OWNER,)
         ]
 
     def _first_bucket(self, place: int, entry: IndexedQueue) -> int:
@@ -210,14 +214,14 @@ class WaitAnalysis:
     def _has_rivals(self, place: int, entry: IndexedQueue) -> bool:
         own = entry.identity.cpu_time
         return any(
-            one.id != entry.id and (self.rule != "document" or one.identity.cpu_time >= own)
-            for one in self.draw_candidates(place).entries
+            rival.id != entry.id and (self.rule != "document" or rival.identity.cpu_time >= own)
+            for rival in self.draw_candidates(place).entries
         )
 
     def _nearest(self, entry: IndexedQueue) -> WaitVerdict:
         """The conditions of the offers that refuse it at the fewest conditions. Open sites come before closed ones."""
         self.asked += len(self.known)
-        failed = [one.failures(entry.identity) for one in self.known]
+        failed = [known_offer.failures(entry.identity) for known_offer in self.known]
         distances = [(len(conditions), Condition.SITE_CLOSED in conditions) for conditions in failed]
         nearest = min(distances)
         places = tuple(place for place, distance in enumerate(distances) if distance == nearest)
@@ -229,7 +233,7 @@ class WaitAnalysis:
 
 def _served(bound: Sequence[KnownOffer]) -> str:
     """The owners that these pilots serve, as text."""
-    names = sorted({str(one.offer.only_owner) for one in bound})
+    names = sorted({str(known_offer.offer.only_owner) for known_offer in bound})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"pilots serve {', '.join(names[:NAMED])}{more}" if names else ""
 

@@ -53,18 +53,18 @@ class Unblock:
 def unblocks(queue: QueueIdentity, known: Sequence[KnownOffer], buckets: Buckets) -> list[Unblock]:
     """The changes that open slots, most slots first."""
     near: dict[Condition, list[int]] = {}
-    for place, one in enumerate(known):
-        failed = one.failures(queue)
+    for place, known_offer in enumerate(known):
+        failed = known_offer.failures(queue)
         if len(failed) == 1:
             near.setdefault(failed[0], []).append(place)
-    found: list[Unblock] = []
+    opening: list[Unblock] = []
     for condition, places in near.items():
         propose = _PROPOSALS.get(condition)
         if propose is not None:
             numeric = condition in _NUMBERS
             opened = list(_evaluated(queue, known, places, propose, buckets, everywhere=numeric))
-            found += _that_matter(opened) if numeric else opened
-    return sorted(found, key=lambda one: (-one.slots, one.change.text))
+            opening += _that_matter(opened) if numeric else opened
+    return sorted(opening, key=lambda known_offer: (-known_offer.slots, known_offer.change.text))
 
 
 def _evaluated(
@@ -95,9 +95,9 @@ def _evaluated(
 def _that_matter(opened: list[Unblock]) -> list[Unblock]:
     """The useful values of one number: the largest, then each that opens more slots than all larger ones."""
     chain: list[Unblock] = []
-    for one in sorted(opened, key=lambda one: -int(one.change.value)):
-        if not chain or one.slots > chain[-1].slots:
-            chain.append(one)
+    for unblock in sorted(opened, key=lambda unblock: -int(unblock.change.value)):
+        if not chain or unblock.slots > chain[-1].slots:
+            chain.append(unblock)
     return chain if len(chain) <= MOST_VALUES else [*chain[: MOST_VALUES - 1], chain[-1]]
 
 

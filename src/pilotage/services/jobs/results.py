@@ -105,7 +105,8 @@ def save_result(finish: Finish, moves: JobTransitions) -> None:
         outputs = [(name, -1) for name in finish.outputs]
         missing = [pattern[:NAME_LENGTH] for pattern in finish.missing[:MAX_MISSING]]
         refused = [
-            (one.name[:NAME_LENGTH], one.reason[:REASON_LENGTH]) for one in finish.refused[:MAX_REFUSED]
+            (output.name[:NAME_LENGTH], output.reason[:REASON_LENGTH])
+            for output in finish.refused[:MAX_REFUSED]
         ]
         moves.result(
             attempts.Result(JobId(finish.job), finish.epoch, stdout, stderr, outputs, missing, refused)

@@ -119,9 +119,9 @@ class JobTransitions:
     def of_pilot(self, pilot: PilotId) -> list[JobRow]:
         """The jobs that are offered to a pilot or held by it."""
         self.write()
-        found = jobs.of_pilot(self.tx.connection, pilot)
-        self.rows.update((job.id, job) for job in found)
-        return found
+        rows = jobs.of_pilot(self.tx.connection, pilot)
+        self.rows.update((job.id, job) for job in rows)
+        return rows
 
     def write(self) -> None:
         """Save everything collected so far."""

@@ -249,5 +249,5 @@ class Match:
         self._rest, self._requirements = rest, None
         offer = self._offers.offer(rest)
         closed = self.pool.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
-        found = self.pool.queues.index.explain(offer, self._holds, closed)
-        return {str(key): count for key, count in found.fallen.items()}
+        explanation = self.pool.queues.index.explain(offer, self._holds, closed)
+        return {str(key): count for key, count in explanation.fallen.items()}

@@ -176,7 +176,7 @@ def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> 
 
     Each server listens to the pilots that speak to it; with `orphans` also to pilots of servers that are gone.
     """
-    found = []
+    silent_pilots = []
     for pilot in _listened_to(pool, tx, orphans=orphans):
         if pilot.state != PilotState.RUNNING or pilot.id in pool.stalled:
             continue
@@ -185,8 +185,8 @@ def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> 
         ce = pool.policy.ces.get(pilot.ce)
         patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)
         if now - pool.last_seen[pilot.id] >= patience:
-            found.append(pilot.id)
-    return found
+            silent_pilots.append(pilot.id)
+    return silent_pilots
 
 
 def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:

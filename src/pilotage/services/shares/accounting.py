@@ -16,14 +16,14 @@ def months(begin: float, end: float) -> list[tuple[str, float, float]]:
     >>> [name for name, _, _ in months(0.0, 40 * 86400.0)]
     ['1970-01', '1970-02']
     """
-    found = []
+    months_found = []
     at = begin
     while at < end:
         day = datetime.fromtimestamp(at, UTC)
         following = datetime(day.year + day.month // 12, day.month % 12 + 1, 1, tzinfo=UTC).timestamp()
-        found.append((f"{day:%Y-%m}", at, min(following, end)))
+        months_found.append((f"{day:%Y-%m}", at, min(following, end)))
         at = following
-    return found
+    return months_found
 
 
 def accounts(

@@ -49,7 +49,7 @@ ALWAYS = 0.95
 
 def fairness_report(policy: Policy, entitled: Sequence[Entitled], period: Period) -> FairnessReport:
     """Groups against each other, and the owners of each group that is not JOB_SHARING."""
-    waiting = {(one.owner, one.group): one.waiting for one in entitled}
+    waiting = {(entity.owner, entity.group): entity.waiting for entity in entitled}
     by_group = _Groups(policy, period, waiting)
     report = FairnessReport(
         begin=period.begin,

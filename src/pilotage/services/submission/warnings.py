@@ -92,19 +92,19 @@ def _nothing_fits(
         )
 
 
-def _lasting(one: KnownOffer, policy: Policy) -> KnownOffer:
+def _lasting(known_offer: KnownOffer, policy: Policy) -> KnownOffer:
     """The offer without the owner that its pilot is reserved for: the next pilot may serve any owner."""
-    ce = policy.ces.get(one.offer.ce)
-    if one.possible or one.offer.only_owner is None or ce is None or ce.owners == "home":
-        return one
-    return replace(one, offer=replace(one.offer, only_owner=None))
+    ce = policy.ces.get(known_offer.offer.ce)
+    if known_offer.possible or known_offer.offer.only_owner is None or ce is None or ce.owners == "home":
+        return known_offer
+    return replace(known_offer, offer=replace(known_offer.offer, only_owner=None))
 
 
 def _nearest(
     description: JobDescription, queue: QueueIdentity, policy: Policy, known: Sequence[KnownOffer]
 ) -> str:
     """The conditions that the nearest offers fail, preferring offers at allowed sites and CEs."""
-    failed = [one.failures(queue) for one in known]
+    failed = [known_offer.failures(queue) for known_offer in known]
     elsewhere = {Condition.SITE, Condition.BANNED_SITE, Condition.GRID_CE}
     distances = [
         (bool(elsewhere & set(conditions)), len(conditions), Condition.SITE_CLOSED in conditions)
@@ -112,10 +112,10 @@ def _nearest(
     ]
     least = min(distances)
     offers: dict[Condition, list[Offer]] = {}
-    for one, conditions, distance in zip(known, failed, distances, strict=True):
+    for known_offer, conditions, distance in zip(known, failed, distances, strict=True):
         if distance == least:
             for condition in conditions:
-                offers.setdefault(condition, []).append(one.offer)
+                offers.setdefault(condition, []).append(known_offer.offer)
     texts = [
         _SENTENCES[c](description, queue, offers[c]) for c in Condition if c in offers and c in _SENTENCES
     ]

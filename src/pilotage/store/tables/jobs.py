@@ -59,8 +59,8 @@ def by_ids(connection: Connection, ids: Sequence[int], *, for_update: bool = Tru
     rows = _select_hot(connection, ids, for_update)
     missing = [id_ for id_ in ids if id_ not in rows] if len(rows) < len(ids) else []
     if missing:
-        found = history.select(connection, _OLD_COLUMNS, missing)
-        rows |= {values[0]: _to_job(values) for values in found}
+        archived = history.select(connection, _OLD_COLUMNS, missing)
+        rows |= {values[0]: _to_job(values) for values in archived}
         missing = [id_ for id_ in missing if id_ not in rows]
     if missing and connection.dialect != "sqlite":
         # Another server may have restored jobs from the archive between the two statements.
@@ -71,39 +71,39 @@ def by_ids(connection: Connection, ids: Sequence[int], *, for_update: bool = Tru
 def _select_hot(connection: Connection, ids: Sequence[int], for_update: bool) -> dict[int, JobRow]:
     lock = lock_clause(connection, "UPDATE") if for_update else ""
     if len(ids) == 1:
-        found = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?{lock}", (ids[0],))
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?{lock}", (ids[0],))
     else:
         condition, value = in_list(connection, "id", ids)
-        found = connection.execute(
+        rows = connection.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE {condition} ORDER BY id{lock}", (value,)
         )
-    return {values[0]: _to_job(values) for values in found}
+    return {values[0]: _to_job(values) for values in rows}
 
 
 def of_pilot(connection: Connection, pilot: PilotId, *, for_update: bool = True) -> list[JobRow]:
     """The jobs offered to or held by a pilot, by id. `for_update`: see `by_ids`."""
     row = connection.execute("SELECT jobs FROM pilots WHERE id = ?", (pilot,)).fetchone()
     offered = json.loads(row[0]) if row else []
-    found = by_ids(connection, offered, for_update=for_update) if offered else {}
-    return [found[job] for job in sorted(found) if found[job].pilot == pilot]
+    rows = by_ids(connection, offered, for_update=for_update) if offered else {}
+    return [rows[job] for job in sorted(rows) if rows[job].pilot == pilot]
 
 
 def having_jobs(connection: Connection, live: Iterable[PilotRow]) -> set[PilotId]:
     """The pilots among `live` that have a job."""
     with_list = [pilot for pilot in live if pilot.jobs]
     # Usually a pilot holds the job that it was offered last.
-    found = _pilots_of_jobs(connection, [pilot.jobs[-1] for pilot in with_list])
-    others = [job for pilot in with_list if pilot.id not in found for job in pilot.jobs[:-1]]
-    return found | _pilots_of_jobs(connection, others)
+    pilots = _pilots_of_jobs(connection, [pilot.jobs[-1] for pilot in with_list])
+    others = [job for pilot in with_list if pilot.id not in pilots for job in pilot.jobs[:-1]]
+    return pilots | _pilots_of_jobs(connection, others)
 
 
 def _pilots_of_jobs(connection: Connection, offered: Sequence[int]) -> set[PilotId]:
-    found: set[PilotId] = set()
+    pilots: set[PilotId] = set()
     for begin in range(0, len(offered), BATCH_SIZE):
         condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
         sql = f"SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL AND {condition}"
-        found.update(PilotId(row[0]) for row in connection.execute(sql, (value,)))
-    return found
+        pilots.update(PilotId(row[0]) for row in connection.execute(sql, (value,)))
+    return pilots
 
 
 def of_take(connection: Connection, pilot: PilotId, number: int) -> list[JobRow]:
@@ -149,12 +149,12 @@ def queue_heads(connection: Connection, wanted: Sequence[HeadsRequest]) -> list[
     PostgreSQL executes one statement for all elements.
     """
     if connection.dialect == "sqlite" or len(wanted) < 2:
-        return [connection.execute(_HEADS_OF_ONE_QUEUE, one).fetchall() for one in wanted]
-    found: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
+        return [connection.execute(_HEADS_OF_ONE_QUEUE, request).fetchall() for request in wanted]
+    heads: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
     arrays = [array_literal(values, "bigint") for values in zip(*wanted, strict=True)]
     for place, *head in connection.execute(_HEADS_OF_SEVERAL_QUEUES, arrays):
-        found[place - 1].append(tuple(head))
-    return found
+        heads[place - 1].append(tuple(head))
+    return heads
 
 
 def last_id(connection: Connection) -> int:
@@ -352,5 +352,5 @@ def offer_times(connection: Connection, ids: Sequence[int]) -> dict[int, float]:
 
 def stalled_pilots(connection: Connection) -> list[PilotId]:
     """Pilots with jobs in the state Stalled."""
-    found = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}
-    return [pilot for pilot in found if pilot is not None]
+    pilots = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}
+    return [pilot for pilot in pilots if pilot is not None]
