@@ -1,4 +1,4 @@
-"""Pilots that ask in this process, through the writer; and what the same store claims without a matcher."""
+"""Pilots that ask through the writer in this process, and claims on the same store without a matcher."""
 
 from __future__ import annotations
 
@@ -63,15 +63,16 @@ class Site:
         self.exchange = self._answer
 
     def measured(self, count: int, seconds: float, most: int | None = None) -> Found:
-        """Let every pilot ask for `count` again as soon as it has its answer; at most so many matches.
+        """Let every pilot ask for `count` jobs again as soon as it has its answer, up to `most` matches.
 
-        Half of those, or a second, go by before it counts: all kinds of offer have been met, and most queues read.
+        Counting begins after half of `most`, or after WARM seconds. By then every offer class is known, and most
+        queues have been read.
         """
         run = _Run(self, count, most)
         for token, node in zip(self.tokens, self._nodes(count), strict=True):
             pilot = self.pool.pilots.get(token_hash(token))
             run.ask(token_hash(token), pilot.take_number + 1 if pilot else 1, node)
-        # Behind the first question of every pilot.
+        # Runs after the first request of every pilot.
         self.writer.call(lambda _: None)
         run.half.wait(WARM)
         self.writer.times = TransactionTimes()
@@ -85,14 +86,14 @@ class Site:
         run.stop.wait(seconds)
         run.stop.set()
         settling.join()
-        # Whatever is under way is answered before this.
+        # Requests under way are answered before this call.
         self.writer.call(lambda _: None)
         found.seconds, found.cpu = time.perf_counter() - begun, time.process_time() - cpu
         found.logged = [now - then for then, now in zip(before, self.logged(), strict=True)]
         return found
 
     def logged(self) -> list[int]:
-        """What PostgreSQL has logged until now, or a second ago: bytes, whole pages. Of SQLite nothing."""
+        """Bytes and full pages of PostgreSQL's WAL, up to a second old. Empty for SQLite."""
         if self.connection.dialect == "sqlite":
             return []
         sql = "SELECT wal_bytes::bigint, wal_fpi FROM pg_stat_wal"
@@ -187,7 +188,7 @@ def _first_of_queues(connection: Connection, rng: Random) -> list[tuple[int, int
 
 @contextmanager
 def opened(store: Store, shape: Shape, tokens: Sequence[str], *, sync: bool = True) -> Generator[Site]:
-    """The pool of a filled store, behind a writer in its own thread. `sync`: what is committed is on the disk."""
+    """The pool of a filled store, behind a writer in its own thread. `sync`: commits are flushed to the disk."""
     connection = store.open_writer()
     if not sync:
         off = (

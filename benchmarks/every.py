@@ -30,10 +30,11 @@ class Line:
     command: str
     aim: str = ""
     least: float | None = None
-    """The figure is to be at least so much, or at most."""
+    """Lower bound of the figure."""
     most: float | None = None
+    """Upper bound of the figure."""
     ratio: float | None = None
-    """To be reached by the ratio, too."""
+    """Lower bound of the ratio."""
     p99: float | None = None
     """ms."""
     memory: float | None = None

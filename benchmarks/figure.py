@@ -1,4 +1,4 @@
-"""One measured figure, with what it is compared to."""
+"""A measured figure with its reference figures."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def fill(store: Store, shape: Shape, rule: str, tokens: Sequence[str], *, interl
 def fill_apart(
     store: Store, shape: Shape, rule: str, tokens: Sequence[str], *, interleaved: bool = False
 ) -> float:
-    """As `fill`, in a process of its own: this one's memory is measured."""
+    """Run `fill` in a separate process, so that it does not count in the measured memory of this process."""
     begun = time.perf_counter()
     process = multiprocessing.get_context("fork").Process(
         target=fill, args=(store, shape, rule, tokens), kwargs={"interleaved": interleaved}

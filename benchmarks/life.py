@@ -1,4 +1,4 @@
-"""The whole life of a no-op job, with what other systems need for theirs on the same machine in the same call."""
+"""The whole life of a no-op job, compared with other systems on the same machine in the same run."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 In process: pilots ask through the writer; each has a free node again as soon as it is answered. With `--http`: a server
 process and separate client processes, as pilots of a farm ask.
 
-The raw limit is what the same store does with the rows of a match alone: one claim by id and one event for a batch.
+The raw limit is the rate of the same store without matching: a claim by id for each job, and one event per batch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from benchmarks.shapes import Shape, shape_of
 SUMMARY = "matches/s, each committed with its event: in process, or with --http of a server"
 
 TURNS = 6
-"""So often two pools are measured in turns."""
+"""Turns in which two pools are measured."""
 
 
 def store_options(parser: argparse.ArgumentParser) -> None:
-    """What waits, and where."""
+    """Options for the waiting jobs and their store."""
     parser.add_argument("--jobs", type=int, help="waiting jobs; 1,000,000, or as many as the shape has")
     parser.add_argument("--queues", type=int, default=5_000, help="of the synthetic shape")
     parser.add_argument("--shape", choices=("synthetic", "lhcb"), default="synthetic")

@@ -1,4 +1,4 @@
-"""Matches of a real server, asked for over HTTP with keep-alive by processes of their own."""
+"""Matches of a real server, requested over HTTP with keep-alive by separate processes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from benchmarks.server import index_waiting, served
 from benchmarks.shapes import Shape
 
 WARM = 1.5
-"""Seconds of asking before it counts, the clients' start with it."""
+"""Seconds before counting begins, including the start of the clients."""
 PILOTS = 4
-"""For each connection: nothing ends here, and the row of a pilot that was given ever more would be of no real one."""
+"""Pilots per connection. No job ends here, so a single pilot would hold more jobs than a real pilot."""
 
 
 def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape) -> Figure:
@@ -71,9 +71,9 @@ def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape
 def in_turns(
     asked: argparse.Namespace, pools: Sequence[tuple[Path, Store, Shape]], turns: int
 ) -> list[list[float]]:
-    """Jobs per second of each of two pools, each with a server of its own, in each turn."""
+    """Jobs per second of each pool in each turn; each pool has its own server."""
     ask = asked.ask or 16
-    # A client begins to count its takes anew: so each turn has its own pilots.
+    # A client numbers its takes from 1, so each turn has its own pilots.
     of_turn = asked.clients * PILOTS
     tokens = [f"token {number}" for number in range(of_turn * turns)]
     part = argparse.Namespace(**{**vars(asked), "seconds": asked.seconds / turns})
@@ -108,30 +108,24 @@ def _asked(
     server: int,
     database: Sequence[int],
 ) -> tuple[list[dict[str, Any]], float, float]:
-    """What the clients found; seconds of processor time of the server and its database while it counted."""
+    """The answers of the clients; CPU seconds of the server and of its database while they counted."""
     place = urlsplit(url)
     begin = time.monotonic() + WARM
-    told = {
+    task = {
         "host": place.hostname,
         "port": place.port,
         "ask": ask,
         "begin": begin,
         "end": begin + asked.seconds,
     }
-    clients = []
-    for number in range(asked.processes):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.clients"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+    clients = [
+        _start_client(
+            task,
+            pilots[number :: asked.processes],
+            connections=len(range(asked.clients)[number :: asked.processes]),
         )
-        assert process.stdin is not None
-        mine = range(asked.clients)[number :: asked.processes]
-        part = {**told, "pilots": pilots[number :: asked.processes], "connections": len(mine)}
-        process.stdin.write(json.dumps(part))
-        process.stdin.close()
-        clients.append(process)
+        for number in range(asked.processes)
+    ]
     try:
         time.sleep(max(0.0, begin - time.monotonic()))
         before, database_before = cpu(server), cpu_of(database)
@@ -148,3 +142,17 @@ def _asked(
                 process.kill()
                 process.wait()
     return answers, used, database_used
+
+
+def _start_client(task: dict[str, Any], pilots: Sequence[Any], *, connections: int) -> subprocess.Popen[str]:
+    """Start a client process with `connections` connections, and send its task to it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.clients"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({**task, "pilots": pilots, "connections": connections}))
+    process.stdin.close()
+    return process

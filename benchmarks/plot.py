@@ -1,4 +1,4 @@
-"""What a match costs against the number of waiting jobs and of task queues: a picture, and its data beside it."""
+"""The cost of a match by the number of waiting jobs and of task queues: a picture and its data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from benchmarks.filled import fill, store_at
 from benchmarks.shapes import synthetic
 
 QUEUES_OF_JOBS, JOBS_OF_QUEUES = 1_000, 1_000_000
-"""What stays the same while the other one changes."""
+"""Number of queues while the jobs vary, and number of jobs while the queues vary."""
 SUMMARY = "what a match costs against jobs and queues: a picture in the docs, and its data"
 
 JOBS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 QUEUES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 PART = 0.4
-"""Of the waiting jobs at most so many are matched, so that there are about as many at the end."""
+"""Maximum part of the waiting jobs to match, so that their number stays about the same."""
 CLIENTS = 64
 
 

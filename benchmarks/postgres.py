@@ -1,4 +1,4 @@
-"""A PostgreSQL server for a benchmark, durable: what it acknowledges survives a power cut."""
+"""A durable PostgreSQL server for a benchmark: acknowledged commits survive a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process of this machine uses, by /proc."""
+"""Memory and CPU time of processes, from /proc."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def memory(pid: int | str, what: str = "VmRSS") -> int:
 
 
 def forget_most() -> None:
-    """Begin anew with what this process has had at most, where the system allows it."""
+    """Reset the peak memory of this process, if the system allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

@@ -1,4 +1,4 @@
-"""What waits in a benchmark: task queues, and the submissions that their jobs came with. Seeded."""
+"""The waiting jobs of a benchmark: task queues, and the submissions of their jobs. Seeded."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pilotage.wire.pilot import Node
 
 GROUPS, OWNERS, SITES, PLATFORMS = 5, 50, 40, ("el8", "el9")
 SIZES, OFTEN = (1, 10, 100, 300, 1000), (25, 25, 25, 15, 10)
-"""Jobs of a submission, and how often there are so many."""
+"""Numbers of jobs in a submission, with the frequency of each number."""
 USER_PRIORITIES = (1, 1, 1, 2, 5)
 PROCESSORS = 8
-"""Of a node, for each job that its pilot asks for."""
+"""Cores of a node for each job that its pilot asks for."""
 LHCB = Path(__file__).resolve().parents[1].parent / "shared" / "traces" / "lhcb-queue-shape-2026-03.json"
 
 
 class Absent(Exception):
-    """What a benchmark needs is not here; says what."""
+    """A requirement of a benchmark is missing; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Shape:
     """In the order of their ids."""
     sites: Sequence[str]
     platforms: Sequence[str]
-    """Those that nodes have."""
+    """Platforms of the nodes."""
     cpu_left: Sequence[float]
-    """Those that nodes have."""
+    """CPU time left on the nodes."""
     told: str
 
     @property
@@ -52,7 +52,7 @@ class Shape:
         return sum(one.jobs for one in self.submissions)
 
     def node(self, rng: Random, ask: int = 1) -> Node:
-        """One that a pilot offers which asks for `ask` jobs: it has room for as many."""
+        """The node of a pilot that asks for `ask` jobs, with room for all of them."""
         return Node(
             hostname="n",
             platform=rng.choice(self.platforms),

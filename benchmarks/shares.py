@@ -1,6 +1,6 @@
-"""A whole share correction: what was used is charged, factors are drawn from it, every priority is settled.
+"""A whole share correction: charge the usage, compute the factors, apply every priority.
 
-`rules` knows no store. Reading and saving are measured around it.
+`rules` uses no store. Reading and saving are measured around it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def filled(queues: int, owners: int, running: int, form: Form) -> Pool:
 
 
 def rules(pool: Pool) -> Iterator[tuple[str, float]]:
-    """One correction; what part of it took how many seconds."""
+    """Run one correction; yield each part with its seconds."""
     begun = time.perf_counter()
     pool.ledger.charge([pool.running], pool.ledger.as_of + PERIOD)
     pool.ledger.forget_old()

@@ -23,7 +23,7 @@ from pilotage.store.writer.writer import Writer
 
 
 class Stored:
-    """A store that holds what `facts` hold, and an index with as many queues."""
+    """A store with the rows of `facts`, and an index with `queues` queues."""
 
     def __init__(self, folder: Path, facts: Facts, queues: int) -> None:
         path = folder / "shares.db"

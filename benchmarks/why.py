@@ -82,7 +82,7 @@ def _fill(connection: Connection, jobs: int, queues: int, owner: tuple[str, str]
 
 
 def _identities(queues: int, owner: tuple[str, str], rng: Random) -> Sequence[QueueIdentity]:
-    """Each different; every fifth asks for what no node here has, every tenth has Requirements."""
+    """Different identities: every fifth fits no node, every tenth has Requirements."""
     found = []
     for number in range(queues):
         impossible = number % 5 == 0

@@ -38,7 +38,7 @@ def python_files(path):
 
 
 def branches(function):
-    """One and the places where the way through the function may part, without those of functions inside it."""
+    """Cyclomatic complexity: one plus the branches of the function, without nested functions."""
     count, stack = 1, list(ast.iter_child_nodes(function))
     while stack:
         node = stack.pop()
