@@ -18,8 +18,6 @@ MOST_LINES_OF_FUNCTION = 40
 EXCUSED = {
     "store/migrations/versions/*": "a migration is a list of statements",
     "pilot/options.py:parse": "a list of options",
-    "main/up.py:_start_detached": "one sequence of steps: to be split",
-    "server/process/run.py:_serve": "one sequence of steps: to be split",
     "services/director/batch.py": "to be split",
 }
 """File, or file and function, and the reason."""
