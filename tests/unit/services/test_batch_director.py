@@ -15,7 +15,9 @@ from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
 from pilotage.services.director.batch import BatchDirector, SubmissionIntent
-from pilotage.store.tables import pilot_submissions, pilots
+from pilotage.services.director.ce_record import switch_ce
+from pilotage.store.tables import ces, pilot_submissions, pilots
+from pilotage.store.tables.ces import CeSwitch
 from tests.paper_batch import PaperBatch, PaperJob
 from tests.unit.services.bench import NODE, POLICY, Bench, Paper
 
@@ -36,6 +38,7 @@ wall = 100000
 max_waiting = {MAX_WAITING}
 settle = {SETTLE}
 max_running = {MAX_RUNNING}
+max_failures = 0
 """
 )
 SUBMIT_FAULTS = (
@@ -57,8 +60,9 @@ class Crash(Exception):
 class Site:
     """A server's director of one CE, the batch system, and its pilots."""
 
-    def __init__(self, folder: Path) -> None:
-        self.bench = Bench(folder, BATCH_POLICY)
+    def __init__(self, folder: Path, max_failures: int = 0) -> None:
+        policy = BATCH_POLICY.replace("max_failures = 0", f"max_failures = {max_failures}")
+        self.bench = Bench(folder, policy)
         self.batch = PaperBatch()
         self.papers: dict[str, tuple[PaperJob, Paper]] = {}
         self.director = self._new_director()
@@ -154,7 +158,7 @@ class Site:
         for _ in range(60):
             self.batch.fault = ""
             self.bench.later(SETTLE / 2)
-            self.bench.do(self.director._end_pause)
+            self.bench.do(self.director.memory.end_pause)
             self.cycle()
             self.start_pilots()
             self.work()
@@ -222,8 +226,8 @@ def test_a_refused_submission_pauses_the_ce_ever_longer(site: Site) -> None:
         site.batch.fault = "refused"
         site.cycle()
         assert site.live_pilots() == 0
-        assert site.director.trouble == "refused"
-        pauses.append(site.director.not_before - site.bench.now)
+        assert site.director.memory.trouble == "refused"
+        pauses.append(site.director.memory.not_before - site.bench.now)
         site.cycle()
         assert site.batch.fault == "", "no call within the pause"
         site.bench.later(pauses[-1])
@@ -304,6 +308,98 @@ def test_jobs_of_the_account_that_are_no_pilots_are_left_alone(site: Site) -> No
         site.cycle()
         site.bench.later(SETTLE)
     assert sum(job.stamp in ("somebody's", "pilotage-of another server") for job in site.batch.jobs) == 3
+
+
+def switch(site: Site) -> CeSwitch:
+    return ces.by_name(site.bench.connection, "batch").switch
+
+
+def test_a_restart_does_not_end_a_pause(site: Site) -> None:
+    site.bench.submit(1)
+    site.batch.fault = "refused"
+    site.cycle()
+    until = site.director.memory.not_before
+    site.bench.crash()
+    site.director = site._new_director()
+    site.batch.fault = "refused"
+    site.cycle()
+    assert site.batch.fault == "refused", "no call within the pause"
+    assert (site.director.memory.not_before, site.director.memory.trouble) == (until, "refused")
+    site.bench.later(until - site.bench.now)
+    site.cycle()
+    assert site.batch.fault == ""
+    assert site.director.memory.failures == 2
+    assert_settled(site)
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Any:
+    """Three failures alike stop submission."""
+    made = Site(tmp_path, max_failures=3)
+    yield made
+    made.close()
+
+
+def refuse(site: Site) -> None:
+    site.batch.fault = "refused"
+    site.bench.later(4000.0)
+    site.cycle()
+
+
+def test_failures_alike_stop_submission_until_it_is_enabled(strict: Site) -> None:
+    strict.bench.submit(2)
+    for expected in (CeSwitch.ON, CeSwitch.ON, CeSwitch.STOPPED):
+        refuse(strict)
+        assert switch(strict) is expected
+    assert ces.by_name(strict.bench.connection, "batch").switch_reason == "3 failures in a row: refused"
+    refuse(strict)
+    assert strict.batch.fault == "refused", "nothing is submitted"
+    strict.bench.crash()
+    strict.director = strict._new_director()
+    refuse(strict)
+    assert strict.batch.fault == "refused", "not after a restart either"
+    bench = strict.bench
+    bench.do(
+        lambda tx: switch_ce(bench.pool, tx, "batch", CeSwitch.ON, by="ada", reason="mended", now=bench.now)
+    )
+    rows = bench.connection.execute(
+        "SELECT actor, detail FROM events WHERE kind = 'ce' ORDER BY id"
+    ).fetchall()
+    assert rows == [
+        ("server", "CE batch: stopped: 3 failures in a row: refused"),
+        ("user:ada", "CE batch: enabled: mended"),
+    ]
+    strict.batch.fault = ""
+    strict.cycle()
+    assert strict.director.memory.trouble == ""
+    assert len(strict.batch.jobs) == 2, "at once, without the rest of a pause"
+    assert_settled(strict)
+
+
+def test_pilots_that_never_call_home_stop_submission_and_others_do_not(strict: Site) -> None:
+    strict.bench.submit(9)
+    strict.cycle()
+    strict.start_pilots()
+    strict.work()
+    for batch_id, (job, _) in list(strict.papers.items()):
+        strict.end(batch_id, job)
+    strict.bench.later(400.0)
+    strict.cycle()
+    assert switch(strict) is CeSwitch.ON, "they had jobs"
+    for _ in range(4):
+        if switch(strict) is CeSwitch.ON:
+            strict.batch.jobs.clear()
+            strict.bench.later(4000.0)
+            strict.cycle()
+    row = ces.by_name(strict.bench.connection, "batch")
+    assert row.switch is CeSwitch.STOPPED
+    assert row.switch_reason.endswith("its batch job has ended without a word")
+    strict.bench.do(
+        lambda tx: switch_ce(
+            strict.bench.pool, tx, "batch", CeSwitch.ON, by="ada", reason="", now=strict.bench.now
+        )
+    )
+    assert_settled(strict)
 
 
 class Faults(RuleBasedStateMachine):

@@ -153,6 +153,15 @@ class Ce(_Table, frozen=True):
         ),
     ] = 120.0
     submit_rate: Annotated[float, Setting("submissions a second at most", 1e-3, 1000)] = 1.0
+    max_failures: Annotated[
+        int,
+        Setting(
+            "pilots of a batch system that fail alike, in a row and without a job, before nothing more is submitted;"
+            " a change of the CE or `pilotage ce enable` ends this; 0: never",
+            0,
+            10**6,
+        ),
+    ] = 10
     slurm: SlurmOptions = SlurmOptions()
 
     @property

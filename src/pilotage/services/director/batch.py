@@ -26,6 +26,7 @@ from pilotage.core.provisioning.batch import (
 )
 from pilotage.core.queues.fit import concurrent_jobs
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
+from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
 from pilotage.services.director.local import last_seen
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.match import Requirements
@@ -33,24 +34,17 @@ from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import jobs, pilot_submissions, pilots
+from pilotage.store.tables import ces, jobs, pilot_submissions, pilots
+from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
 
-LONGEST_PAUSE = 3600.0
-"""Seconds without a submission at most, after pilots that never called home or submissions that were refused."""
-
-FIRST_PAUSE = 10.0
-
 DEFAULT_SETTLE = 120.0
 """Seconds of `ces.NAME.settle` for a CE that the policy has no more."""
 
 STAMP_PREFIX = "pilotage-"
-
-FAILURES_TO_PAUSE = 3
-"""Pilots in a row that end without calling home before the CE pauses. A refused submission pauses it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +74,19 @@ class BatchSteps:
 
 @dataclass(slots=True)
 class BatchDirector:
-    """The director of one batch CE. Its memory is no state of the pool: it may be forgotten."""
+    """The director of one batch CE. Its row in `ces` has what must outlive it; the rest may be forgotten."""
 
     ce: str
     platform: str
     """The platform that its nodes are expected to have."""
     back_off: BackOff = field(default_factory=BackOff)
-    failures: int = 0
-    """Pilots and submissions in a row that failed before a pilot called home."""
-    not_before: float = 0.0
-    epoch: str = ""
-    """The start of the batch system's controller, as the last complete listing told it."""
     lingering: int = 0
     """Batch jobs of the last listing whose pilots were given up, say for their lease: they may come back."""
-    trouble: str = ""
-    """Why nothing is submitted, in the batch system's words."""
+    memory: CeMemory = field(init=False)
     _ce: Ce | None = None
 
-    # --- submissions
+    def __post_init__(self) -> None:
+        self.memory = CeMemory(self.ce)
 
     def order(self, pool: Pool, tx: Transaction, now: float) -> list[SubmissionIntent]:
         """Plan this cycle, and store the intents of its submissions."""
@@ -107,15 +96,17 @@ class BatchDirector:
         node = Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
         tx.put(pool.local_nodes, self.ce, node)
         live = pilots.live(tx.connection, self.ce)
+        self.memory.restore(tx)
         self._look_back(pool, tx, ce, live, now)
         orders: tuple[BatchOrder, ...] = ()
-        if not self._holds_back(pool, ce, now):
+        if ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON and not self._holds_back(pool, ce, now):
             orders = plan_submissions(self._facts(pool, tx, ce, node, live, now), pool.rng)
         self._note(pool, tx, ce, live, sum(order.pilots for order in orders), now)
+        self.memory.store(tx)
         return [self._store_intent(pool, tx, ce, order, now) for order in orders]
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
-        paused = self.not_before - LONGEST_PAUSE <= now < self.not_before
+        paused = self.memory.is_paused(now)
         banned = pool.policy.sites[ce.site].banned
         return pool.draining or banned or paused or self.back_off.pauses_for_all(now)
 
@@ -146,7 +137,7 @@ class BatchDirector:
     ) -> None:
         """Leave a note of this cycle for `why`."""
         paused_until = max(
-            self.not_before, self.back_off.all_until if self.back_off.pauses_for_all(now) else 0.0
+            self.memory.not_before, self.back_off.all_until if self.back_off.pauses_for_all(now) else 0.0
         )
         note = DirectorNote(
             now,
@@ -195,13 +186,14 @@ class BatchDirector:
         back_off = deepcopy(self.back_off)
         tx.set(self, "back_off", back_off)
         if ce != self._ce:
-            back_off.forget()
             tx.set(self, "_ce", ce)
-            self._end_pause(tx)
+            if self.memory.begin_section(pool, tx, ce, now):
+                back_off.forget()
         alive = {pilot.id: pilot for pilot in live}
         rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
-        if any(row is not None and row.started is not None for row in rows):
-            self._end_pause(tx)
+        started = [row for row in rows if row is not None and row.started is not None]
+        if started:
+            self.memory.pilot_started(tx, had_job=any(row.take_number for row in started))
         entries = (
             pool.queues.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()}
         )
@@ -209,19 +201,6 @@ class BatchDirector:
         back_off.observe([last_seen(row, pool.draining) for row in rows if row is not None], waiting, now)
         for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
             back_off.ended(id_)
-
-    def _end_pause(self, tx: Transaction) -> None:
-        for name, value in (("failures", 0), ("not_before", 0.0), ("trouble", "")):
-            tx.set(self, name, value)
-
-    def _pause(self, tx: Transaction, reason: str, now: float) -> None:
-        """Submit nothing for a while, twice as long after each further failure."""
-        tx.set(self, "failures", self.failures + 1)
-        tx.set(self, "trouble", reason)
-        pause = FIRST_PAUSE * 2.0 ** min(30, self.failures - 1)
-        tx.set(self, "not_before", now + min(LONGEST_PAUSE, pause))
-
-    # --- answers of the batch system
 
     def acknowledged(self, tx: Transaction, stamp: str, batch_id: str) -> None:
         """The batch system holds the submission as `batch_id`."""
@@ -245,7 +224,7 @@ class BatchDirector:
         if row is None:
             return
         pilot_submissions.update(
-            tx.connection, row.id, phase=SubmissionPhase.RELEASED, epoch=self.epoch, absent_since=None
+            tx.connection, row.id, phase=SubmissionPhase.RELEASED, epoch=self.memory.epoch, absent_since=None
         )
         for pilot in self._pilots_of(tx, row):
             if pilot.state is PilotState.SUBMITTED:
@@ -262,18 +241,25 @@ class BatchDirector:
         """The batch system did not take the submission and never will."""
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
             self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
-            self._pause(tx, reason, now)
-
-    # --- listings
+            self.memory.restore(tx)
+            self.memory.pause(tx, reason, now)
+            self.memory.count_failure(pool, tx, reason, now)
+            self.memory.store(tx)
 
     def observe(
         self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float
     ) -> BatchSteps:
         """Apply a listing of the instant `listed`; return the calls to the batch system that follow from it."""
-        if not listing.complete:
-            tx.set(self, "trouble", listing.failure)
-            return BatchSteps()
-        tx.set(self, "epoch", listing.epoch)
+        self.memory.restore(tx)
+        self.memory.note_listing(tx, listing, listed)
+        steps = self._apply(pool, tx, listing, listed, now) if listing.complete else BatchSteps()
+        self.memory.store(tx)
+        return steps
+
+    def _apply(
+        self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float
+    ) -> BatchSteps:
+        """Apply a complete listing."""
         tasks = defaultdict(list)
         for task in listing.tasks:
             tasks[task.stamp].append(task)
@@ -318,7 +304,9 @@ class BatchDirector:
         if phase is SubmissionPhase.RELEASED:
             self._watch(pool, tx, row, members, tasks, listed, now)
             # A controller that crashed may have forgotten the release. A hold of the same controller is deliberate.
-            forgotten = row.epoch != self.epoch and any(task.state is NativeState.HELD for task in tasks)
+            forgotten = row.epoch != self.memory.epoch and any(
+                task.state is NativeState.HELD for task in tasks
+            )
             return Action.RELEASE if forgotten else Action.NONE
         seen = Seen.SEEN if present else Seen.ABSENT
         step = next_step(phase, sight_of(seen, row.absent_since, listed, self._settle(pool)))
@@ -327,7 +315,7 @@ class BatchDirector:
             pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=since)
         elif step.action is Action.ABORT:
             self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, "the batch system does not have it", now)
-            self._pause(tx, "a submission is not in the batch system", now)
+            self.memory.pause(tx, "a submission is not in the batch system", now)
         elif step.action is Action.END:
             self._give_up(pool, tx, row, PilotEnd.CANCELLED, "cancelled", now)
         elif step.action is Action.ADOPT:
@@ -385,7 +373,7 @@ class BatchDirector:
             unlisted += task is None
             absent = ended or (task is None and sight is Sight.STILL_ABSENT)
             if absent and pool.last_seen.get(pilot.id, -inf) <= listed:
-                self._lose(pool, tx, pilot, now)
+                self._lose(pool, tx, pilot, task, now)
             else:
                 left += 1
         reason = next((f"{task.native}: {task.reason}" for task in tasks if _waits_for(task)), "")
@@ -401,14 +389,17 @@ class BatchDirector:
                 absent_since=absent_since,
             )
 
-    def _lose(self, pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
-        new = end_silent_pilot(
-            pool, tx, pilot, PilotEnd.VANISHED, "its batch job has ended without a word", now
-        )
+    def _lose(
+        self, pool: Pool, tx: Transaction, pilot: PilotRow, task: ListedTask | None, now: float
+    ) -> None:
+        reason = "its batch job has ended without a word"
+        if task is not None:
+            reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
+        new = end_silent_pilot(pool, tx, pilot, PilotEnd.VANISHED, reason, now)
         if new is PilotState.ABORTED:
-            tx.set(self, "failures", self.failures + 1)
-            if self.failures >= FAILURES_TO_PAUSE:
-                self._pause(tx, "pilots end without calling home", now)
+            self.memory.count_silent_pilot(pool, tx, reason, now)
+        elif not pilot.take_number:
+            self.memory.count_failure(pool, tx, f"{CALLED_HOME}, but {reason}", now)
 
     def _give_up(
         self, pool: Pool, tx: Transaction, row: PilotSubmissionRow, end: PilotEnd, reason: str, now: float

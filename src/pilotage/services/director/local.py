@@ -31,7 +31,8 @@ from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import jobs, pilots
+from pilotage.store.tables import ces, jobs, pilots
+from pilotage.store.tables.ces import CeProgress, CeSwitch
 from pilotage.store.tables.pilots import PilotRow, SubmittedPilot
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
@@ -83,11 +84,22 @@ class LocalDirector:
         self._observe_started(pool, tx, ce, live, now)
         decided = Plan(starving_since=self.starving_since)
         turns: dict[PilotId, Turn] = {}
-        if not self._holds_back(pool, ce, now):
+        row = ces.by_name(tx.connection, self.ce)
+        if row.switch is CeSwitch.ON and not self._holds_back(pool, ce, now):
             turns = self._ended_turns(pool, tx, ce, live)
             decided = plan(self._facts(pool, tx, ce, live, turns, now), now, pool.rng)
         self._note(pool, tx, ce, live, len(decided.orders), now)
+        self._store(tx, row.progress)
         return self._carry_out(pool, tx, ce, live, decided, turns, now, place)
+
+    def _store(self, tx: Transaction, stored: CeProgress) -> None:
+        """Write the reason for a pause into the CE's row, so that every server can explain it."""
+        trouble = "pilots end without calling home" if self.not_before else ""
+        progress = replace(
+            stored, trouble=trouble, failures=self.aborted_in_a_row, not_before=self.not_before
+        )
+        if progress != stored:
+            ces.save_progress(tx.connection, self.ce, progress)
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         """Whether no pilot is started at all now."""

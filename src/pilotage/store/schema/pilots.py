@@ -79,3 +79,29 @@ pilot_submissions = sa.Table(
         postgresql_where=sa.text("ended IS NULL"),
     ),
 )
+
+# What directors know of their CEs. A CE without a row has had no trouble yet.
+ces = sa.Table(
+    "ces",
+    metadata,
+    sa.Column("ce", sa.Text, primary_key=True),
+    # Digest of the policy's section that the row is about: a changed section ends pauses.
+    sa.Column("section", sa.Text, nullable=False, server_default=""),
+    # Why the director pauses.
+    sa.Column("trouble", sa.Text, nullable=False, server_default=""),
+    # Why the last listing failed; empty: it was complete.
+    sa.Column("unreachable", sa.Text, nullable=False, server_default=""),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("not_before", sa.Float, nullable=False, server_default="0"),
+    # The start of the batch system's controller, as the last complete listing had it; and the listing's time.
+    sa.Column("epoch", sa.Text, nullable=False, server_default=""),
+    sa.Column("listed", sa.Float),
+    # The last failure of a pilot without a job, and how often it has occurred in a row.
+    sa.Column("alike", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("failure", sa.Text, nullable=False, server_default=""),
+    # "", "stopped" after failures, or "disabled" by an administrator; who, why and when.
+    sa.Column("state", sa.Text, nullable=False, server_default=""),
+    sa.Column("state_by", sa.Text, nullable=False, server_default=""),
+    sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("state_since", sa.Float),
+)

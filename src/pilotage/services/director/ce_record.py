@@ -1,0 +1,162 @@
+"""The stored memory of a CE's director, and the switch by which submission to a CE is stopped and enabled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import msgspec
+
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.submission import BatchListing
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import ces
+from pilotage.store.tables.ces import PROGRESS, CeProgress, CeRow, CeSwitch
+from pilotage.store.tables.events import record
+from pilotage.store.writer.transaction import Transaction
+
+DIRECTOR = "server"
+"""Who stops a CE after failures."""
+
+FIRST_PAUSE = 10.0
+"""Seconds without a submission after the first failure; doubled by each further one."""
+
+LONGEST_PAUSE = 3600.0
+"""Seconds without a submission at most, after pilots that never called home or submissions that were refused."""
+
+FAILURES_TO_PAUSE = 3
+"""Pilots in a row that end without calling home before the CE pauses. A refused submission pauses it at once."""
+
+CALLED_HOME = "called home and had no job"
+"""Begins the failures of pilots that reached the server."""
+
+
+def section_digest(ce: Ce) -> str:
+    """Identifies the content of a CE's section of the policy."""
+    return sha256(msgspec.json.encode(ce)).hexdigest()[:16]
+
+
+def switch_ce(
+    pool: Pool, tx: Transaction, ce: str, switch: CeSwitch, *, by: str, reason: str, now: float
+) -> None:
+    """Stop, disable or enable submission to a CE, and record who did it and why. Enabling ends a pause too."""
+    row = ces.by_name(tx.connection, ce)
+    ces.set_switch(tx.connection, ce, switch, by=by, reason=reason, now=now)
+    if switch is CeSwitch.ON:
+        # The director sees that its memory was changed, and reads it again.
+        progress = row.progress
+        fresh = CeProgress(progress.section, epoch=progress.epoch, listed=progress.listed)
+        ces.save_progress(tx.connection, ce, fresh)
+    record(
+        tx.connection,
+        pool.ids.events,
+        at=now,
+        kind="ce",
+        actor=by if by == DIRECTOR else f"user:{by}",
+        detail=f"CE {ce}: {switch or 'enabled'}" + (f": {reason}" if reason else ""),
+        old=str(row.switch) or "enabled",
+        new=str(switch) or "enabled",
+    )
+
+
+@dataclass(slots=True)
+class CeMemory:
+    """The memory of one director. The row in `ces` has the same values after `store`."""
+
+    ce: str
+    section: str = ""
+    """Digest of the CE's section of the policy in the last cycle."""
+    trouble: str = ""
+    """Why nothing is submitted, in the batch system's words."""
+    unreachable: str = ""
+    """Why the last listing failed; empty: it was complete."""
+    failures: int = 0
+    """Pilots and submissions in a row that failed before a pilot called home."""
+    not_before: float = 0.0
+    epoch: str = ""
+    listed: float | None = None
+    """Time of the last complete listing."""
+    alike: int = 0
+    """Failures in a row that are all `failure`."""
+    failure: str = ""
+    _stored: CeProgress | None = None
+    """The row as this director last read or wrote it; None: not yet."""
+
+    def restore(self, tx: Transaction) -> CeRow:
+        """Read the CE's row, and continue with its values if another director or an administrator wrote it."""
+        row = ces.by_name(tx.connection, self.ce)
+        if row.progress != self._stored:
+            for name in PROGRESS:
+                tx.set(self, name, getattr(row.progress, name))
+            tx.set(self, "_stored", row.progress)
+        return row
+
+    def store(self, tx: Transaction) -> None:
+        """Write the CE's row if it has changed."""
+        progress = CeProgress(*(getattr(self, name) for name in PROGRESS))
+        if progress != self._stored:
+            ces.save_progress(tx.connection, self.ce, progress)
+            tx.set(self, "_stored", progress)
+
+    def begin_section(self, pool: Pool, tx: Transaction, ce: Ce, now: float) -> bool:
+        """Begin anew if the CE's section of the policy has changed since the row was written; whether it has."""
+        section = section_digest(ce)
+        if section == self.section:
+            return False
+        tx.set(self, "section", section)
+        self.end_pause(tx)
+        self._forget_failures(tx)
+        if ces.by_name(tx.connection, self.ce).switch is CeSwitch.STOPPED:
+            reason = "its section of the policy has changed"
+            self.store(tx)
+            switch_ce(pool, tx, self.ce, CeSwitch.ON, by=DIRECTOR, reason=reason, now=now)
+        return True
+
+    def is_paused(self, now: float) -> bool:
+        """Whether nothing is submitted now. A clock that stepped back ends the pause."""
+        return self.not_before - LONGEST_PAUSE <= now < self.not_before
+
+    def pause(self, tx: Transaction, reason: str, now: float) -> None:
+        """Submit nothing for a while, twice as long after each further failure."""
+        tx.set(self, "failures", self.failures + 1)
+        tx.set(self, "trouble", reason)
+        pause = FIRST_PAUSE * 2.0 ** min(30, self.failures - 1)
+        tx.set(self, "not_before", now + min(LONGEST_PAUSE, pause))
+
+    def end_pause(self, tx: Transaction) -> None:
+        for name, value in (("failures", 0), ("not_before", 0.0), ("trouble", "")):
+            tx.set(self, name, value)
+
+    def _forget_failures(self, tx: Transaction) -> None:
+        tx.set(self, "alike", 0)
+        tx.set(self, "failure", "")
+
+    def pilot_started(self, tx: Transaction, *, had_job: bool) -> None:
+        """A pilot called home, so pilots that did not are no row of failures any more."""
+        self.end_pause(tx)
+        if had_job or not self.failure.startswith(CALLED_HOME):
+            self._forget_failures(tx)
+
+    def count_silent_pilot(self, pool: Pool, tx: Transaction, reason: str, now: float) -> None:
+        """A pilot ended without calling home."""
+        tx.set(self, "failures", self.failures + 1)
+        if self.failures >= FAILURES_TO_PAUSE:
+            self.pause(tx, "pilots end without calling home", now)
+        self.count_failure(pool, tx, reason, now)
+
+    def count_failure(self, pool: Pool, tx: Transaction, failure: str, now: float) -> None:
+        """Stop submission after too many failures in a row that are all alike."""
+        tx.set(self, "alike", self.alike + 1 if failure == self.failure else 1)
+        tx.set(self, "failure", failure)
+        ce = pool.policy.ces.get(self.ce)
+        if ce is None or not 0 < ce.max_failures <= self.alike:
+            return
+        if ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON:
+            reason = f"{self.alike} failures in a row: {failure}"
+            switch_ce(pool, tx, self.ce, CeSwitch.STOPPED, by=DIRECTOR, reason=reason, now=now)
+
+    def note_listing(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
+        tx.set(self, "unreachable", listing.failure)
+        if listing.complete:
+            tx.set(self, "epoch", listing.epoch)
+            tx.set(self, "listed", listed)

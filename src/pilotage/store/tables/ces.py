@@ -1,0 +1,98 @@
+"""CEs as their directors and administrators left them: a row for each, so that every server can explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pilotage.store.engine.connection import Connection
+
+
+class CeSwitch(StrEnum):
+    """Whether pilots may be submitted to a CE at all."""
+
+    ON = ""
+    STOPPED = "stopped"
+    """The director stopped after several pilots failed alike; a change of the CE's policy section ends it."""
+    DISABLED = "disabled"
+    """By an administrator, until an administrator enables it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CeProgress:
+    """The columns that only the CE's director writes."""
+
+    section: str = ""
+    """Digest of the policy's section that this is about."""
+    trouble: str = ""
+    """Why the director pauses."""
+    unreachable: str = ""
+    """Why the last listing failed; empty: it was complete."""
+    failures: int = 0
+    """Pilots and submissions in a row that failed before a pilot called home."""
+    not_before: float = 0.0
+    """Nothing is submitted before this instant."""
+    epoch: str = ""
+    """Start of the batch system's controller in the last complete listing."""
+    listed: float | None = None
+    """Time of the last complete listing."""
+    alike: int = 0
+    """Failures in a row that are all `failure`."""
+    failure: str = ""
+
+
+PROGRESS = tuple(field.name for field in fields(CeProgress))
+
+
+class CeRow(NamedTuple):
+    """A CE as the store has it."""
+
+    ce: str
+    progress: CeProgress
+    switch: CeSwitch
+    switched_by: str
+    switch_reason: str
+    switched: float | None
+
+
+_COLUMNS = f"ce, {', '.join(PROGRESS)}, state, state_by, state_reason, state_since"
+
+
+def _to_row(values: Sequence[Any]) -> CeRow:
+    ce, *progress = values[: len(PROGRESS) + 1]
+    state, *rest = values[len(PROGRESS) + 1 :]
+    return CeRow(ce, CeProgress(*progress), CeSwitch(state), *rest)
+
+
+def by_name(connection: Connection, ce: str) -> CeRow:
+    """The row of a CE; default values if there is none."""
+    values = connection.execute(f"SELECT {_COLUMNS} FROM ces WHERE ce = ?", (ce,)).fetchone()
+    return CeRow(ce, CeProgress(), CeSwitch.ON, "", "", None) if values is None else _to_row(values)
+
+
+def all_rows(connection: Connection) -> dict[str, CeRow]:
+    """All rows, by CE."""
+    rows = (_to_row(values) for values in connection.execute(f"SELECT {_COLUMNS} FROM ces ORDER BY ce"))
+    return {row.ce: row for row in rows}
+
+
+def save_progress(connection: Connection, ce: str, progress: CeProgress) -> None:
+    """Write the director's columns."""
+    _upsert(connection, ce, dict(zip(PROGRESS, astuple(progress), strict=True)))
+
+
+def set_switch(
+    connection: Connection, ce: str, switch: CeSwitch, *, by: str, reason: str, now: float
+) -> None:
+    """Write whether pilots may be submitted; who decided that, why and when."""
+    values = {"state": str(switch), "state_by": by, "state_reason": reason, "state_since": now}
+    _upsert(connection, ce, values)
+
+
+def _upsert(connection: Connection, ce: str, values: dict[str, Any]) -> None:
+    columns, places = ", ".join(values), ", ".join("?" for _ in values)
+    changes = ", ".join(f"{column} = excluded.{column}" for column in values)
+    sql = f"INSERT INTO ces (ce, {columns}) VALUES (?, {places}) ON CONFLICT (ce) DO UPDATE SET {changes}"
+    connection.execute(sql, (ce, *values.values()))
