@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from pilotage.core.errors import Forbidden
+from pilotage.core.errors import Forbidden, NotFound
 from pilotage.core.policy import parse
+from pilotage.wire.ces import CeReport
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.instance import Instance, until
+
+CLIENTS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo")
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -121,3 +126,68 @@ def test_only_administrators_ask_the_batch_system(cluster: slurm.Cluster, instan
         client.describe_batch_system("slurm")
     with pytest.raises(Forbidden):
         client.check_ce(instance.policy, "local")
+
+
+def report(instance: Instance, name: str) -> CeReport:
+    return instance.client().ce(name)
+
+
+def test_pilots_that_fail_alike_stop_the_ce_and_their_output_says_why(
+    cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    programs, logs = tmp_path / "bin", tmp_path / "logs"
+    programs.mkdir()
+    logs.mkdir()
+    for name in (*CLIENTS, "mktemp", "rm", "hostname", "true"):
+        (programs / name).symlink_to(str(shutil.which(name, path=cluster.environment["PATH"])))
+    # Pilots get this PATH too, and there is no Python on it.
+    with server(tmp_path, {**cluster.environment, "PATH": str(programs)}) as instance:
+        client = instance.client()
+        options = ("--name", "broken", "--log-folder", str(logs), "--owners", "any")
+        added = instance.cli("ce", "add", "slurm", *options)
+        assert added.returncode == 0, added.stderr
+        text = client.policy().text
+        text = text.replace("listing_period = 60", "listing_period = 0.5\nsettle = 0.5\nmax_failures = 2", 1)
+        client.apply_policy(text)
+        sent = client.submit({"executable": "true", "grid_ces": ["broken"]}, values=range(2))
+        until(lambda: report(instance, "broken").ce.state == "stopped", 120, "the stop")
+        stopped = report(instance, "broken")
+        assert "its batch job has ended without a word: FAILED, NonZeroExitCode" in stopped.ce.reason
+        assert "ce enable broken" in stopped.ce.advice
+        assert stopped.ce.listed is not None
+        assert {failure.blame for failure in stopped.failures} == {"site"}
+        assert all("no Python 3.9 or newer" in failure.log for failure in stopped.failures)
+        shown = instance.cli("ce", "show", "broken")
+        assert shown.returncode == 0, shown.stderr
+        assert "no Python 3.9 or newer" in shown.stdout
+        assert "stopped" in instance.cli("ce", "list").stdout
+        assert {failure.log for failure in instance.client("alice").ce("broken").failures} == {""}
+        # A restart does not submit again; an administrator does.
+        instance.stop_server()
+        instance.start()
+        assert report(instance, "broken").ce.state == "stopped"
+        (programs / "python3").symlink_to(sys.executable)
+        enabled = instance.cli("ce", "enable", "broken", "--reason", "Python is there")
+        assert (enabled.returncode, enabled.stdout) == (0, "CE broken is enabled\n")
+        selection = Selection(submission=sent.submission)
+        until(lambda: client.counts(selection).final == 2, 120, "the end of the jobs")
+        assert client.counts(selection).states == {"Done": 2}
+
+
+def test_an_administrator_disables_a_ce(instance: Instance) -> None:
+    assert instance.cli("ce", "disable", "local").returncode == 2
+    disabled = instance.cli("ce", "disable", "local", "--reason", "maintenance")
+    assert disabled.returncode == 0, disabled.stderr
+    client = instance.client()
+    sent = client.submit({"executable": "true", "grid_ces": ["local"]})
+    [row] = [line for line in instance.cli("ce", "list").stdout.splitlines() if line.startswith("local")]
+    assert "disabled" in row
+    assert "maintenance" in row
+    assert report(instance, "local").ce.running == report(instance, "local").ce.waiting == 0
+    with pytest.raises(Forbidden):
+        instance.client("alice").enable_ce("local")
+    with pytest.raises(NotFound, match="no CE lcoal"):
+        client.enable_ce("lcoal")
+    assert client.job(sent.first).job.state == "Waiting"
+    client.enable_ce("local")
+    until(lambda: client.job(sent.first).job.state == "Done", 60, "the job")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pilotage.client.answers import decode
 from pilotage.client.typed_requests import TypedRequests
-from pilotage.wire.ces import BatchSystem, CeCheck, CeRefusal
+from pilotage.wire.ces import BatchSystem, CeChange, CeCheck, CeRefusal, CeSummary
 from pilotage.wire.identity import TokenRequest, TokenResponse
 from pilotage.wire.policy import (
     PolicyChange,
@@ -20,6 +20,14 @@ from pilotage.wire.shutdown import Shutdown
 
 class AdministrationMethods(TypedRequests):
     """Methods of the client that only administrators may call."""
+
+    def enable_ce(self, name: str, reason: str = "") -> CeSummary:
+        """Submit pilots to a CE again, and end its pause. Administrators only."""
+        return self._post("/v1/ces/enable", CeChange(name, reason), CeSummary)
+
+    def disable_ce(self, name: str, reason: str) -> CeSummary:
+        """Submit no more pilots to a CE until it is enabled. Its pilots go on. Administrators only."""
+        return self._post("/v1/ces/disable", CeChange(name, reason), CeSummary)
 
     def describe_batch_system(self, kind: str) -> BatchSystem:
         """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.

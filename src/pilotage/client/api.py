@@ -21,6 +21,7 @@ from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Query, Transport
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
+from pilotage.wire.ces import CeReport, CeSummary
 from pilotage.wire.identity import Identity, TokenResponse
 from pilotage.wire.jobs import (
     ActionResponse,
@@ -330,6 +331,14 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
     def sites(self) -> list[SiteSummary]:
         """Return all sites with their pilots and jobs."""
         return self._get("/v1/sites", list[SiteSummary])
+
+    def ces(self) -> list[CeSummary]:
+        """Return all CEs of the policy: whether pilots are submitted there, and if not, why."""
+        return self._get("/v1/ces", list[CeSummary])
+
+    def ce(self, name: str) -> CeReport:
+        """Return one CE with its last failed pilots. Raises NotFound."""
+        return self._get("/v1/ces/report", CeReport, {"name": name})
 
     def whoami(self) -> Identity:
         """Return the user, group and rights of the token."""

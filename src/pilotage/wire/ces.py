@@ -1,15 +1,19 @@
 """Messages about computing elements (CEs). Rules of bodies, instants, pages and errors: wire/__init__.py.
 
-GET    /v1/batch-systems/{name}            BatchSystem; administrators only
+GET    /v1/ces                             list of CeSummary, by name
+GET    /v1/ces/report                      name → CeReport
+POST   /v1/ces/enable                      CeChange → CeSummary; administrators only
+POST   /v1/ces/disable                     CeChange → CeSummary; administrators only, with a reason
 POST   /v1/ces/check                       CeCheck → CeRefusal; administrators only
+GET    /v1/batch-systems/{name}            BatchSystem; administrators only
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, List, Optional
+from typing import Annotated, Dict, List, Optional
 
-from pilotage.wire.limits import Limit
+from pilotage.wire.limits import Limit, Message
 from pilotage.wire.policy import PolicyText
 
 CeName = Annotated[str, Limit(longest=200)]
@@ -56,3 +60,70 @@ class CeRefusal:
 
     reason: str = ""
     """In the batch system's words; empty: it would accept them."""
+
+
+@dataclass
+class CeSummary:
+    """A CE of the policy: whether pilots are submitted there, and if not, why."""
+
+    name: str
+    type: str
+    site: str
+    owners: str
+    state: str
+    """active, paused, unreachable, stopped (after failures), disabled (by an administrator), or banned (its site)."""
+    reason: str = ""
+    """Why it is not active."""
+    advice: str = ""
+    by: str = ""
+    """Who disabled, stopped or enabled it last."""
+    since: Optional[float] = None
+    """When that was."""
+    until: Optional[float] = None
+    """The end of a pause."""
+    waiting: int = 0
+    """Pilots that have not called home."""
+    running: int = 0
+    max_waiting: Optional[int] = None
+    """None: the CE is local."""
+    max_running: Optional[int] = None
+    in_doubt: int = 0
+    """Submissions of pilots that the batch system has neither acknowledged nor refused."""
+    waits: Dict[str, int] = field(default_factory=dict)
+    """Why submitted pilots wait, in the batch system's words → submissions."""
+    listed: Optional[float] = None
+    """The last complete listing of the batch system."""
+    alike: int = 0
+    """Failures in a row that were all `failure`."""
+    failure: str = ""
+
+
+@dataclass
+class CeFailure:
+    """A pilot that failed."""
+
+    pilot: int
+    at: float
+    node: str
+    """Empty: it never called home."""
+    reason: str
+    """Administrators see all of it, others its beginning."""
+    blame: str
+    """Whose fault it looks like: site, policy, user, transient, pilotage or unknown."""
+    log: str = ""
+    """The end of the pilot's own output, if the server can read it; for administrators."""
+
+
+@dataclass
+class CeReport:
+    ce: CeSummary
+    failures: List[CeFailure] = field(default_factory=list)
+    """The last ones, newest first."""
+
+
+@dataclass
+class CeChange:
+    """Enable or disable submission to a CE."""
+
+    name: CeName
+    reason: Message = ""

@@ -74,7 +74,7 @@ class BatchSteps:
 
 @dataclass(slots=True)
 class BatchDirector:
-    """The director of one batch CE. Its row in `ces` has what must outlive it; the rest may be forgotten."""
+    """The director of one batch CE. Its `memory` is stored; the rest may be forgotten."""
 
     ce: str
     platform: str

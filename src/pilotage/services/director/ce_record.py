@@ -99,7 +99,7 @@ class CeMemory:
             tx.set(self, "_stored", progress)
 
     def begin_section(self, pool: Pool, tx: Transaction, ce: Ce, now: float) -> bool:
-        """Begin anew if the CE's section of the policy has changed since the row was written; whether it has."""
+        """Forget pauses and failures if the CE's section has changed since the row was written; whether it has."""
         section = section_digest(ce)
         if section == self.section:
             return False

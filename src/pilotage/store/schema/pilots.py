@@ -80,7 +80,7 @@ pilot_submissions = sa.Table(
     ),
 )
 
-# What directors know of their CEs. A CE without a row has had no trouble yet.
+# The stored memory of the director of each CE. A CE without a row has had no trouble yet.
 ces = sa.Table(
     "ces",
     metadata,

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.store.engine.connection import Connection
 
 
@@ -96,3 +97,45 @@ def _upsert(connection: Connection, ce: str, values: dict[str, Any]) -> None:
     changes = ", ".join(f"{column} = excluded.{column}" for column in values)
     sql = f"INSERT INTO ces (ce, {columns}) VALUES (?, {places}) ON CONFLICT (ce) DO UPDATE SET {changes}"
     connection.execute(sql, (ce, *values.values()))
+
+
+class FailedPilot(NamedTuple):
+    """A pilot that failed."""
+
+    id: int
+    stamp: str
+    idx: int
+    ended: float
+    hostname: str
+    reason: str
+    had_jobs: bool
+
+
+RECENT_PILOTS = 5000
+"""Pilots among which the last failures are looked for."""
+
+
+def failed_pilots(connection: Connection, ce: str, most: int) -> list[FailedPilot]:
+    """The last pilots of a CE that failed or never called home, newest first."""
+    sql = (
+        "SELECT id, stamp, idx, ended, hostname, reason, take_number > 0 FROM"
+        " (SELECT * FROM pilots ORDER BY id DESC LIMIT ?) AS recent"
+        " WHERE ce = ? AND ended IS NOT NULL AND state IN ('Aborted', 'Failed') ORDER BY id DESC LIMIT ?"
+    )
+    rows = connection.execute(sql, (RECENT_PILOTS, ce, most))
+    return [FailedPilot(*row) for row in rows]
+
+
+def pilot_counts(connection: Connection) -> dict[str, tuple[int, int]]:
+    """CE → its live pilots that have not called home, and all others."""
+    sql = (
+        "SELECT ce, sum(CASE WHEN started IS NULL THEN 1 ELSE 0 END), count(*)"
+        " FROM pilots WHERE ended IS NULL GROUP BY ce"
+    )
+    return {ce: (int(waiting), int(live - waiting)) for ce, waiting, live in connection.execute(sql)}
+
+
+def open_submissions(connection: Connection) -> list[tuple[str, SubmissionPhase, str, int]]:
+    """(CE, phase, the batch system's last words, number) of submissions that have not ended."""
+    sql = "SELECT ce, phase, reason, count(*) FROM pilot_submissions WHERE ended IS NULL GROUP BY ce, phase, reason"
+    return [(ce, SubmissionPhase(phase), reason, n) for ce, phase, reason, n in connection.execute(sql)]

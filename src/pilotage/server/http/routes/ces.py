@@ -6,18 +6,35 @@ import asyncio
 
 from fastapi import APIRouter, Depends
 
-from pilotage.core.errors import NotFound
+from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Ce, Policy, parse
 from pilotage.core.policy.model import SlurmOptions
+from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.slurm import output
 from pilotage.outside.batch.slurm.commands import SlurmPilotSize
-from pilotage.server.context import caller_of
+from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.duties.batch_clients import slurm_client
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
-from pilotage.wire.ces import BatchSystem, CeCheck, CeName, CeRefusal, Partition
+from pilotage.services.director.ce_record import switch_ce
+from pilotage.services.director.ce_status import failure, summaries
+from pilotage.store.tables import ces
+from pilotage.store.tables.ces import CeSwitch
+from pilotage.wire.ces import (
+    BatchSystem,
+    CeChange,
+    CeCheck,
+    CeName,
+    CeRefusal,
+    CeReport,
+    CeSummary,
+    Partition,
+)
 
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
+
+FAILURES_SHOWN = 5
+"""Failed pilots in a report."""
 
 COMMAND_TIMEOUT = 15.0
 """Seconds for a command of a batch system while a person waits for its answer."""
@@ -63,3 +80,67 @@ def _refusal(ce: Ce) -> str:
         return ""
     size = SlurmPilotSize(ce.pilot_processors, ce.pilot_memory, ce.wall)
     return slurm_client(ce.slurm, COMMAND_TIMEOUT).check(size)
+
+
+@router.get("/ces")
+def list_ces(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[CeSummary]:
+    """Every CE of the policy: whether pilots are submitted there and why not, and its room."""
+    return summaries(context.pool.policy, context.readers.connection(), context.clock())
+
+
+@router.get("/ces/report")
+def report_ce(
+    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeReport:
+    """One CE and its last failed pilots. Their output is shown to administrators only."""
+    connection, everything = context.readers.connection(), caller.administrator
+    ce = _require_ce(context, name)
+    [summary] = (
+        row for row in summaries(context.pool.policy, connection, context.clock()) if row.name == name
+    )
+    pilots = ces.failed_pilots(connection, name, FAILURES_SHOWN)
+    return CeReport(
+        summary,
+        [
+            failure(pilot, read_log_tail(ce.slurm.log_folder, pilot.stamp), everything=everything)
+            for pilot in pilots
+        ],
+    )
+
+
+@router.post("/ces/enable")
+async def enable_ce(
+    body: CeChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeSummary:
+    """Submit pilots to a CE again, and end its pause. Administrators only."""
+    return await _switch(context, caller, body, CeSwitch.ON)
+
+
+@router.post("/ces/disable")
+async def disable_ce(
+    body: CeChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeSummary:
+    """Submit no more pilots to a CE until it is enabled. Its pilots go on. Administrators only."""
+    if not body.reason:
+        raise InvalidInput("reason: say why the CE is disabled", field="reason")
+    return await _switch(context, caller, body, CeSwitch.DISABLED)
+
+
+async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSwitch) -> CeSummary:
+    caller.need_administrator()
+    _require_ce(context, body.name)
+    pool, now = context.pool, context.clock()
+    await context.writer.acall(
+        lambda tx: switch_ce(pool, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
+    )
+    context.wake_director.set()
+    rows = await context.quick_read(lambda connection: summaries(pool.policy, connection, context.clock()))
+    [summary] = (row for row in rows if row.name == body.name)
+    return summary
+
+
+def _require_ce(context: Context, name: str) -> Ce:
+    known = context.pool.policy.ces
+    if name not in known:
+        raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(known) or 'none'}")
+    return known[name]

@@ -1,4 +1,4 @@
-"""CEs have a row each: why their director submits nothing, what failed, and whether an administrator disabled them"""
+"""CEs have a row each: the pause of their director, its reason, their failures, and whether they are disabled"""
 
 from __future__ import annotations
 

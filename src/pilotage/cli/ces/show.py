@@ -1,0 +1,158 @@
+"""`pilotage ce list|show|enable|disable`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant
+from pilotage.wire.ces import CeFailure, CeSummary
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
+
+
+@connected
+def list_ces(session: Session) -> int | None:
+    """List the CEs of the policy: whether pilots are submitted there and why not, and how many there are."""
+    with session.client() as client:
+        summaries = client.ces()
+    if session.as_json:
+        session.screen.json({"ces": summaries})
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    columns = (
+        Column("ce"),
+        Column("type"),
+        Column("site"),
+        Column("state"),
+        Column("waiting", right=True),
+        Column("running", right=True),
+        Column("in doubt", right=True),
+        Column("until"),
+        Column("reason"),
+    )
+    rows = (
+        (
+            ce.name,
+            ce.type,
+            ce.site,
+            ce.state,
+            _room(ce.waiting, ce.max_waiting),
+            _room(ce.running, ce.max_running),
+            ce.in_doubt,
+            "" if ce.until is None else format_instant(ce.until, now, exact=exact),
+            ce.reason or next((f"pilots wait: {reason}" for reason in ce.waits), ""),
+        )
+        for ce in summaries
+    )
+    session.screen.table(columns, rows)
+    return None
+
+
+def _room(number: int, most: int | None) -> str:
+    return str(number) if most is None else f"{number}/{most}"
+
+
+@connected
+def show(session: Session, name: NameArgument) -> int | None:
+    """Explain the state of a CE, and show its last failed pilots and whose fault they look like."""
+    with session.client() as client:
+        report = client.ce(name)
+    if session.as_json:
+        session.screen.json(report)
+        return None
+    _show_facts(session.screen, report.ce)
+    if report.failures:
+        session.screen.line()
+        session.screen.line("Last failed pilots")
+        _show_failures(session.screen, report.failures)
+    return None
+
+
+def _show_facts(screen: CommandOutput, ce: CeSummary) -> None:
+    now, exact = time.time(), not screen.terminal
+
+    def instant(value: float | None) -> str:
+        return "" if value is None else format_instant(value, now, exact=exact)
+
+    waits = "; ".join(f"{reason} ({count} submissions)" for reason, count in ce.waits.items())
+    switched = f"{instant(ce.since)} by {ce.by}" if ce.since is not None else ""
+    screen.facts(
+        (
+            ("CE", ce.name),
+            ("type", ce.type),
+            ("site", ce.site),
+            ("state", ce.state),
+            ("reason", ce.reason),
+            ("advice", ce.advice),
+            ("until", instant(ce.until)),
+            ("last switched", switched),
+            ("waiting pilots", _room(ce.waiting, ce.max_waiting)),
+            ("running pilots", _room(ce.running, ce.max_running)),
+            ("submissions in doubt", ce.in_doubt or ""),
+            ("pilots wait for", waits),
+            ("last listing", instant(ce.listed)),
+            ("failures alike", f"{ce.alike}: {ce.failure}" if ce.alike else ""),
+        )
+    )
+
+
+def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
+    now, exact = time.time(), not screen.terminal
+    columns = (
+        Column("pilot", right=True),
+        Column("ended"),
+        Column("node"),
+        Column("looks like"),
+        Column("reason"),
+    )
+    screen.table(
+        columns,
+        (
+            (row.pilot, format_instant(row.at, now, exact=exact), row.node, row.blame, row.reason)
+            for row in failures
+        ),
+    )
+    for row in failures:
+        if row.log:
+            screen.line()
+            screen.line(f"Output of pilot {row.pilot}:")
+            for line in row.log.splitlines():
+                screen.line(f"  {line}")
+            break
+
+
+@connected
+def enable(
+    session: Session,
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")] = "",
+) -> int | None:
+    """Submit pilots to a CE again: after failures had stopped it, after a pause, or after `ce disable`."""
+    with session.client() as client:
+        ce = client.enable_ce(name, reason)
+    if session.as_json:
+        session.screen.json(ce)
+    session.screen.line(
+        f"CE {name} is enabled" + ("" if ce.state == "active" else f", but {ce.state}: {ce.reason}")
+    )
+    return None
+
+
+@connected
+def disable(
+    session: Session,
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")],
+) -> int | None:
+    """Submit no more pilots to a CE until `ce enable`. Its pilots and their jobs go on."""
+    with session.client() as client:
+        ce = client.disable_ce(name, reason)
+    if session.as_json:
+        session.screen.json(ce)
+    session.screen.line(f"CE {name} is disabled; its {ce.waiting + ce.running} pilots go on")
+    return None

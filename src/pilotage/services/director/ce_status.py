@@ -1,0 +1,91 @@
+"""The state of each CE, explained from the store and the policy alone, so every server gives the same answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pilotage.core.pilots.blame import blame
+from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.core.policy import Ce, Policy
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import ces
+from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
+from pilotage.wire.ces import CeFailure, CeSummary
+
+IN_DOUBT = (SubmissionPhase.PREPARING, SubmissionPhase.IN_DOUBT)
+
+ENABLE = "`pilotage ce enable {name}`"
+
+
+def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSummary]:
+    """Every CE of the policy, by name."""
+    rows = ces.all_rows(connection)
+    counts = ces.pilot_counts(connection)
+    answers = {
+        name: _summary(name, ce, policy, rows.get(name) or ces.by_name(connection, name), now)
+        for name, ce in sorted(policy.ces.items())
+    }
+    for name, (waiting, running) in counts.items():
+        if name in answers:
+            answers[name].waiting, answers[name].running = waiting, running
+    waits: dict[str, Counter[str]] = {}
+    for name, phase, reason, count in ces.open_submissions(connection):
+        if name not in answers:
+            continue
+        if phase in IN_DOUBT:
+            answers[name].in_doubt += count
+        elif reason:
+            waits.setdefault(name, Counter())[reason] += count
+    for name, reasons in waits.items():
+        answers[name].waits = dict(reasons.most_common())
+    return list(answers.values())
+
+
+def _summary(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> CeSummary:
+    progress = row.progress
+    state, reason, advice = _state(name, ce, policy, row, now)
+    batch = ce.type != "local"
+    return CeSummary(
+        name=name,
+        type=ce.type,
+        site=ce.site,
+        owners=ce.owners,
+        state=state,
+        reason=reason,
+        advice=advice,
+        by=row.switched_by,
+        since=row.switched,
+        until=progress.not_before if state == "paused" else None,
+        max_waiting=ce.max_waiting if batch else None,
+        max_running=ce.max_running if batch else None,
+        listed=progress.listed,
+        alike=progress.alike,
+        failure=progress.failure,
+    )
+
+
+def _state(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> tuple[str, str, str]:
+    """(state, reason, advice); the reason that holds longest comes first."""
+    enable, progress = ENABLE.format(name=name), row.progress
+    if policy.sites[ce.site].banned:
+        advice = f"remove `banned` from [sites.{ce.site}] and apply the policy"
+        return "banned", f"the policy bans site {ce.site}", advice
+    if row.switch is CeSwitch.DISABLED:
+        return "disabled", row.switch_reason or "no reason was given", enable
+    if row.switch is CeSwitch.STOPPED:
+        advice = f"see `pilotage ce show {name}`; mend the cause, then {enable}, or change the CE's section"
+        return "stopped", row.switch_reason, advice
+    if progress.unreachable:
+        advice = "the next listing tries again; running pilots and their jobs go on"
+        return "unreachable", progress.unreachable, advice
+    if now < progress.not_before:
+        advice = f"see `pilotage ce show {name}`; it ends by itself, or at once with {enable}"
+        return "paused", progress.trouble, advice
+    return "active", "", ""
+
+
+def failure(pilot: FailedPilot, log: str, *, everything: bool) -> CeFailure:
+    """A failed pilot as its viewer may see it. The end of a reason names jobs, owners and groups."""
+    culprit = blame(log, pilot.reason, had_jobs=pilot.had_jobs)
+    reason = pilot.reason if everything else pilot.reason.partition(":")[0]
+    return CeFailure(pilot.id, pilot.ended, pilot.hostname, reason, culprit, log if everything else "")
