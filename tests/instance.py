@@ -99,6 +99,8 @@ class Instance:
         guarded = str(Path(writer_guard.__file__).resolve())
         self.program: tuple[str, ...] = ("-m", "pilotage.main") if user is not None else (guarded,)
         """What the interpreter runs as the server. With the guard, another user could not read the file."""
+        self.prefix: tuple[str, ...] = ()
+        """Command before those of the server and the command line: it enters a network namespace."""
 
     def start(self, *options: str, wait: bool = True) -> None:
         """Start the server and wait until it is ready."""
@@ -106,7 +108,16 @@ class Instance:
         if self.user is not None:
             os.chown(self.home, self.user, self.user)
         python, environment = (sys.executable, None) if self.user is None else python_for(self.user)
-        command = [python, *self.program, "up", "--home", str(self.home), "--port", str(self.port)]
+        command = [
+            *self.prefix,
+            python,
+            *self.program,
+            "up",
+            "--home",
+            str(self.home),
+            "--port",
+            str(self.port),
+        ]
         environment = {**(environment or os.environ), **self.environment}
         if self.database_url:
             environment["PILOTAGE_DATABASE_URL"] = self.database_url
@@ -158,7 +169,7 @@ class Instance:
     def cli_with_input(
         self, given: IO[str] | int, *words: str, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pilotage.main", *words]
+        command = [*self.prefix, sys.executable, "-m", "pilotage.main", *words]
         environment = {**os.environ, "PILOTAGE_HOME": str(self.home), "COLUMNS": "200"}
         if self.database_url:
             environment["PILOTAGE_DATABASE_URL"] = self.database_url

@@ -120,7 +120,7 @@ def test_bad_tokens_are_refused(shared: Instance) -> None:
         "expired": jwt.encode({**claims, "exp": 1_000_000_000}, key, "HS256"),
         "of another key": jwt.encode(claims, "k" * 48, "HS256"),
         "of another server": jwt.encode({**claims, "iss": "somebody"}, key, "HS256"),
-        "unsigned": jwt.encode(claims, None, "none"),
+        "unsigned": jwt.encode(claims, "", "none"),
         "no token at all": "x",
     }
     for what, token in bad.items():

@@ -10,7 +10,7 @@ import typer
 
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_duration
-from pilotage.client.credentials import ServerFacts, read_server_facts
+from pilotage.client.credentials import ServerFacts, read_server_facts, server_facts_of
 from pilotage.client.server_process import is_this_machine, process_state
 from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 
@@ -38,7 +38,8 @@ def down(
         raise InvalidInput("give only one of --drain, --keep-pilots and --cancel-pilots")
     pilots = "drain" if drain else "cancel" if cancel_pilots else "keep"
     limit = parse_duration(timeout) if timeout else 3600.0 if drain else 30.0
-    place = ServerFacts(session.server) if session.server else read_server_facts(session.folder)
+    server = session.server
+    place = server_facts_of(server, session.folder) if server else read_server_facts(session.folder)
     try:
         with session.client(patience=2.0) as client:
             client.shutdown(pilots)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import ssl
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,15 @@ from typing import Self
 from pilotage.client import downloads, polling, selections
 from pilotage.client.administration import AdministrationMethods
 from pilotage.client.answers import decode
-from pilotage.client.credentials import FixedToken, ServerFacts, TokenFile, default_home, read_server_facts
+from pilotage.client.credentials import (
+    URL_HINT,
+    FixedToken,
+    TokenFile,
+    default_home,
+    read_server_facts,
+    server_facts_of,
+    write_server_facts,
+)
 from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
@@ -35,6 +42,7 @@ from pilotage.wire.jobs import (
 )
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
+from pilotage.wire.server_trust import ServerTrust, split_pinned_url
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 from pilotage.wire.submissions import SubmissionSource
 from pilotage.wire.why import Why
@@ -55,13 +63,15 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
 
     Parameters of the constructor:
 
-    - `url`: address of the server, http://HOST:PORT or https://HOST.
+    - `url`: address of the server, http://HOST:PORT or https://HOST:PORT, with #sha256=FINGERPRINT to pin.
     - `token`: the text of a token, or a TokenFile, which is renewed in place.
     - `patience`: seconds for which requests to an unreachable or busy server are retried. Requests that could take
       effect twice are not repeated.
     - `connect_patience`: the same until the server's first answer; None: as `patience`.
     - `timeout`: seconds without data after which a request fails.
     - `on_outage`: called with the error when retries take longer than a few seconds.
+    - `trust`: the accepted certificates of the server; None: those of the system's CAs.
+    - `on_new_pins`: called when the server has announced other certificates than the pinned ones.
     - `on_notice`: called once with the server's notice to all clients, such as "the disk is full".
 
     Every method raises a subclass of `pilotage.core.errors.PilotageError`: Unreachable (no answer), Overloaded (come
@@ -77,18 +87,20 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
         patience: float = 30.0,
         timeout: float = 60.0,
         connect_patience: float | None = None,
-        fingerprint: str | None = None,
+        trust: ServerTrust | None = None,
         on_outage: Callable[[PilotageError], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
+        on_new_pins: Callable[[ServerTrust], None] | None = None,
     ) -> None:
+        if trust is None and "#" in url:
+            try:
+                url, fingerprints = split_pinned_url(url)
+                trust = ServerTrust(fingerprints)
+            except ValueError as error:
+                raise InvalidInput(f"{url} is not the address of a server: {error}", hint=URL_HINT) from None
         if not url.startswith(("http://", "https://")):
-            raise InvalidInput(
-                f"{url!r} is not the address of a server", hint="http://HOST:PORT or https://HOST"
-            )
-        if fingerprint is not None:
-            raise InvalidInput("servers with a pinned certificate are not supported by this version")
+            raise InvalidInput(f"{url!r} is not the address of a server", hint=URL_HINT)
         source = FixedToken(token) if isinstance(token, str) else token
-        authorities = ssl.get_default_verify_paths().cafile or True
         self._transport = Transport(
             url,
             lambda: source.current(self._refresh, self._ensure_home_token),
@@ -96,9 +108,10 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
             patience=patience,
             connect_patience=connect_patience,
             timeout=timeout,
-            verify=authorities,
+            trust=trust,
             on_outage=on_outage,
             on_notice=on_notice,
+            on_new_pins=on_new_pins,
         )
 
     @classmethod
@@ -120,16 +133,24 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
         Raises Unreachable if no server was started there, InvalidInput if server.json cannot be read.
         """
         folder = default_home() if home is None else Path(home)
-        place = ServerFacts(server) if server else read_server_facts(folder)
+        place = server_facts_of(server, folder) if server else read_server_facts(folder)
+
+        def save_pins(trust: ServerTrust) -> None:
+            # The server itself writes server.json of its own home.
+            if not server and place.pid is None:
+                with contextlib.suppress(OSError):
+                    write_server_facts(folder, place.url, trust)
+
         file = TokenFile(Path(token_file)) if token_file else TokenFile(folder / "token", of_home=True)
         return cls(
             place.url,
             file,
             patience=patience,
             connect_patience=connect_patience,
-            fingerprint=place.fingerprint,
+            trust=place.trust,
             on_outage=on_outage,
             on_notice=on_notice,
+            on_new_pins=save_pins,
         )
 
     def __enter__(self) -> Self:

@@ -10,14 +10,17 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
 from pilotage.wire.identity import TokenResponse
+from pilotage.wire.server_trust import ServerTrust, split_pinned_url
 
 NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
+
+URL_HINT = "http://HOST:PORT or https://HOST, or https://HOST:PORT#sha256=FINGERPRINT"
 
 RENEW_AFTER = 3600.0
 """Seconds after which the next use of a token renews it, so that daily users never need a new one."""
@@ -30,7 +33,7 @@ class ServerFacts:
     url: str
     pid: int | None = None
     host: str = ""
-    fingerprint: str | None = None
+    trust: ServerTrust = field(default_factory=ServerTrust)
 
 
 def default_home() -> Path:
@@ -42,9 +45,8 @@ def read_server_facts(home: Path) -> ServerFacts:
     path = home / "server.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return ServerFacts(
-            str(content["url"]), content.get("pid"), content.get("host", ""), content.get("fingerprint")
-        )
+        trust = ServerTrust(content.get("fingerprints", ()), str(content.get("ca_file", "")))
+        return ServerFacts(str(content["url"]), content.get("pid"), content.get("host", ""), trust)
     except (FileNotFoundError, NotADirectoryError):
         raise Unreachable(
             f"no server is known: {path} does not exist",
@@ -185,14 +187,47 @@ class TokenFile:
         return NEW_TOKEN.format(user="USER", path=self.path)
 
 
+def server_facts_of(url: str, home: Path) -> ServerFacts:
+    """The server at an address, which may end in `#sha256=FINGERPRINT`. Raises InvalidInput for another ending.
+
+    Without fingerprints, those of server.json count if it has the same address.
+    """
+    try:
+        address, fingerprints = split_pinned_url(url)
+    except ValueError as error:
+        raise InvalidInput(f"{url} is not the address of a server: {error}", hint=URL_HINT) from None
+    if not fingerprints:
+        with contextlib.suppress(Unreachable, InvalidInput):
+            known = read_server_facts(home)
+            if known.url.rstrip("/") == address.rstrip("/"):
+                return known
+    return ServerFacts(address, trust=ServerTrust(fingerprints))
+
+
+def write_server_facts(home: Path, url: str, trust: ServerTrust) -> None:
+    """Write server.json for a server elsewhere: `pid` is null."""
+    facts = {
+        "url": url,
+        "pid": None,
+        "host": "",
+        "fingerprints": trust.fingerprints,
+        "ca_file": trust.ca_file,
+    }
+    write_private(home / "server.json", json.dumps(facts))
+
+
 def write_token(path: Path, token: str) -> None:
+    write_private(path, token)
+
+
+def write_private(path: Path, text: str) -> None:
     """Replace the file atomically, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(token + "\n")
+            file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import msgspec
 
 from pilotage.client.answers import error_of
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
+from pilotage.wire.server_trust import CERTIFICATES_HEADER, CertificateMismatch, ServerTrust
 
 if TYPE_CHECKING:
     import httpx
@@ -57,10 +59,11 @@ class Transport:
         patience: float,
         connect_patience: float | None = None,
         timeout: float,
-        verify: str | bool,
+        trust: ServerTrust | None = None,
         refused: Callable[[str, NotAuthenticated], None],
         on_outage: Callable[[PilotageError], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
+        on_new_pins: Callable[[ServerTrust], None] | None = None,
     ) -> None:
         load_httpx()
         import httpx
@@ -70,6 +73,8 @@ class Transport:
         self._connect_patience = patience if connect_patience is None else connect_patience
         self._on_outage = on_outage
         self._on_notice = on_notice
+        self._on_new_pins = on_new_pins
+        self._trust = trust or ServerTrust()
         self._notice = ""
         self._timeout = timeout
         self._token = token
@@ -79,10 +84,10 @@ class Transport:
                 base_url=self.url,
                 timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
                 limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
-                verify=verify if self.url.startswith("https:") else False,
+                verify=self._trust.make_context() if self.url.startswith("https:") else False,
                 trust_env=not _is_loopback(self.url),
                 headers={"accept": "application/json"},
-                event_hooks={"response": [self._report_notice]},
+                event_hooks={"response": [self._report_notice, self._learn_certificates]},
             )
         except (httpx.InvalidURL, ValueError, OSError) as trouble:
             raise Unreachable(f"cannot use the address {url}: {trouble}") from trouble
@@ -93,6 +98,16 @@ class Transport:
         if notice and not self._notice and self._on_notice:
             self._notice = notice
             self._on_notice(notice)
+
+    def _learn_certificates(self, response: httpx.Response) -> None:
+        announced = response.headers.get(CERTIFICATES_HEADER, "")
+        if (
+            announced
+            and response.url.scheme == "https"
+            and self._trust.learn(announced)
+            and self._on_new_pins
+        ):
+            self._on_new_pins(self._trust)
 
     def close(self) -> None:
         self._pool.close()
@@ -210,6 +225,7 @@ class Transport:
                 self._connect_patience = self.patience
                 return response
             except (httpx.ConnectError, httpx.ConnectTimeout) as trouble:
+                self._raise_untrusted(trouble)
                 # The request never reached the server.
                 error, wait, may_repeat = self._unreachable(trouble), pause, True
                 limit = max(patience, self._connect_patience)
@@ -229,6 +245,23 @@ class Transport:
                 self._on_outage(error)
             time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # spreads the clients
             pause = min(pause * 2, 3.0)
+
+    def _raise_untrusted(self, trouble: Exception) -> None:
+        """Raise if the server's certificate was refused: trying again would change nothing."""
+        cause: BaseException | None = trouble
+        while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, CertificateMismatch):
+            raise Unreachable(
+                f"{self.url} is another server, or has a new certificate: {cause.args[0]}",
+                hint="nothing was sent; ask its administrator for the fingerprint, and give it with --server"
+                " URL#sha256=FINGERPRINT",
+            ) from trouble
+        if cause is not None:
+            raise Unreachable(
+                f"the certificate of {self.url} is not accepted: {cause.verify_message or cause}",
+                hint="nothing was sent; pin it with --server URL#sha256=FINGERPRINT",
+            ) from trouble
 
     def _unreachable(self, trouble: Exception) -> Unreachable:
         return Unreachable(

@@ -11,10 +11,11 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from pilotage.core.errors import Conflict
+from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.main.database_options import (
     DEFAULT_HOME,
     DatabaseOption,
@@ -43,6 +44,14 @@ def up(
         bool, typer.Option("--detach", help="Run in the background; return when the server is ready")
     ] = False,
     port: PortOption = 0,
+    listen: Annotated[
+        str,
+        typer.Option(
+            envvar="PILOTAGE_LISTEN",
+            metavar="HOST[:PORT]",
+            help="Address to listen on; always with TLS if it is not a loopback address",
+        ),
+    ] = LOOPBACK,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
     pilot_server: Annotated[
@@ -60,23 +69,28 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more")] = False,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
+    from pilotage.server.http.addresses import parse_listen
     from pilotage.server.process.home import Home
 
     place = Home.at(home, database_location(database, database_url))
+    host, listen_port = parse_listen(listen)
+    if port and listen_port and port != listen_port:
+        raise InvalidInput(f"--port {port} and --listen {listen} differ", hint="give the port once")
+    address = host, listen_port or port
     room = {
         "connections": connections,
         "connections_per_address": connections_per_address,
         "least_free": least_free,
     }
     if detach:
-        return _start_detached(place, port, pilot_server, sandboxes, verbose, database_url, room)
-    _serve(place, port, pilot_server, sandboxes, verbose, room)
+        return _start_detached(place, address, pilot_server, sandboxes, verbose, database_url, room)
+    _serve(place, address, pilot_server, sandboxes, verbose, room)
     return 0
 
 
 def _serve(
     home: Home,
-    port: int,
+    address: tuple[str, int],
     pilot_server: str,
     sandboxes: Path | None,
     verbose: bool,
@@ -94,8 +108,8 @@ def _serve(
     os.umask(0o077)
     settings = Settings(
         home=home,
-        host=LOOPBACK,
-        port=port,
+        host=address[0],
+        port=address[1],
         pilot_server=pilot_server,
         owner=_account_name(),
         node=find_node(os.environ).node,
@@ -126,7 +140,7 @@ def _announce(folder: Path, url: str) -> None:
 
 def _start_detached(
     home: Home,
-    port: int,
+    address: tuple[str, int],
     pilot_server: str,
     sandboxes: Path | None,
     verbose: bool,
@@ -136,7 +150,9 @@ def _start_detached(
     """Start this program in a new session and wait until the server is ready."""
     os.umask(0o077)
     home.make()
-    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder), "--port", str(port)]
+    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder)]
+    host, port = address
+    command += ["--listen", f"[{host}]" if ":" in host else host, "--port", str(port)]
     command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
     for name, value in room.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
@@ -183,9 +199,9 @@ def _await_ready(home: Home, process: subprocess.Popen[bytes], log_start: int) -
 
 
 def _answers(url: str) -> bool:
-    host, _, port = url.rpartition("//")[2].partition(":")
+    parts = urlsplit(url)
     try:
-        with socket.create_connection((host, int(port)), 0.5):
+        with socket.create_connection((parts.hostname or "", parts.port or 443), 0.5):
             return True
     except OSError:
         return False

@@ -20,6 +20,7 @@ from .system import forbid_dumps
 
 if TYPE_CHECKING:
     from pilotage.wire.pilot import EnrolResponse
+    from pilotage.wire.server_trust import ServerTrust
 
     from .loop import WakeUp
 
@@ -42,15 +43,18 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
 
 def _run(options: argparse.Namespace, folder: str) -> int:
     # Imported here, in the child, so that the guardian stays small: it lives as long as the pilot.
+    from pilotage.wire.server_trust import ServerTrust
+
     from .enrol import make_config
     from .log import log
     from .loop import Loop, WakeUp, started_at
     from .node import find_node
     from .transport import Connection
 
+    trust = ServerTrust(options.fingerprint, options.ca_file)
     wake_up = WakeUp()
     wake_up.install()
-    answer = _enrol(options, wake_up)
+    answer = _enrol(options, trust, wake_up)
     if isinstance(answer, int):
         return answer
     resources = find_node(
@@ -67,7 +71,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     return Loop(
         config,
         resources,
-        lambda: Connection(options.server, options.fingerprint, answer.token),
+        lambda: Connection(options.server, trust, answer.token),
         wake_up,
         folder,
         os.environ,
@@ -75,7 +79,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     ).run()
 
 
-def _enrol(options: argparse.Namespace, wake_up: WakeUp) -> Union[EnrolResponse, int]:
+def _enrol(options: argparse.Namespace, trust: ServerTrust, wake_up: WakeUp) -> Union[EnrolResponse, int]:
     """Enrol with the secret; the exit code if that fails."""
     from .enrol import enrol, read_secret
     from .log import log
@@ -85,7 +89,7 @@ def _enrol(options: argparse.Namespace, wake_up: WakeUp) -> Union[EnrolResponse,
     if not secret:
         log("cannot start: no secret on the file descriptor", fd=options.secret_fd)
         return 2
-    connection = Connection(options.server, options.fingerprint)
+    connection = Connection(options.server, trust)
     try:
         return enrol(connection, secret, options, lambda: bool(wake_up.signals))
     except RequestRefused as error:

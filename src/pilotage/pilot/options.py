@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from typing import List, Mapping, Optional
 
 from .node import batch_id
+
+
+def _fingerprint(text: str) -> str:
+    """Checked here without `ssl`, which the guardian does not need."""
+    fingerprint = text.replace(":", "").lower()
+    if not re.fullmatch("[0-9a-f]{64}", fingerprint):
+        raise argparse.ArgumentTypeError(f"not a SHA-256 fingerprint: {text!r}")
+    return fingerprint
 
 
 def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -46,7 +55,19 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
         default=600.0,
         help="seconds to wait for an unavailable server while no job is held",
     )
-    add("--fingerprint", default="", help="SHA-256 of the server's certificate, in hexadecimal")
+    add(
+        "--fingerprint",
+        action="append",
+        type=_fingerprint,
+        default=[],
+        metavar="SHA256",
+        help="accept a server with this certificate, whoever has issued it; may be repeated",
+    )
+    add(
+        "--ca-file",
+        default="",
+        help="file of accepted CAs, if no fingerprint is given; default: the system's",
+    )
     add(
         "--program-fd",
         type=int,

@@ -1,18 +1,17 @@
-"""HTTP to the server: kept-alive connections, a pinned certificate, and two kinds of errors (retry, or give up)."""
+"""HTTP to the server: kept-alive connections, pinned certificates, and two kinds of errors (retry, or give up)."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import socket
-import ssl
 import urllib.parse
-import urllib.request
-from typing import Any, Dict, Iterator, Optional, Protocol, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Iterator, Optional, Protocol, Type, TypeVar, Union
 
 from pilotage.wire.pilot import ErrorBody
+from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust
 
 from .codec import decode, encode
+from .proxy import find_proxy
 
 T = TypeVar("T")
 
@@ -53,31 +52,22 @@ class RequestRefused(Exception):
         return self.status in (401, 410) or self.error.code == "superseded"
 
 
-class _PinnedConnection(http.client.HTTPSConnection):
-    """HTTPS that accepts only the certificate with the given fingerprint. Its issuer does not matter."""
-
-    fingerprint = ""
-
-    def connect(self) -> None:
-        super().connect()
-        assert isinstance(self.sock, ssl.SSLSocket)
-        actual = hashlib.sha256(self.sock.getpeercert(binary_form=True) or b"").hexdigest()
-        if actual != self.fingerprint:
-            self.close()
-            raise ssl.SSLError(
-                f"the server's certificate has the fingerprint {actual}, which is not the pinned one"
-            )
-
-
 class Connection:
     """One kept-alive connection, for one thread at a time."""
 
-    def __init__(self, server: str, fingerprint: str = "", token: str = "", timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        server: str,
+        trust: Optional[ServerTrust] = None,
+        token: str = "",
+        timeout: float = TIMEOUT,
+    ) -> None:
         self._url = urllib.parse.urlsplit(server)
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise ValueError(f"not an http or https address: {server}")
         self._base = self._url.path.rstrip("/")
-        self._fingerprint = fingerprint.replace(":", "").lower()
+        self._trust = trust or ServerTrust()
+        self._proxy_headers: Dict[str, str] = {}
         self._timeout = timeout
         self._connection: Optional[http.client.HTTPConnection] = None
         self.token = token
@@ -127,7 +117,7 @@ class Connection:
         if self.token:
             headers = {**headers, "Authorization": f"Bearer {self.token}"}
         try:
-            response = self._send(method, self._base + path, body, headers)
+            response = self._send(method, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise ServerUnavailable(_describe(error)) from None
@@ -143,14 +133,19 @@ class Connection:
         if self._connection is None:
             self._connection = self._connect()
         try:
-            self._connection.request(method, path, body, headers)
-            return self._connection.getresponse()
+            self._connection.request(method, self._base + path, body, {**headers, **self._proxy_headers})
+            response = self._connection.getresponse()
         except (ConnectionError, http.client.RemoteDisconnected):
             if not isinstance(body, (bytes, type(None))):
                 return self._early_answer()
             # The server may close an idle kept-alive connection: try again with a new one.
             if fresh:
                 raise
+        else:
+            announced = response.getheader(CERTIFICATES_HEADER)
+            if announced and self._url.scheme == "https":
+                self._trust.learn(announced)
+            return response
         self.close()
         return self._send(method, path, body, headers)
 
@@ -179,31 +174,23 @@ class Connection:
         return RequestRefused(response.status, error)
 
     def _connect(self) -> http.client.HTTPConnection:
+        """A connection to the server or its proxy. TLS passes through a proxy, which never sees the token."""
         host, port = self._url.hostname or "", self._url.port
+        proxy = find_proxy(self._url.scheme, host)
         if self._url.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=self._timeout)
-        proxy = _https_proxy_for(host)
-        context = ssl.create_default_context()
-        kind: Type[http.client.HTTPSConnection] = http.client.HTTPSConnection
-        if self._fingerprint:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            kind = _PinnedConnection
-        address = proxy or (host, port)
-        connection = kind(address[0], address[1], timeout=self._timeout, context=context)
-        if isinstance(connection, _PinnedConnection):
-            connection.fingerprint = self._fingerprint
-        if proxy:
-            connection.set_tunnel(host, port)
+            if proxy is None:
+                return http.client.HTTPConnection(host, port, timeout=self._timeout)
+            self._base = f"http://{self._url.netloc}{self._url.path.rstrip('/')}"
+            self._proxy_headers = proxy.headers
+            return http.client.HTTPConnection(proxy.host, proxy.port, timeout=self._timeout)
+        context = self._trust.make_context()
+        if proxy is None:
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
+        connection = http.client.HTTPSConnection(
+            proxy.host, proxy.port, timeout=self._timeout, context=context
+        )
+        connection.set_tunnel(host, port or 443, proxy.headers)
         return connection
-
-
-def _https_proxy_for(host: str) -> Optional[Tuple[str, Optional[int]]]:
-    if urllib.request.proxy_bypass(host):
-        return None
-    address = urllib.request.getproxies().get("https", "")
-    parts = urllib.parse.urlsplit(address if "//" in address else f"//{address}")
-    return (parts.hostname, parts.port) if parts.hostname else None
 
 
 def _parse_seconds(text: Optional[str]) -> float:

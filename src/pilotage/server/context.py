@@ -60,6 +60,10 @@ class Context:
     """Decides whether the disks have room for new work."""
     submission_gate: SubmissionGate
     """Limits the concurrency of submissions."""
+    fingerprints: tuple[str, ...] = ()
+    """Of the server's certificates, for pilots. Empty: pilots trust CAs, or there is no TLS."""
+    ca_file: str = ""
+    """File of CAs on the nodes; empty: the system's."""
     in_loop: bool = False
     """Whether transactions run in the event loop's thread. No other thread may then compute for long."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
@@ -76,6 +80,11 @@ class Context:
     """The failing rows of each step of a duty. Other rows do not wait for them."""
     ended_by: PilotageError | None = None
     """The error that ends the server, if it ends by itself."""
+
+    @property
+    def login_url(self) -> str:
+        """The address with the pinned certificates, for clients."""
+        return f"{self.url}#sha256={','.join(self.fingerprints)}" if self.fingerprints else self.url
 
     def __post_init__(self) -> None:
         def exchange(tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:

@@ -54,6 +54,10 @@ class PilotSettings:
     workdir: str = ""
     index_variable: str = ""
     """Environment variable that holds the index of a pilot of an array, instead of `index`."""
+    fingerprints: tuple[str, ...] = ()
+    """Certificates of the server that the pilot accepts; none: those of a CA."""
+    ca_file: str = ""
+    """File on the node with the accepted CAs; empty: the system's."""
 
 
 def render(program: bytes, order: PilotSettings) -> str:
@@ -63,6 +67,10 @@ def render(program: bytes, order: PilotSettings) -> str:
     left of it however the pilot ends.
     """
     options = ["--server", order.server]
+    for fingerprint in order.fingerprints:
+        options += ["--fingerprint", fingerprint]
+    if order.ca_file:
+        options += ["--ca-file", order.ca_file]
     if order.processors:
         options += ["--processors", str(order.processors)]
     if order.memory:

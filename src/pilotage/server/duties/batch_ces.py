@@ -143,6 +143,8 @@ class BatchCeDuty:
     def _script(self, intent: SubmissionIntent) -> str:
         settings = PilotSettings(
             server=self._context.pilot_url,
+            fingerprints=self._context.fingerprints,
+            ca_file=self._context.ca_file,
             secret=intent.secret,
             index=0,
             processors=intent.processors,

@@ -117,6 +117,8 @@ class LocalCeDuty:
     def _script(self, intent: PilotIntent) -> str:
         settings = PilotSettings(
             server=self._context.pilot_url,
+            fingerprints=self._context.fingerprints,
+            ca_file=self._context.ca_file,
             secret=intent.secret,
             index=intent.index,
             processors=intent.processors,

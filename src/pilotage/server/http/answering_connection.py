@@ -149,7 +149,8 @@ class AnsweringConnection(TimedConnection):
         if self._has_unread_data or not self._request_over:
             self._request_over = True
             self._enter(Phase.LINGER, self._limits.linger)
-            self._transport.write_eof()
+            if self._transport.can_write_eof():  # TLS cannot
+                self._transport.write_eof()
             self._flow.resume_reading()
         else:
             self._close()

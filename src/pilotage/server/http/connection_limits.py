@@ -27,6 +27,8 @@ class ConnectionLimits:
     """Header fields of a request."""
     body_without_token: int = BODY_WITHOUT_TOKEN
     """A body whose sender is not, or not yet, authenticated."""
+    handshake: float = 10.0
+    """From the start of a connection to the end of its TLS handshake."""
     first_byte: float = 20.0
     """From the start of a connection to its first request, and between requests of a peer without a valid token."""
     idle: float = 75.0

@@ -7,6 +7,7 @@ the application answers. Trailer fields are counted against the limit of the hea
 from __future__ import annotations
 
 import asyncio
+import ssl
 from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
@@ -26,15 +27,24 @@ from pilotage.server.http.pilot_endpoints import ENDPOINTS, bearer, error_answer
 from pilotage.server.http.pilot_protocol import PilotProtocol
 from pilotage.server.http.request_cycle import Cycle
 from pilotage.server.http.timed_connection import Phase
+from pilotage.server.http.tls_handshake import TlsHandshake
 
 _ENDPOINTS = {path.encode(): endpoint for path, endpoint in ENDPOINTS.items()}
 
 
 def http_protocol_factory(
-    context: Context, admission: Admission, limits: ConnectionLimits
+    context: Context, admission: Admission, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
 ) -> type[asyncio.Protocol]:
-    """The protocol class of a server's connections, for uvicorn's `Config`."""
-    return cast("type[asyncio.Protocol]", partial(HttpConnection, context, admission, limits))
+    """The protocol class of a server's connections, for uvicorn's `Config`. With `tls`, they begin with TLS."""
+    plain = partial(HttpConnection, context, admission, limits)
+    if tls is None:
+        return cast("type[asyncio.Protocol]", plain)
+
+    def encrypted(*, server_state: ServerState, **options: Any) -> TlsHandshake:
+        make_connection = partial(plain, server_state=server_state, **options)
+        return TlsHandshake(tls, admission, limits, server_state, make_connection)
+
+    return cast("type[asyncio.Protocol]", encrypted)
 
 
 class HttpConnection(PilotProtocol):
@@ -210,7 +220,7 @@ class HttpConnection(PilotProtocol):
             "http_version": version,
             "server": get_local_addr(self._transport),
             "client": get_remote_addr(self._transport),
-            "scheme": "http",
+            "scheme": "https" if self._transport.get_extra_info("sslcontext") else "http",
             "method": self._parser.get_method().decode("ascii"),
             "root_path": "",
             "path": unquote(path) if "%" in path else path,

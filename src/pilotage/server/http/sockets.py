@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from pilotage.core.errors import Conflict
+from pilotage.core.errors import Conflict, InvalidInput
 
 ACCEPTS_PER_TURN = 32
 """Connections accepted per turn of the event loop."""
@@ -14,12 +14,18 @@ BACKLOG = 1024
 
 def listen(host: str, port: int, hint: str) -> socket.socket:
     """Listen at this address. Raises `Conflict` with `hint` if the port cannot be used."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InvalidInput(
+            f"{host} is not an address of this machine: {error}", hint="--listen 0.0.0.0"
+        ) from None
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Connections inherit this: header and body of an answer are two writes and must not wait for each other.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        listener.bind((host, port))
+        listener.bind(address)
     except OSError as error:
         listener.close()
         raise Conflict(f"port {port} of {host} cannot be used: {error.strerror}", hint=hint) from None

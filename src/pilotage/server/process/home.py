@@ -60,7 +60,10 @@ class ServerFacts(msgspec.Struct, frozen=True):
     url: str
     pid: int
     host: str
-    fingerprint: str | None = None
+    fingerprints: tuple[str, ...] = ()
+    """Certificates of the server that clients accept; none: those of a CA."""
+    ca_file: str = ""
+    """File of accepted CAs; empty: those of the system."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):
@@ -180,8 +183,8 @@ class Home:
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
-    def write_facts(self, url: str) -> None:
-        facts = ServerFacts(url, os.getpid(), socket.gethostname())
+    def write_facts(self, url: str, fingerprints: tuple[str, ...] = (), ca_file: str = "") -> None:
+        facts = ServerFacts(url, os.getpid(), socket.gethostname(), fingerprints, ca_file)
         write_private(self.facts, msgspec.json.encode(facts).decode())
 
 

@@ -11,6 +11,8 @@ import socket
 import time
 import uuid
 from collections.abc import Generator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import uvicorn
 import uvloop
@@ -27,6 +29,7 @@ from pilotage.server.duties.loop import every
 from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
+from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.app import build_application
 from pilotage.server.http.connection_limits import (
@@ -52,8 +55,14 @@ from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from pilotage.wire.server_trust import CERTIFICATES_HEADER
+
+if TYPE_CHECKING:
+    from pilotage.server.process.tls import ServerTls
 
 log = logging.getLogger(__name__)
+
+CERTIFICATE_PERIOD = 1.0
 
 
 def serve(settings: Settings) -> None:
@@ -105,6 +114,18 @@ class _Server:
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         max_connections, self._open_files = raise_file_limit(settings.connections)
         self._admission = Admission(Capacity(max_connections, settings.connections_per_address))
+        host, self._port = listener.getsockname()[:2]
+        self._tls = None if is_loopback(host) else self._make_tls()
+
+    def _make_tls(self) -> ServerTls:
+        # Imported here: a server on a loopback address needs no cryptography.
+        from pilotage.server.process.certificates import CertificateFiles
+        from pilotage.server.process.tls import ServerTls
+
+        settings = self._settings
+        pilot_host = urlsplit(settings.pilot_server).hostname or ""
+        files = CertificateFiles(settings.home.folder / "secrets")
+        return ServerTls(files, names_of(self._listener, [pilot_host]), time.time())
 
     async def run(self) -> None:
         self._writer.start()
@@ -129,8 +150,7 @@ class _Server:
         settings, home = self._settings, self._settings.home
         key = signing_key(home.folder / "secrets" / "signing.key")
         sandbox = DirectorySandbox(settings.sandboxes or home.folder / "sandboxes")
-        host, port = self._listener.getsockname()
-        url = f"http://{host}:{port}"
+        url = make_url("https" if self._tls else "http", reachable_host(self._listener), self._port)
         instance_facts, pool = self._writer.call(
             lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark())
         )
@@ -212,7 +232,9 @@ class _Server:
     def _http_server(self, context: Context) -> _Uvicorn:
         config = uvicorn.Config(
             build_application(context),
-            http=http_protocol_factory(context, self._admission, ConnectionLimits()),
+            http=http_protocol_factory(
+                context, self._admission, ConnectionLimits(), self._tls.context if self._tls else None
+            ),
             log_level="warning",
             access_log=False,
             proxy_headers=False,
@@ -242,8 +264,8 @@ class _Server:
         listening = asyncio.create_task(server.serve(sockets=accept_handles(self._listener)))
         while not server.started and not listening.done():
             await asyncio.sleep(0.01)
-        self._settings.home.write_facts(context.url)
-        self._settings.announce(context.url)
+        self._publish_address(context, config)
+        self._settings.announce(context.login_url)
         # From now on pilots report and renew leases. Duties that need the waiting jobs start when these are counted.
         space = DiskDuty(
             context.space, lambda: self._writer.acall(lambda tx: instance.write_unchanged(tx.connection))
@@ -254,12 +276,27 @@ class _Server:
         ]
         if duty_leases is not None:
             running.append(every(context, lambda: RENEWAL_PERIOD, duty_leases.renew))
+        if (tls := self._tls) is not None:
+
+            async def refresh_certificates() -> None:
+                tls.refresh(lambda: self._publish_address(context, config))
+
+            running.append(every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates))
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule))
         await schedule.stop_pilots()
         await schedule.close()
         server.should_exit = True
         await listening
+
+    def _publish_address(self, context: Context, config: uvicorn.Config) -> None:
+        """Tell clients and pilots of this server's address and certificates."""
+        if (tls := self._tls) is not None:
+            context.fingerprints, context.ca_file = tls.fingerprints, tls.ca_file
+            # uvicorn reads these fields once a second.
+            announced = ",".join(tls.fingerprints).encode()
+            config.encoded_headers = [(CERTIFICATES_HEADER.lower().encode(), announced)] if announced else []
+        self._settings.home.write_facts(context.url, context.fingerprints, context.ca_file)
 
     async def _load_and_run_duties(self, context: Context, schedule: DutySchedule) -> None:
         await load_index(context)

@@ -1,0 +1,111 @@
+"""Certificates that a client or pilot accepts from its server: pinned ones, those of a CA file, or of the system's CAs.
+
+A pinned certificate is accepted by the SHA-256 of its DER encoding alone: issuer, names and dates do not matter. The
+server announces its fingerprints in a header of each answer, so that its certificate can be replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from typing import Any, Iterable, Tuple
+
+CERTIFICATES_HEADER = "Pilotage-Certificates"
+"""Header of an answer: the fingerprints that the server has or will have, separated by commas."""
+MAX_PINS = 4
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
+
+
+class CertificateMismatch(ssl.SSLCertVerificationError):
+    """The server has another certificate than the pinned ones. Nothing was sent to it."""
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """SHA-256 of a certificate in DER, in hexadecimal."""
+    return hashlib.sha256(certificate).hexdigest()
+
+
+def parse_fingerprint(text: str) -> str:
+    """A fingerprint in lower case without colons. Raises ValueError if it is none."""
+    fingerprint = text.replace(":", "").strip().lower()
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        raise ValueError(f"not a SHA-256 fingerprint of 64 hexadecimal digits: {text[:100]!r}")
+    return fingerprint
+
+
+def split_pinned_url(url: str) -> Tuple[str, Tuple[str, ...]]:
+    """(address, fingerprints) of `URL#sha256=FINGERPRINT[,FINGERPRINT]`. Raises ValueError for another fragment."""
+    address, hash_sign, fragment = url.partition("#")
+    if not hash_sign:
+        return address, ()
+    name, _, values = fragment.partition("=")
+    if name != "sha256":
+        raise ValueError(f"not #sha256=FINGERPRINT: {fragment[:100]!r}")
+    return address, tuple(parse_fingerprint(value) for value in values.split(","))
+
+
+class ServerTrust:
+    """The certificates accepted from one server. Connections of several threads may share it."""
+
+    def __init__(self, fingerprints: Iterable[str] = (), ca_file: str = "") -> None:
+        """Without fingerprints a CA must have issued the certificate for the server's name.
+
+        `ca_file`: PEM file of accepted CAs; empty: those of the system.
+        """
+        self.fingerprints = tuple(parse_fingerprint(fingerprint) for fingerprint in fingerprints)
+        self.ca_file = ca_file
+
+    def make_context(self) -> ssl.SSLContext:
+        """A context for new connections. Its `wrap_socket` raises before anything can be sent to another server."""
+        if self.fingerprints:
+            context: ssl.SSLContext = _PinnedContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            context.trust = self  # type: ignore[attr-defined]
+        else:
+            context = ssl.create_default_context(cafile=self.ca_file or None)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    def check(self, certificate: bytes) -> None:
+        """Raise CertificateMismatch unless this certificate, in DER, is pinned."""
+        fingerprint = fingerprint_of(certificate)
+        if fingerprint not in self.fingerprints:
+            raise CertificateMismatch(
+                f"the server's certificate has the fingerprint {fingerprint}, which is not pinned"
+            )
+
+    def learn(self, announced: str) -> bool:
+        """Replace the pins by those that the server announces over an accepted connection; whether they differ.
+
+        An announcement without any of the present pins comes from a server behind a proxy, and is ignored.
+        """
+        try:
+            fingerprints = tuple(parse_fingerprint(text) for text in announced.split(",")[:MAX_PINS])
+        except ValueError:
+            return False
+        if fingerprints == self.fingerprints or not set(fingerprints) & set(self.fingerprints):
+            return False
+        self.fingerprints = fingerprints
+        return True
+
+
+class _PinnedContext(ssl.SSLContext):
+    """Checks the certificate's fingerprint at the end of the handshake."""
+
+    trust: ServerTrust
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        wrapped = super().wrap_socket(*arguments, **options)
+        try:
+            self.trust.check(wrapped.getpeercert(binary_form=True) or b"")
+        except BaseException:
+            wrapped.close()
+            raise
+        return wrapped
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        raise ssl.SSLError(
+            "a pinned server cannot be reached through a proxy that is itself reached over TLS"
+        )

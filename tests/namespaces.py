@@ -1,0 +1,81 @@
+"""Two network namespaces joined by a cable, made by a test as root. Nothing of this machine's network is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+SERVER_ADDRESS = "198.51.100.1"
+CLIENT_ADDRESS = "198.51.100.2"
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network of its own: loopback, and one end of the cable."""
+
+    name: str
+    address: str
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Command before one that is to run in this network."""
+        return ("ip", "netns", "exec", self.name)
+
+
+def missing() -> str:
+    """Why there are no network namespaces here; empty: there are. As root on Debian the package is installed."""
+    if os.geteuid() != 0:
+        return "network namespaces cannot be made: not root"
+    if shutil.which("ip") is None and shutil.which("apt-get"):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "iproute2"]):
+            subprocess.run(
+                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
+            )
+    if shutil.which("ip") is None:
+        return "network namespaces cannot be made: iproute2 is not installed"
+    probe = f"pilotage-{os.getpid()}-probe"
+    done = _ip("netns", "add", probe, check=False)
+    if done.returncode == 0:
+        cable = _ip("-n", probe, "link", "add", "probe0", "type", "veth", check=False)
+        _ip("netns", "del", probe)
+        done = cable
+    return "" if done.returncode == 0 else f"network namespaces cannot be made: {done.stderr.strip()}"
+
+
+def _ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True, timeout=60)
+
+
+@contextmanager
+def joined_namespaces() -> Iterator[tuple[Namespace, Namespace]]:
+    """The server's network and the clients'. Skips the test loudly where they cannot be made."""
+    if reason := missing():
+        if "netns" in os.environ.get("PILOTAGE_TEST_REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    pair = (
+        Namespace(f"pilotage-{os.getpid()}-a", SERVER_ADDRESS),
+        Namespace(f"pilotage-{os.getpid()}-b", CLIENT_ADDRESS),
+    )
+    made = []
+    try:
+        for namespace in pair:
+            _ip("netns", "add", namespace.name)
+            made.append(namespace)
+            _ip("-n", namespace.name, "link", "set", "lo", "up")
+        first, second = pair[0].name, pair[1].name
+        _ip("-n", first, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", second)
+        for namespace in pair:
+            _ip("-n", namespace.name, "addr", "add", f"{namespace.address}/24", "dev", "cable")
+            _ip("-n", namespace.name, "link", "set", "cable", "up")
+        yield pair
+    finally:
+        for namespace in made:
+            _ip("netns", "del", namespace.name)
