@@ -264,7 +264,7 @@ class _Server:
         listening = asyncio.create_task(server.serve(sockets=accept_handles(self._listener)))
         while not server.started and not listening.done():
             await asyncio.sleep(0.01)
-        self._publish_address(context, config)
+        self._publish_address(context, server.config)
         self._settings.announce(context.login_url)
         # From now on pilots report and renew leases. Duties that need the waiting jobs start when these are counted.
         space = DiskDuty(
@@ -279,7 +279,7 @@ class _Server:
         if (tls := self._tls) is not None:
 
             async def refresh_certificates() -> None:
-                tls.refresh(lambda: self._publish_address(context, config))
+                tls.refresh(lambda: self._publish_address(context, server.config))
 
             running.append(every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates))
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
