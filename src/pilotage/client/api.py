@@ -70,7 +70,7 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
     - `connect_patience`: the same until the server's first answer; None: as `patience`.
     - `timeout`: seconds without data after which a request fails.
     - `on_outage`: called with the error when retries take longer than a few seconds.
-    - `trust`: the accepted certificates of the server; None: those of the system's CAs.
+    - `trust`: the accepted certificates of the server; None: the system's CAs decide.
     - `on_new_pins`: called when the server has announced other certificates than the pinned ones.
     - `on_notice`: called once with the server's notice to all clients, such as "the disk is full".
 

@@ -190,7 +190,7 @@ class TokenFile:
 def server_facts_of(url: str, home: Path) -> ServerFacts:
     """The server at an address, which may end in `#sha256=FINGERPRINT`. Raises InvalidInput for another ending.
 
-    Without fingerprints, those of server.json count if it has the same address.
+    Without fingerprints, server.json decides if it has the same address.
     """
     try:
         address, fingerprints = split_pinned_url(url)

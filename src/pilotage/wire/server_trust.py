@@ -1,4 +1,4 @@
-"""Certificates that a client or pilot accepts from its server: pinned ones, those of a CA file, or of the system's CAs.
+"""Certificates that a client or pilot accepts from its server: pinned ones, or any from a CA that it trusts.
 
 A pinned certificate is accepted by the SHA-256 of its DER encoding alone: issuer, names and dates do not matter. The
 server announces its fingerprints in a header of each answer, so that its certificate can be replaced.
@@ -51,7 +51,7 @@ class ServerTrust:
     def __init__(self, fingerprints: Iterable[str] = (), ca_file: str = "") -> None:
         """Without fingerprints a CA must have issued the certificate for the server's name.
 
-        `ca_file`: PEM file of accepted CAs; empty: those of the system.
+        `ca_file`: PEM file of accepted CAs; empty: the system's CAs.
         """
         self.fingerprints = tuple(parse_fingerprint(fingerprint) for fingerprint in fingerprints)
         self.ca_file = ca_file
@@ -77,7 +77,7 @@ class ServerTrust:
             )
 
     def learn(self, announced: str) -> bool:
-        """Replace the pins by those that the server announces over an accepted connection; whether they differ.
+        """Replace the pins by the fingerprints that the server announces over an accepted connection; whether they differ.
 
         An announcement without any of the present pins comes from a server behind a proxy, and is ignored.
         """

@@ -55,7 +55,7 @@ class PilotSettings:
     index_variable: str = ""
     """Environment variable that holds the index of a pilot of an array, instead of `index`."""
     fingerprints: tuple[str, ...] = ()
-    """Certificates of the server that the pilot accepts; none: those of a CA."""
+    """Certificates of the server that the pilot accepts; none: a CA decides."""
     ca_file: str = ""
     """File on the node with the accepted CAs; empty: the system's."""
 

@@ -1,4 +1,4 @@
-"""The address that a server listens on, and those by which it is reached."""
+"""The address that a server listens on, and its names and addresses for other machines."""
 
 from __future__ import annotations
 

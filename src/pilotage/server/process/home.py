@@ -61,9 +61,9 @@ class ServerFacts(msgspec.Struct, frozen=True):
     pid: int
     host: str
     fingerprints: tuple[str, ...] = ()
-    """Certificates of the server that clients accept; none: those of a CA."""
+    """Certificates of the server that clients accept; none: a CA decides."""
     ca_file: str = ""
-    """File of accepted CAs; empty: those of the system."""
+    """File of accepted CAs; empty: the system's CAs."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):

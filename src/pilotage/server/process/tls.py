@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerTls:
-    """The certificates that new connections get, and those that clients and pilots are told to accept."""
+    """The certificate of new connections, and the certificates that clients and pilots accept."""
 
     def __init__(self, files: CertificateFiles, names: Iterable[str], now: float) -> None:
         """The files of a home; the first start makes a certificate for `names`."""
@@ -29,7 +29,7 @@ class ServerTls:
         self.fingerprints: tuple[str, ...] = ()
         """To pin: of the certificate in use, then of the next one. Empty: a CA vouches for the server."""
         self.ca_file = ""
-        """Path of the accepted CAs, on clients and nodes; empty: those of the system."""
+        """Path of the accepted CAs, on clients and nodes; empty: the system's CAs."""
         self._read()
 
     def refresh(self, on_change: Callable[[], None]) -> None:
