@@ -77,7 +77,7 @@ class ServerTrust:
             )
 
     def learn(self, announced: str) -> bool:
-        """Replace the pins by the fingerprints that the server announces over an accepted connection; whether they differ.
+        """Replace the pins by the fingerprints that the server announces over a trusted connection; True if changed.
 
         An announcement without any of the present pins comes from a server behind a proxy, and is ignored.
         """

@@ -60,17 +60,18 @@ class PilotSettings:
     """File on the node with the accepted CAs; empty: the system's."""
 
 
+def _trust_options(order: PilotSettings) -> list[str]:
+    options = [f"--fingerprint={fingerprint}" for fingerprint in order.fingerprints]
+    return [*options, "--ca-file", order.ca_file] if order.ca_file else options
+
+
 def render(program: bytes, order: PilotSettings) -> str:
     """A script for /bin/sh. Nothing secret stands in its arguments or environment.
 
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
     left of it however the pilot ends.
     """
-    options = ["--server", order.server]
-    for fingerprint in order.fingerprints:
-        options += ["--fingerprint", fingerprint]
-    if order.ca_file:
-        options += ["--ca-file", order.ca_file]
+    options = ["--server", order.server, *_trust_options(order)]
     if order.processors:
         options += ["--processors", str(order.processors)]
     if order.memory:

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -276,18 +276,23 @@ class _Server:
         ]
         if duty_leases is not None:
             running.append(every(context, lambda: RENEWAL_PERIOD, duty_leases.renew))
-        if (tls := self._tls) is not None:
-
-            async def refresh_certificates() -> None:
-                tls.refresh(lambda: self._publish_address(context, server.config))
-
-            running.append(every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates))
+        running += self._tls_duties(context, server.config)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule))
         await schedule.stop_pilots()
         await schedule.close()
         server.should_exit = True
         await listening
+
+    def _tls_duties(self, context: Context, config: uvicorn.Config) -> list[Coroutine[None, None, None]]:
+        tls = self._tls
+        if tls is None:
+            return []
+
+        async def refresh_certificates() -> None:
+            tls.refresh(lambda: self._publish_address(context, config))
+
+        return [every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates)]
 
     def _publish_address(self, context: Context, config: uvicorn.Config) -> None:
         """Tell clients and pilots of this server's address and certificates."""
