@@ -49,7 +49,7 @@ def test_each_sees_their_own(instance: Instance, tmp_path: Path) -> None:
         assert (tmp_path / str(job) / "d" / "data.txt").read_text() == f"file {number}\n"
         assert (tmp_path / str(job) / "stdout").read_text() == f"said {number}\n"
     for job in bobs:
-        assert "no such job" in reports[job].failed[""]
+        assert "no longer exists" in reports[job].failed[""]
         assert not (tmp_path / str(job)).exists()
     url = instance.client().url
     body = {"selection": {"ids": alices}}

@@ -103,7 +103,7 @@ def test_what_cannot_be_run_again(instance: Instance, tmp_path: Path) -> None:
     refused(4, "no submission 9999", "-s", "9999")
     refused(2, "no jobs are selected")
     submitted(instance, tmp_path, "--", "false")
-    refused(2, "-y does it", "--failed")
+    refused(2, "use -y to skip the confirmation", "--failed")
     refused(2, "keeps the parameters", str(job), "--count", "3")
     sent = instance.client().submit({"executable": "sleep", "arguments": ["600"]})
     refused(5, f"job {sent.first} is ", str(sent.first))
