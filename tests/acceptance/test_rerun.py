@@ -104,7 +104,7 @@ def test_what_cannot_be_run_again(instance: Instance, tmp_path: Path) -> None:
     refused(2, "no jobs are selected")
     submitted(instance, tmp_path, "--", "false")
     refused(2, "use -y to skip the confirmation", "--failed")
-    refused(2, "keeps the parameters", str(job), "--count", "3")
+    refused(2, "cannot change the parameters", str(job), "--count", "3")
     sent = instance.client().submit({"executable": "sleep", "arguments": ["600"]})
     refused(5, f"job {sent.first} is ", str(sent.first))
     instance.client().kill(sent)

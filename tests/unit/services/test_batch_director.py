@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
-from pilotage.services.director.batch import BatchDirector, SubmissionIntent
+from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_record import switch_ce
+from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
 from tests.paper_batch import PaperBatch, PaperJob

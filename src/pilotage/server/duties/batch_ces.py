@@ -18,7 +18,8 @@ from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
 from pilotage.server.context import Context
 from pilotage.server.duties.loop import pause
-from pilotage.services.director.batch import BatchDirector, SubmissionIntent
+from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.store.tables import pilot_submissions, pilots
 
 log = logging.getLogger(__name__)

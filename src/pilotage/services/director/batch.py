@@ -27,7 +27,9 @@ from pilotage.core.provisioning.batch import (
 from pilotage.core.queues.fit import concurrent_jobs
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
+from pilotage.services.director.listed_tasks import has_wait_reason, without_doubles
 from pilotage.services.director.local import last_seen
+from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import secret_hash
@@ -45,31 +47,6 @@ DEFAULT_SETTLE = 120.0
 """Seconds of `ces.NAME.settle` for a CE that the policy has no more."""
 
 STAMP_PREFIX = "pilotage-"
-
-
-@dataclass(frozen=True, slots=True)
-class SubmissionIntent:
-    """A submission whose rows are stored and that the batch system has not been given yet."""
-
-    stamp: str
-    secret: str
-    pilots: int
-    processors: int
-    memory: int
-    """MB of each pilot; 0: the batch system's default."""
-    wall: float
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSteps:
-    """The calls to the batch system that follow from one listing."""
-
-    release: tuple[str, ...] = ()
-    """Stamps of submissions to release."""
-    cancel: tuple[str, ...] = ()
-    """Stamps of submissions to cancel as a whole."""
-    cancel_tasks: tuple[str, ...] = ()
-    """Batch ids to cancel, of doubles."""
 
 
 @dataclass(slots=True)
@@ -266,7 +243,7 @@ class BatchDirector:
         release, cancel, doubles, lingering = [], [], [], 0
         rows = pilot_submissions.live(tx.connection, self.ce)
         for row in rows:
-            ours, others = _without_doubles(row, tasks.pop(row.stamp, ()))
+            ours, others = without_doubles(row, tasks.pop(row.stamp, ()))
             doubles += others
             action = self._step(pool, tx, row, ours, listed, now)
             lingering += self._count_lingering(tx, row, ours)
@@ -376,7 +353,7 @@ class BatchDirector:
                 self._lose(pool, tx, pilot, task, now)
             else:
                 left += 1
-        reason = next((f"{task.native}: {task.reason}" for task in tasks if _waits_for(task)), "")
+        reason = next((f"{task.native}: {task.reason}" for task in tasks if has_wait_reason(task)), "")
         absent_since = (listed if row.absent_since is None else row.absent_since) if unlisted else None
         if not left:
             pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
@@ -411,27 +388,3 @@ class BatchDirector:
     def _pilots_of(self, tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
         """The pilots of a submission that have not ended."""
         return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])
-
-
-def _without_doubles(
-    row: PilotSubmissionRow, tasks: Sequence[ListedTask]
-) -> tuple[list[ListedTask], list[str]]:
-    """The tasks of the one array that is kept, and the ids of all others with the same stamp that have not ended."""
-    alive = {task.batch_id.partition("_")[0] for task in tasks if task.state is not NativeState.ENDED}
-    arrays = sorted(alive, key=_age)
-    if len(arrays) < 2:
-        return list(tasks), []
-    kept = row.batch_id if row.batch_id in arrays else arrays[0]
-    return (
-        [task for task in tasks if task.batch_id.partition("_")[0] == kept],
-        [array for array in arrays if array != kept],
-    )
-
-
-def _waits_for(task: ListedTask) -> bool:
-    """Whether the batch system says why a job waits."""
-    return task.state in (NativeState.WAITING, NativeState.HELD) and bool(task.reason)
-
-
-def _age(batch_id: str) -> tuple[int, str]:
-    return (int(batch_id), "") if batch_id.isdigit() else (0, batch_id)
