@@ -48,7 +48,7 @@ def _for_the_director(description: JobDescription) -> Iterator[str]:
         verb = "is" if len(given) == 1 else "are"
         yield (
             f"{' and '.join(given)} {verb} stored with the job, but {'has' if verb == 'is' else 'have'} no effect yet"
-            " on the submission of pilots: there is no director for batch systems"
+            " on the submission of pilots"
         )
 
 
