@@ -1,8 +1,8 @@
 """Fails every change of the pool's state that is not made by a request of the writer.
 
-`install` patches the classes, so production code pays nothing. The services' and the store's tests run with it, and so
-does the server of the acceptance tests: this file, run as a program, is `pilotage` with the guard, and writes
-`VIOLATION` and a stack to its log.
+`install` patches the classes, so production code pays nothing. The services' and the store's tests run with it
+(`active`), and so does the server of the acceptance tests: this file, run as a program, is `pilotage` with the guard,
+and writes `VIOLATION` and a stack to its log.
 """
 
 from __future__ import annotations
@@ -32,14 +32,29 @@ INDEX_MUTATORS = (
 _request = threading.local()
 _log = False
 _installed = False
+_active = False
 
 
 def check() -> None:
+    if not _active:
+        return
     if getattr(_request, "depth", 0):
         return
     if _log:
         print(VIOLATION, "".join(traceback.format_stack()), file=sys.stderr, flush=True)
     raise AssertionError(VIOLATION)
+
+
+@contextlib.contextmanager
+def active() -> Iterator[None]:
+    """Guard the pools of one test; other tests of the process may drive an index without a writer."""
+    global _active
+    install()
+    _active = True
+    try:
+        yield
+    finally:
+        _active = False
 
 
 @contextlib.contextmanager
@@ -116,6 +131,7 @@ def _patch(owner: type[Any], name: str, wrap: Callable[[Callable[..., Any]], Cal
 
 if __name__ == "__main__":
     install(log=True)
+    _active = True
     from pilotage.main import main
 
     sys.exit(main())

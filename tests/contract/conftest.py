@@ -21,7 +21,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-writer_guard.install()
+@pytest.fixture(autouse=True)
+def only_the_writer() -> Iterator[None]:
+    """Fail the test if another thread than the writer's changes a pool."""
+    with writer_guard.active():
+        yield
 
 
 def _opened(name: str, folder: Path, migrated: bool) -> Iterator[Store]:

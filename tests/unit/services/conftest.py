@@ -8,7 +8,12 @@ import pytest
 from tests import writer_guard
 from tests.unit.services.bench import Bench
 
-writer_guard.install()
+
+@pytest.fixture(autouse=True)
+def only_the_writer() -> Iterator[None]:
+    """Fail the test if another thread than the writer's changes a pool."""
+    with writer_guard.active():
+        yield
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
