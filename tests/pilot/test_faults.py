@@ -70,7 +70,7 @@ def test_a_server_that_was_away_gets_the_result(server: PilotServer, pilot: Star
     server.away()
     go.touch()
     until(lambda: not alive(payload))
-    until(lambda: "no answer" in process.said())
+    until(lambda: "server unavailable" in process.said())
     assert not server.finishes
     server.start()
     assert server.finish_of(job)["exit_code"] == 0
