@@ -87,5 +87,5 @@ def test_the_limits_hold_with_the_parameters_filled_in(field: str, text: Any, va
 
 
 def test_the_client_tells_of_a_long_value_before_it_sends_it() -> None:
-    assert "at most" in find_value_error("v" * (MAX_VALUE_CHARS + 1))
+    assert "the limit is" in find_value_error("v" * (MAX_VALUE_CHARS + 1))
     assert find_value_error("v" * MAX_VALUE_CHARS) == ""
