@@ -107,6 +107,8 @@ class Site:
             reason = error.reason
             if error.refusal is Refusal.IN_DOUBT:
                 bench.do(lambda tx: director.in_doubt(tx, intent.stamp, reason))
+            elif error.refusal is Refusal.FULL:
+                bench.do(lambda tx: director.full(bench.pool, tx, intent.stamp, reason, bench.now))
             else:
                 bench.do(lambda tx: director.refused(bench.pool, tx, intent.stamp, reason, bench.now))
             return
@@ -233,6 +235,16 @@ def test_a_refused_submission_pauses_the_ce_ever_longer(site: Site) -> None:
         assert site.batch.fault == "", "no call within the pause"
         site.bench.later(pauses[-1])
     assert pauses == [10.0, 20.0, 40.0, 80.0]
+    assert_settled(site)
+
+
+def test_a_full_batch_system_is_no_failure(site: Site) -> None:
+    site.bench.submit(1)
+    for _ in range(15):
+        site.batch.fault = "full"
+        site.cycle()
+        assert site.batch.fault == "", "each try reaches the batch system: the CE is never stopped"
+        site.bench.later(site.director.memory.not_before - site.bench.now)
     assert_settled(site)
 
 

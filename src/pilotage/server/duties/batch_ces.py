@@ -128,6 +128,8 @@ class BatchCeDuty:
             log.warning("CE %s: submission %s: %s", self._director.ce, error.refusal, reason)
             if error.refusal is Refusal.IN_DOUBT:
                 await writer.acall(lambda tx: self._director.in_doubt(tx, intent.stamp, reason))
+            elif error.refusal is Refusal.FULL:
+                await writer.acall(lambda tx: self._director.full(pool, tx, intent.stamp, reason, clock()))
             else:
                 await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))
             return

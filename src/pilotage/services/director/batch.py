@@ -214,6 +214,14 @@ class BatchDirector:
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
             pilot_submissions.update(tx.connection, row.id, phase=SubmissionPhase.IN_DOUBT, reason=reason)
 
+    def full(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> None:
+        """The batch system has reached a limit of its own: no failure, so it never stops the CE."""
+        if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
+            self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
+            self.memory.restore(tx)
+            self.memory.pause(tx, reason, now)
+            self.memory.store(tx)
+
     def refused(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> None:
         """The batch system did not take the submission and never will."""
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
