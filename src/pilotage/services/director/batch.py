@@ -253,8 +253,9 @@ class BatchDirector:
         for row in rows:
             ours, others = without_doubles(row, tasks.pop(row.stamp, ()))
             doubles += others
-            action = self._step(pool, tx, row, ours, listed, now)
-            lingering += self._count_lingering(tx, row, ours)
+            members = self._pilots_of(tx, row)
+            action = self._step(pool, tx, row, members, ours, listed, now)
+            lingering += _count_lingering(members, ours)
             if action is Action.RELEASE:
                 release.append(row.stamp)
             elif action is Action.CANCEL:
@@ -274,12 +275,12 @@ class BatchDirector:
         pool: Pool,
         tx: Transaction,
         row: PilotSubmissionRow,
+        members: Sequence[PilotRow],
         tasks: Sequence[ListedTask],
         listed: float,
         now: float,
     ) -> Action:
-        """One row of the hand-over's table for one submission."""
-        members = self._pilots_of(tx, row)
+        """One row of the hand-over's table for one submission. `members`: its pilots that have not ended."""
         present = [task for task in tasks if task.state is not NativeState.ENDED]
         if not members:
             return self._clear(tx, row, present, now)
@@ -318,11 +319,6 @@ class BatchDirector:
         """Of the CE, also after it has gone from the policy."""
         ce = pool.policy.ces.get(self.ce, self._ce)
         return DEFAULT_SETTLE if ce is None else ce.settle
-
-    def _count_lingering(self, tx: Transaction, row: PilotSubmissionRow, tasks: Sequence[ListedTask]) -> int:
-        """Batch jobs that have not ended though their pilots have."""
-        live = {pilot.idx for pilot in self._pilots_of(tx, row)}
-        return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)
 
     def _clear(
         self, tx: Transaction, row: PilotSubmissionRow, present: Sequence[ListedTask], now: float
@@ -396,3 +392,9 @@ class BatchDirector:
     def _pilots_of(self, tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
         """The pilots of a submission that have not ended."""
         return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])
+
+
+def _count_lingering(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> int:
+    """Batch jobs that have not ended though their pilots have."""
+    live = {pilot.idx for pilot in members}
+    return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)
