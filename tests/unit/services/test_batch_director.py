@@ -238,6 +238,24 @@ def test_a_refused_submission_pauses_the_ce_ever_longer(site: Site) -> None:
     assert_settled(site)
 
 
+def test_waiting_pilots_that_are_cancelled_together_cause_one_pause(site: Site) -> None:
+    site.bench.submit(20)
+    site.cycle()
+    pauses = []
+    for _ in range(3):
+        assert site.live_pilots() == MAX_WAITING
+        for job in site.batch.jobs:
+            site.batch.change(job.stamp, NativeState.WAITING, NativeState.ENDED)
+        site.cycle()
+        assert site.live_pilots() == 0
+        site.batch.jobs.clear()
+        pauses.append(site.director.memory.not_before - site.bench.now)
+        site.bench.later(pauses[-1])
+        site.cycle()
+    assert pauses == [40.0, 80.0, 160.0], "the third pilot begins the pause; later ones double it once"
+    assert_settled(site)
+
+
 def test_a_full_batch_system_is_no_failure(site: Site) -> None:
     site.bench.submit(1)
     for _ in range(15):

@@ -378,7 +378,7 @@ class BatchDirector:
             reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
         new = end_silent_pilot(pool, tx, pilot, PilotEnd.VANISHED, reason, now)
         if new is PilotState.ABORTED:
-            self.memory.count_silent_pilot(pool, tx, reason, now)
+            self.memory.count_silent_pilot(pool, tx, reason, pilot.submitted, now)
         elif not pilot.take_number:
             self.memory.count_failure(pool, tx, f"{CALLED_HOME}, but {reason}", now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from math import inf
 
 import msgspec
 
@@ -29,6 +30,11 @@ FAILURES_TO_PAUSE = 3
 
 CALLED_HOME = "called home and had no job"
 """Begins the failures of pilots that reached the server."""
+
+
+def _pause_after(failures: int) -> float:
+    """Seconds of the pause after this number of failures in a row."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(30, failures - 1))
 
 
 def section_digest(ce: Ce) -> str:
@@ -119,9 +125,11 @@ class CeMemory:
     def pause(self, tx: Transaction, reason: str, now: float) -> None:
         """Submit nothing for a while, twice as long after each further failure."""
         tx.set(self, "failures", self.failures + 1)
+        self._begin_pause(tx, reason, now)
+
+    def _begin_pause(self, tx: Transaction, reason: str, now: float) -> None:
         tx.set(self, "trouble", reason)
-        pause = FIRST_PAUSE * 2.0 ** min(30, self.failures - 1)
-        tx.set(self, "not_before", now + min(LONGEST_PAUSE, pause))
+        tx.set(self, "not_before", now + _pause_after(self.failures))
 
     def end_pause(self, tx: Transaction) -> None:
         for name, value in (("failures", 0), ("not_before", 0.0), ("trouble", "")):
@@ -137,12 +145,22 @@ class CeMemory:
         if had_job or not self.failure.startswith(CALLED_HOME):
             self._forget_failures(tx)
 
-    def count_silent_pilot(self, pool: Pool, tx: Transaction, reason: str, now: float) -> None:
-        """A pilot ended without calling home."""
-        tx.set(self, "failures", self.failures + 1)
-        if self.failures >= FAILURES_TO_PAUSE:
-            self.pause(tx, "pilots end without calling home", now)
+    def count_silent_pilot(
+        self, pool: Pool, tx: Transaction, reason: str, submitted: float, now: float
+    ) -> None:
+        """A pilot of the instant `submitted` ended without calling home.
+
+        A pilot that is older than the last pause does not lengthen it. Thus an administrator who cancels many
+        waiting pilots at once causes one pause, not one doubling for each.
+        """
+        if submitted > self._pause_began():
+            tx.set(self, "failures", self.failures + 1)
+            if self.not_before or self.failures >= FAILURES_TO_PAUSE:
+                self._begin_pause(tx, "pilots end without calling home", now)
         self.count_failure(pool, tx, reason, now)
+
+    def _pause_began(self) -> float:
+        return self.not_before - _pause_after(self.failures) if self.not_before else -inf
 
     def count_failure(self, pool: Pool, tx: Transaction, failure: str, now: float) -> None:
         """Stop submission after too many failures in a row that are all alike."""
