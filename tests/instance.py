@@ -26,6 +26,7 @@ from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.wire.jobs import JobSummary
 from tests import writer_guard
+from tests.ports import free_port
 
 Found = TypeVar("Found")
 
@@ -71,12 +72,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Instance:

@@ -11,7 +11,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,8 @@ from functools import cache
 from pathlib import Path
 
 import psycopg
+
+from tests.ports import free_port
 
 NOBODY = 65534
 PASSWORD = "a secret"
@@ -57,9 +58,7 @@ class Server:
             "--username=postgres", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}",
         ]  # fmt: skip
         subprocess.run(initdb, check=True, capture_output=True, cwd="/", user=self._user, group=self._user)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
         self._template = ""

@@ -15,11 +15,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
@@ -56,14 +58,6 @@ def require() -> None:
         pytest.skip(reason)
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
-        for opened_socket in sockets:
-            opened_socket.bind(("127.0.0.1", 0))
-        return [opened_socket.getsockname()[1] for opened_socket in sockets]
-
-
 class Cluster:
     """Virtual nodes of this machine. `environment` is for the commands of clients."""
 
@@ -73,7 +67,7 @@ class Cluster:
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self._processors = processors
         self._settings = settings
-        self._ports = _free_ports(nodes + 1)
+        self._ports = [free_port() for _ in range(nodes + 1)]
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             "PATH": _path(),
