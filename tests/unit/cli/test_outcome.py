@@ -14,11 +14,10 @@ import pytest
 
 from pilotage.cli.job_selection import selection_as_options
 from pilotage.wire.jobs import Selection
+from tests.unit.cli.program import PROGRAM
 from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
-
-PROGRAM = "import sys; from pilotage.cli.root import build, run; sys.exit(run(build(), sys.argv[1:]))"
 
 
 def test_failed_jobs_are_named_with_the_next_command(

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from pilotage.cli.root import LazyCommand, build, run
+from tests.unit.cli.program import PROGRAM
 from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
-
-PROGRAM = "import sys; from pilotage.cli.root import build, run; sys.exit(run(build(), sys.argv[1:]))"
 
 
 def test_help_imports_no_command() -> None:
