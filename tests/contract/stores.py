@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +41,24 @@ class Store:
     drop: Callable[[], None]
 
 
+@cache
+def migrated_database() -> Path:
+    """A SQLite file with this version's schema, made once per process: migrations take longer than a test."""
+    folder = Path(tempfile.mkdtemp(prefix="pilotage-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "migrated.db"
+    engine = sqlite_engine(path)
+    upgrade(engine)
+    engine.dispose()
+    return path
+
+
 def sqlite_store(folder: Path, migrated: bool) -> Store:
     folder.mkdir(exist_ok=True)
     path = folder / "store.db"
-    engine = sqlite_engine(path)
     if migrated:
-        upgrade(engine)
+        shutil.copy(migrated_database(), path)
+    engine = sqlite_engine(path)
     return Store("sqlite", str(path), engine, lambda: open_writer(path), SqliteReaders(path), lambda: None)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import shutil
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +25,6 @@ from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import PreparedSubmission, accept, identity_of
 from pilotage.services.submission.job_creation import JobCreator
-from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import Readers, WriterConnection
 from pilotage.store.engine.sqlite import SqliteReaders, open_writer
 from pilotage.store.postgresql.dsn import DatabaseAddress
@@ -50,6 +46,7 @@ from pilotage.wire.pilot import (
     Release,
     Take,
 )
+from tests.contract.stores import migrated_database
 from tests.postgres import server
 from tests.writer_guard import as_writer
 
@@ -89,18 +86,6 @@ HISTORY_COLUMNS = ", ".join(
 NODE = Node(hostname="n1", platform="el9", processors=1, memory=4096, cpu_left=100000.0)
 
 
-@functools.cache
-def empty_database() -> Path:
-    """Made once: migrations take longer than a whole test."""
-    folder = Path(tempfile.mkdtemp(prefix="pilotage-bench-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "empty.db"
-    engine = sqlite_engine(path)
-    upgrade(engine)
-    engine.dispose()
-    return path
-
-
 class Bench:
     """The pool, its database and the clock."""
 
@@ -113,7 +98,7 @@ class Bench:
             self.database = server().migrated()
             self.address = DatabaseAddress.parse(server().url(self.database))
         else:
-            shutil.copy(empty_database(), self.path)
+            shutil.copy(migrated_database(), self.path)
         self.now = now
         self.policy_text = policy
         self.nonces = 0
