@@ -55,6 +55,8 @@ COMMANDS: dict[str, LazyCommand] = {
         "policy.versions", "rollback", "Put an earlier version of the policy into force again"
     ),
     "policy import": _here("policy.files", "import_cfg", "Convert a DIRAC configuration to a policy"),
+    "login": _here("login", "login", "Log in to a server on another machine"),
+    "logout": _here("login", "logout", "Remove the address and the token of a login"),
     "token create": _here("token", "create", "Create a token for a user (administrators)"),
     "token show": _here("token", "show", "Show the user and expiry of the current token"),
     "down": _here("down", "down", "Stop the server"),
@@ -72,5 +74,7 @@ GROUPS: dict[str, str] = {
     "fairness": "Compare usage with the shares",
     "accounting": "Export usage by month, site, group and owner",
     "policy": "Show, check and change users, groups, shares, sites and limits",
+    "server": "Manage this server",
+    "server certificate": "Show and replace the server's certificate",
     "token": "Create tokens for users, show your own",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import time
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -43,6 +45,8 @@ def down(
     try:
         with session.client(patience=2.0) as client:
             client.shutdown(pilots)
+            # With several addresses, the one that was asked.
+            place = dataclasses.replace(place, url=client.url)
     except Unreachable:
         if not _has_ended(place):
             raise
@@ -86,12 +90,10 @@ def _has_ended(place: ServerFacts) -> bool:
 
 
 def _is_listening(url: str) -> bool:
-    scheme, _, rest = url.partition("://")
-    host, _, port = rest.partition("/")[0].rpartition(":")
     try:
-        with socket.create_connection(
-            (host.strip("[]"), int(port or (443 if scheme == "https" else 80))), 2.0
-        ):
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        with socket.create_connection((parts.hostname or "", port), 2.0):
             return True
     except (OSError, ValueError):
         return False

@@ -82,7 +82,7 @@ def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
     place = names.index("down")
     own = COMMANDS | dict(extra or {})
     ordered = {name: own[name] for name in [*names[:place], *(extra or {}), *names[place:]]}
-    used = {name.split()[0] for name in ordered if " " in name}
+    used = {" ".join(name.split()[:length]) for name in ordered for length in range(1, len(name.split()))}
     return Root(ordered, {name: text for name, text in GROUPS.items() if name in used})
 
 
@@ -166,21 +166,18 @@ def _global_options(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def _resolve(root: Root, words: list[str]) -> tuple[str, list[str]]:
     """The command's full name and its arguments; or a group's name and whether its help was asked for."""
-    first = words[0]
-    if first in root.commands:
-        return first, words[1:]
-    if first not in root.groups:
+    name, rest = words[0], words[1:]
+    if name not in root.commands and name not in root.groups:
         raise InvalidInput(
-            f"there is no command {first!r}", hint=_suggest(first, [*_top(root)]) or "see `pilotage --help`"
+            f"there is no command {name!r}", hint=_suggest(name, [*_top(root)]) or "see `pilotage --help`"
         )
-    if len(words) == 1 or words[1] in ("--help", "-h"):
-        return first, words[1:]
-    name = f"{first} {words[1]}"
-    if name not in root.commands:
-        known = [full.split()[1] for full in root.commands if full.startswith(f"{first} ")]
-        hint = _suggest(words[1], known) or f"see `pilotage {first} --help`"
-        raise InvalidInput(f"there is no command {name!r}", hint=hint)
-    return name, words[2:]
+    while name in root.groups and rest and rest[0] not in ("--help", "-h"):
+        group, name = name, f"{name} {rest[0]}"
+        if name not in root.commands and name not in root.groups:
+            hint = _suggest(rest[0], [*_members(root, group)]) or f"see `pilotage {group} --help`"
+            raise InvalidInput(f"there is no command {name!r}", hint=hint)
+        rest = rest[1:]
+    return name, rest
 
 
 def _suggest(word: str, known: list[str]) -> str:
@@ -190,19 +187,25 @@ def _suggest(word: str, known: list[str]) -> str:
 
 def _top(root: Root) -> dict[str, str]:
     """The rows of the overview: single commands and groups, with their short help."""
-    single = {name: command.help for name, command in root.commands.items() if " " not in name}
-    return {**single, **root.groups}
+    return _members(root, "")
+
+
+def _members(root: Root, group: str) -> dict[str, str]:
+    """The commands and groups directly in a group ("": the root), with their short help."""
+    prefix = f"{group} " if group else ""
+    helps = {name: command.help for name, command in root.commands.items()} | root.groups
+    return {
+        name.removeprefix(prefix): text
+        for name, text in helps.items()
+        if name.startswith(prefix) and " " not in name.removeprefix(prefix)
+    }
 
 
 def overview(root: Root, group: str = "") -> str:
     """The help of the root or of a group."""
     if group:
         head = root.groups[group]
-        rows = {
-            name.removeprefix(f"{group} "): command.help
-            for name, command in root.commands.items()
-            if name.startswith(f"{group} ")
-        }
+        rows = _members(root, group)
         usage = f"pilotage {group} COMMAND [OPTIONS] [ARGUMENTS]"
     else:
         head = "Pilotage: a workload management system with pilots."

@@ -18,6 +18,7 @@ from pilotage.client.credentials import (
     FixedToken,
     TokenFile,
     default_home,
+    parse_server_url,
     read_server_facts,
     server_facts_of,
     write_server_facts,
@@ -42,7 +43,7 @@ from pilotage.wire.jobs import (
 )
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
-from pilotage.wire.server_trust import ServerTrust, split_pinned_url
+from pilotage.wire.server_trust import ServerTrust
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 from pilotage.wire.submissions import SubmissionSource
 from pilotage.wire.why import Why
@@ -63,7 +64,8 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
 
     Parameters of the constructor:
 
-    - `url`: address of the server, http://HOST:PORT or https://HOST:PORT, with #sha256=FINGERPRINT to pin.
+    - `url`: address of the server, http://HOST:PORT or https://HOST:PORT, with #sha256=FINGERPRINT to pin. Several
+      servers of one pool are separated by commas; when one does not answer, the next is asked.
     - `token`: the text of a token, or a TokenFile, which is renewed in place.
     - `patience`: seconds for which requests to an unreachable or busy server are retried. Requests that could take
       effect twice are not repeated.
@@ -92,17 +94,15 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
         on_notice: Callable[[str], None] | None = None,
         on_new_pins: Callable[[ServerTrust], None] | None = None,
     ) -> None:
-        if trust is None and "#" in url:
-            try:
-                url, fingerprints = split_pinned_url(url)
-                trust = ServerTrust(fingerprints)
-            except ValueError as error:
-                raise InvalidInput(f"{url} is not the address of a server: {error}", hint=URL_HINT) from None
-        if not url.startswith(("http://", "https://")):
+        if trust is None:
+            place = parse_server_url(url)
+            url, trust = place.url, place.trust
+        urls = url.split(",")
+        if not all(address.startswith(("http://", "https://")) for address in urls):
             raise InvalidInput(f"{url!r} is not the address of a server", hint=URL_HINT)
         source = FixedToken(token) if isinstance(token, str) else token
         self._transport = Transport(
-            url,
+            urls,
             lambda: source.current(self._refresh, self._ensure_home_token),
             refused=lambda token, error: source.refused(token, error, self._ensure_home_token),
             patience=patience,
@@ -141,7 +141,11 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
                 with contextlib.suppress(OSError):
                     write_server_facts(folder, place.url, trust)
 
-        file = TokenFile(Path(token_file)) if token_file else TokenFile(folder / "token", of_home=True)
+        file = (
+            TokenFile(Path(token_file))
+            if token_file
+            else TokenFile(folder / "token", of_home=place.pid is not None)
+        )
         return cls(
             place.url,
             file,

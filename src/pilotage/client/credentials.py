@@ -120,17 +120,17 @@ class TokenFile:
 
     def _read_first(self, ensure: Callable[[], None]) -> str:
         try:
-            return self._read()
+            return self.read()
         except NotAuthenticated:
             if not self.of_home:
                 raise
         ensure()
-        return self._read()
+        return self.read()
 
     def _reload(self, token: str) -> bool:
         """Read the file again; return whether it has another token than `token`."""
         try:
-            latest = self._read()
+            latest = self.read()
         except NotAuthenticated:
             return False
         if latest == token:
@@ -148,7 +148,7 @@ class TokenFile:
         return NotAuthenticated(f"{error.message} (the token of {user} in {self.path})", hint=hint)
 
     def _renew(self, refresh: Callable[[str], TokenResponse], now: float) -> None:
-        latest = self._read()
+        latest = self.read()
         if latest != self._token:  # another process of ours was first
             self._use(latest)
             if not self._renew_at or now < self._renew_at:
@@ -168,7 +168,8 @@ class TokenFile:
         self._expires = expires
         self._renew_at = issued + min(RENEW_AFTER, (expires - issued) * 3 / 4) if expires else 0.0
 
-    def _read(self) -> str:
+    def read(self) -> str:
+        """The token in the file. Raises NotAuthenticated if there is none."""
         try:
             token = self.path.read_text(encoding="ascii").strip()
         except FileNotFoundError:
@@ -192,15 +193,21 @@ def server_facts_of(url: str, home: Path) -> ServerFacts:
 
     Without fingerprints, server.json decides if it has the same address.
     """
+    facts = parse_server_url(url)
+    if not facts.trust.fingerprints:
+        with contextlib.suppress(Unreachable, InvalidInput):
+            known = read_server_facts(home)
+            if known.url.rstrip("/") == facts.url.rstrip("/"):
+                return known
+    return facts
+
+
+def parse_server_url(url: str) -> ServerFacts:
+    """The server of an address, which may end in `#sha256=FINGERPRINT`. Raises InvalidInput for another ending."""
     try:
         address, fingerprints = split_pinned_url(url)
     except ValueError as error:
         raise InvalidInput(f"{url} is not the address of a server: {error}", hint=URL_HINT) from None
-    if not fingerprints:
-        with contextlib.suppress(Unreachable, InvalidInput):
-            known = read_server_facts(home)
-            if known.url.rstrip("/") == address.rstrip("/"):
-                return known
     return ServerFacts(address, trust=ServerTrust(fingerprints))
 
 

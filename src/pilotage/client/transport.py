@@ -5,16 +5,24 @@ from __future__ import annotations
 import random
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from pilotage.client.answers import error_of
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
-from pilotage.wire.server_trust import CERTIFICATES_HEADER, CertificateMismatch, ServerTrust
+from pilotage.wire.server_trust import (
+    CERTIFICATES_HEADER,
+    CertificateMismatch,
+    PinnedContext,
+    ServerTrust,
+    describe_refusal,
+    refused_certificate,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -37,8 +45,23 @@ def load_httpx() -> None:
             del sys.modules["httpx._main"]
 
 
+class _Failure(NamedTuple):
+    """A request that got no answer, or one that asks to come again."""
+
+    error: PilotageError
+    may_repeat: bool
+    wait: float = 0.0
+    """Seconds until the next attempt; 0: as usual."""
+    reached: bool = True
+    """Whether the request may have reached the server."""
+    other_server: bool = True
+    """Whether another server may answer."""
+
+
 class Transport:
-    """One server, one identity; thread-safe.
+    """One server or several of one pool, one identity; thread-safe.
+
+    `urls`: the addresses of the servers. Requests go to one of them; when it is not reached, to the next.
 
     `token` is called before every request. `refused` is called after a token was refused; it raises if there is no
     other token.
@@ -53,7 +76,7 @@ class Transport:
 
     def __init__(
         self,
-        url: str,
+        urls: Sequence[str],
         token: Callable[[], str],
         *,
         patience: float,
@@ -68,7 +91,10 @@ class Transport:
         load_httpx()
         import httpx
 
-        self.url = url.rstrip("/")
+        self._urls = tuple(url.rstrip("/") for url in urls)
+        self.url = self._urls[0]
+        """The address that requests go to now."""
+        self._lock = threading.Lock()
         self.patience = patience
         self._connect_patience = patience if connect_patience is None else connect_patience
         self._on_outage = on_outage
@@ -79,18 +105,21 @@ class Transport:
         self._timeout = timeout
         self._token = token
         self._refused = refused
+        self._context: ssl.SSLContext | None = None
         try:
+            if any(url.startswith("https:") for url in self._urls):
+                self._context = self._trust.make_context()
             self._pool = httpx.Client(
                 base_url=self.url,
                 timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
                 limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
-                verify=self._trust.make_context() if self.url.startswith("https:") else False,
-                trust_env=not _is_loopback(self.url),
+                verify=self._context or False,
+                trust_env=not all(_is_loopback(url) for url in self._urls),
                 headers={"accept": "application/json"},
                 event_hooks={"response": [self._report_notice, self._learn_certificates]},
             )
         except (httpx.InvalidURL, ValueError, OSError) as trouble:
-            raise Unreachable(f"cannot use the address {url}: {trouble}") from trouble
+            raise Unreachable(f"cannot use the address {self.url}: {trouble}") from trouble
 
     def _report_notice(self, response: httpx.Response) -> None:
         """Pass on the server's notice, once: its figures change."""
@@ -101,13 +130,10 @@ class Transport:
 
     def _learn_certificates(self, response: httpx.Response) -> None:
         announced = response.headers.get(CERTIFICATES_HEADER, "")
-        if (
-            announced
-            and response.url.scheme == "https"
-            and self._trust.learn(announced)
-            and self._on_new_pins
-        ):
-            self._on_new_pins(self._trust)
+        if announced and response.url.scheme == "https" and self._trust.learn(announced):
+            self._ask_for("")
+            if self._on_new_pins:
+                self._on_new_pins(self._trust)
 
     def close(self) -> None:
         self._pool.close()
@@ -217,51 +243,80 @@ class Transport:
         import httpx
 
         start, pause, reported = time.monotonic(), 0.1, False
+        names, others = list(self._trust.fingerprints), len(self._urls) - 1
         while True:
-            error: PilotageError
+            url = self.url
             try:
-                limit = max(patience, self.patience)
                 response = once()
                 self._connect_patience = self.patience
                 return response
-            except (httpx.ConnectError, httpx.ConnectTimeout) as trouble:
-                self._raise_untrusted(trouble)
-                # The request never reached the server.
-                error, wait, may_repeat = self._unreachable(trouble), pause, True
-                limit = max(patience, self._connect_patience)
-            except httpx.PoolTimeout as trouble:
-                error, wait, may_repeat = self._unreachable(trouble), pause, True
-            except (httpx.TransportError, httpx.InvalidURL) as trouble:
-                error, wait, may_repeat = self._unreachable(trouble), pause, again
-            except Overloaded as busy:
-                error, wait, may_repeat = busy, busy.retry_after, True  # the server changed nothing
-            except Unreachable as away:
-                error, wait, may_repeat = away, pause, again
-            gone = time.monotonic() - start
-            if not may_repeat or gone + wait > limit:
-                raise error
+            except (httpx.TransportError, httpx.InvalidURL, Overloaded, Unreachable) as trouble:
+                if self._is_another_certificate(trouble) and names:
+                    self._ask_for(names.pop(0))
+                    continue
+                failure = self._judge(trouble, again)
+            if failure.other_server and (failure.may_repeat or not failure.reached):
+                self._leave(url)
+                if others:
+                    # Each address is tried once before the first pause.
+                    names, others = list(self._trust.fingerprints), others - 1
+                    continue
+            gone, wait = time.monotonic() - start, failure.wait or pause
+            limit = max(patience, self.patience if failure.reached else self._connect_patience)
+            if not failure.may_repeat or gone + wait > limit:
+                raise failure.error
             if gone > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
                 reported = True
-                self._on_outage(error)
+                self._on_outage(failure.error)
             time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # spreads the clients
             pause = min(pause * 2, 3.0)
 
-    def _raise_untrusted(self, trouble: Exception) -> None:
-        """Raise if the server's certificate was refused: trying again would change nothing."""
-        cause: BaseException | None = trouble
-        while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(cause, CertificateMismatch):
-            raise Unreachable(
-                f"{self.url} is another server, or has a new certificate: {cause.args[0]}",
-                hint="nothing was sent; ask its administrator for the fingerprint, and give it with --server"
-                " URL#sha256=FINGERPRINT",
-            ) from trouble
-        if cause is not None:
-            raise Unreachable(
-                f"the certificate of {self.url} is not accepted: {cause.verify_message or cause}",
-                hint="nothing was sent; pin it with --server URL#sha256=FINGERPRINT",
-            ) from trouble
+    def _judge(self, trouble: Exception, again: bool) -> _Failure:
+        """Classify a failed request. `again`: whether it may be repeated after it has reached the server."""
+        import httpx
+
+        if isinstance(trouble, Overloaded):
+            return _Failure(trouble, may_repeat=True, wait=trouble.retry_after, other_server=False)
+        if isinstance(trouble, Unreachable):
+            return _Failure(trouble, may_repeat=again)
+        if isinstance(trouble, (httpx.ConnectError, httpx.ConnectTimeout)):
+            refused = self._untrusted(trouble)
+            if refused is not None:
+                # Trying again would change nothing, but another server may do.
+                return _Failure(refused, may_repeat=False, reached=False)
+            return _Failure(self._unreachable(trouble), may_repeat=True, reached=False)
+        if isinstance(trouble, httpx.PoolTimeout):
+            return _Failure(self._unreachable(trouble), may_repeat=True, other_server=False)
+        return _Failure(self._unreachable(trouble), may_repeat=again)
+
+    def _leave(self, url: str) -> None:
+        """Send requests to the next address, if they still go to `url`."""
+        with self._lock:
+            if self.url == url and len(self._urls) > 1:
+                self.url = self._urls[(self._urls.index(url) + 1) % len(self._urls)]
+                self._pool.base_url = self.url
+
+    def _ask_for(self, fingerprint: str) -> None:
+        """Ask new connections for the certificate of a pin; "" for the certificate in use."""
+        if isinstance(self._context, PinnedContext):
+            self._context.asked = fingerprint
+
+    def _is_another_certificate(self, trouble: Exception) -> bool:
+        return isinstance(refused_certificate(trouble), CertificateMismatch)
+
+    def _untrusted(self, trouble: Exception) -> Unreachable | None:
+        """The error about the server's certificate, if that was refused."""
+        refused = refused_certificate(trouble)
+        if refused is None:
+            return None
+        self._ask_for("")
+        now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        error = Unreachable(
+            f"{self.url} is not accepted: {describe_refusal(refused, now)}",
+            hint="`pilotage login URL#sha256=FINGERPRINT` pins the fingerprint that its administrator gives you",
+        )
+        error.__cause__ = trouble
+        return error
 
     def _unreachable(self, trouble: Exception) -> Unreachable:
         return Unreachable(

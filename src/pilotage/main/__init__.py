@@ -17,6 +17,15 @@ SERVER_COMMANDS = {
         "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
     ),
     "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
+    "server certificate show": LazyCommand(
+        "pilotage.main.certificates", "show", "Show the server's certificates and the address for `login`"
+    ),
+    "server certificate rotate": LazyCommand(
+        "pilotage.main.certificates", "rotate", "Replace the server's own certificate, in two steps"
+    ),
+    "server certificate use": LazyCommand(
+        "pilotage.main.certificates", "use", "Put a certificate of your own into use"
+    ),
 }
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pilotage.wire.server_trust import ServerTrust
 
     from .loop import WakeUp
+    from .servers import Servers
 
 REFUSED = 4
 SERVER_UNAVAILABLE = 5
@@ -49,12 +50,13 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     from .log import log
     from .loop import Loop, WakeUp, started_at
     from .node import find_node
+    from .servers import Servers
     from .transport import Connection
 
-    trust = ServerTrust(options.fingerprint, options.ca_file)
+    trust, servers = ServerTrust(options.fingerprint, options.ca_file), Servers(options.server)
     wake_up = WakeUp()
     wake_up.install()
-    answer = _enrol(options, trust, wake_up)
+    answer = _enrol(options, servers, trust, wake_up)
     if isinstance(answer, int):
         return answer
     resources = find_node(
@@ -71,7 +73,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     return Loop(
         config,
         resources,
-        lambda: Connection(options.server, trust, answer.token),
+        lambda: Connection(servers, trust, answer.token),
         wake_up,
         folder,
         os.environ,
@@ -79,7 +81,9 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     ).run()
 
 
-def _enrol(options: argparse.Namespace, trust: ServerTrust, wake_up: WakeUp) -> Union[EnrolResponse, int]:
+def _enrol(
+    options: argparse.Namespace, servers: Servers, trust: ServerTrust, wake_up: WakeUp
+) -> Union[EnrolResponse, int]:
     """Enrol with the secret; the exit code if that fails."""
     from .enrol import enrol, read_secret
     from .log import log
@@ -89,7 +93,7 @@ def _enrol(options: argparse.Namespace, trust: ServerTrust, wake_up: WakeUp) -> 
     if not secret:
         log("cannot start: no secret on the file descriptor", fd=options.secret_fd)
         return 2
-    connection = Connection(options.server, trust)
+    connection = Connection(servers, trust)
     try:
         return enrol(connection, secret, options, lambda: bool(wake_up.signals))
     except RequestRefused as error:

@@ -26,7 +26,13 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
         "input or another file descriptor, never from the command line or the environment.",
     )
     add = parser.add_argument
-    add("--server", required=True, metavar="URL")
+    add(
+        "--server",
+        required=True,
+        action="append",
+        metavar="URL",
+        help="address of a server of the pool; may be repeated: the next one is used when one does not answer",
+    )
     add("--index", required=True, type=int, help="number of this pilot within its submission")
     add(
         "--stamp", default="", help="name by which the director finds this process; the pilot does not use it"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import http.client
 import socket
+import time
 import urllib.parse
 from typing import Any, Dict, Iterator, Optional, Protocol, Type, TypeVar, Union
 
 from pilotage.wire.pilot import ErrorBody
-from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust
+from pilotage.wire.server_trust import (
+    CERTIFICATES_HEADER,
+    SERVERS_HEADER,
+    CertificateMismatch,
+    ServerTrust,
+    describe_refusal,
+    refused_certificate,
+)
 
 from .codec import decode, encode
 from .proxy import find_proxy
+from .servers import Servers
 
 T = TypeVar("T")
 
@@ -25,6 +34,8 @@ class Readable(Protocol):
 Body = Union[bytes, Readable, None]
 
 TIMEOUT = 30.0
+CONNECT_TIMEOUT = 15.0
+"""Seconds until a server that does not answer is left for another one."""
 FORBIDDEN = 403
 _CHUNK = 1 << 16
 
@@ -57,15 +68,16 @@ class Connection:
 
     def __init__(
         self,
-        server: str,
+        server: Union[str, Servers],
         trust: Optional[ServerTrust] = None,
         token: str = "",
         timeout: float = TIMEOUT,
     ) -> None:
-        self._url = urllib.parse.urlsplit(server)
-        if self._url.scheme not in ("http", "https") or not self._url.hostname:
-            raise ValueError(f"not an http or https address: {server}")
-        self._base = self._url.path.rstrip("/")
+        self._servers = Servers([server]) if isinstance(server, str) else server
+        self._address = ""
+        """The server that the connection is to."""
+        self._base = ""
+        self._is_tls = False
         self._trust = trust or ServerTrust()
         self._proxy_headers: Dict[str, str] = {}
         self._timeout = timeout
@@ -120,6 +132,7 @@ class Connection:
             response = self._send(method, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             self.close()
+            self._servers.leave(self._address)
             raise ServerUnavailable(_describe(error)) from None
         except BaseException:  # the body could not be read, and a part of it was sent
             self.close()
@@ -130,6 +143,8 @@ class Connection:
 
     def _send(self, method: str, path: str, body: Body, headers: Dict[str, str]) -> http.client.HTTPResponse:
         fresh = self._connection is None
+        if self._connection is not None and self._address != self._servers.current:
+            self.close()  # another thread has found that its server does not answer
         if self._connection is None:
             self._connection = self._connect()
         try:
@@ -142,12 +157,18 @@ class Connection:
             if fresh:
                 raise
         else:
-            announced = response.getheader(CERTIFICATES_HEADER)
-            if announced and self._url.scheme == "https":
-                self._trust.learn(announced)
+            self._learn(response)
             return response
         self.close()
         return self._send(method, path, body, headers)
+
+    def _learn(self, response: http.client.HTTPResponse) -> None:
+        """Take over the certificates and addresses that the server announces."""
+        certificates, servers = response.getheader(CERTIFICATES_HEADER), response.getheader(SERVERS_HEADER)
+        if certificates and self._is_tls:
+            self._trust.learn(certificates)
+        if servers:
+            self._servers.learn(servers)
 
     def _early_answer(self) -> http.client.HTTPResponse:
         """The answer that the server sent before it stopped reading a long body. Raises like `getresponse`."""
@@ -170,25 +191,47 @@ class Connection:
             error = ErrorBody("", response.reason or "")
         wait = _parse_seconds(response.getheader("Retry-After")) or error.retry_after
         if response.status == 429 or response.status >= 500 or response.status == 408:
+            if response.status >= 500:
+                self.close()
+                self._servers.leave(self._address)
             return ServerUnavailable(f"{response.status} {error.code} {error.message}".strip(), wait)
         return RequestRefused(response.status, error)
 
     def _connect(self) -> http.client.HTTPConnection:
-        """A connection to the server or its proxy. TLS passes through a proxy, which never sees the token."""
-        host, port = self._url.hostname or "", self._url.port
-        proxy = find_proxy(self._url.scheme, host)
-        if self._url.scheme == "http":
+        """A new connection to the server in use, or to its proxy.
+
+        A server with another certificate is asked for the certificates of the pins, by name.
+        """
+        self._address = self._servers.current
+        for asked in ("", *self._trust.fingerprints):
+            connection = self._prepare(urllib.parse.urlsplit(self._address), asked)
+            try:
+                connection.connect()
+                connection.sock.settimeout(self._timeout)
+                return connection
+            except CertificateMismatch as error:
+                connection.close()
+                mismatch = error
+            except BaseException:
+                connection.close()
+                raise
+        raise mismatch
+
+    def _prepare(self, url: urllib.parse.SplitResult, asked: str) -> http.client.HTTPConnection:
+        """A connection that is not open yet. TLS passes through a proxy, which never sees the token."""
+        host, port, timeout = url.hostname or "", url.port, min(self._timeout, CONNECT_TIMEOUT)
+        proxy = find_proxy(url.scheme, host)
+        self._is_tls, self._base, self._proxy_headers = url.scheme == "https", url.path.rstrip("/"), {}
+        if not self._is_tls:
             if proxy is None:
-                return http.client.HTTPConnection(host, port, timeout=self._timeout)
-            self._base = f"http://{self._url.netloc}{self._url.path.rstrip('/')}"
+                return http.client.HTTPConnection(host, port, timeout=timeout)
+            self._base = f"http://{url.netloc}{self._base}"
             self._proxy_headers = proxy.headers
-            return http.client.HTTPConnection(proxy.host, proxy.port, timeout=self._timeout)
-        context = self._trust.make_context()
+            return http.client.HTTPConnection(proxy.host, proxy.port, timeout=timeout)
+        context = self._trust.make_context(asked)
         if proxy is None:
-            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
-        connection = http.client.HTTPSConnection(
-            proxy.host, proxy.port, timeout=self._timeout, context=context
-        )
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+        connection = http.client.HTTPSConnection(proxy.host, proxy.port, timeout=timeout, context=context)
         connection.set_tunnel(host, port or 443, proxy.headers)
         return connection
 
@@ -201,6 +244,9 @@ def _parse_seconds(text: Optional[str]) -> float:
 
 
 def _describe(error: BaseException) -> str:
+    refused = refused_certificate(error)
+    if refused is not None:
+        return describe_refusal(refused, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
     if isinstance(error, socket.timeout):
         return "timed out"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

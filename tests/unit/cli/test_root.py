@@ -90,7 +90,7 @@ def test_no_server_and_a_broken_home(cli: Cli, tmp_path: Path, capsys: pytest.Ca
     for content in ("{", "[]", '{"url": 3}', '{"url": "ftp://x"}'):
         (tmp_path / "home" / "server.json").write_text(content)
         assert cli("whoami") == 2
-    (tmp_path / "home" / "server.json").write_text('{"url": "http://127.0.0.1:1"}')
+    (tmp_path / "home" / "server.json").write_text('{"url": "http://127.0.0.1:1", "pid": 4194311}')
     assert cli("whoami") == 6  # no token either, which only a server could give
     assert cli("--home", tmp_path / "other", "whoami") == 6
     assert cli("whoami", "--home", tmp_path / "other") == 6

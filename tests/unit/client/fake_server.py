@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import ssl
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -358,15 +359,18 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[tuple[str, State]]:
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, State]]:
+    """A server and what it was asked. `tls`: it speaks TLS with this certificate."""
     state = State()
     handler = type("OneHandler", (Handler,), {"state": state})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", state
+        yield f"http{'s' * (tls is not None)}://127.0.0.1:{server.server_port}", state
     finally:
         server.shutdown()
         thread.join()

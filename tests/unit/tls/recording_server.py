@@ -21,6 +21,7 @@ class RecordingServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.received = b""
+        self.connections = 0
         self.closed = threading.Event()
         """A connection has ended."""
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -32,6 +33,7 @@ class RecordingServer:
                 raw, _ = self._listener.accept()
             except OSError:
                 return
+            self.connections += 1
             try:
                 self._serve(raw)
             except OSError:

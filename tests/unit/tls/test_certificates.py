@@ -11,7 +11,13 @@ import pytest
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.http.addresses import is_loopback, make_url, parse_listen
-from pilotage.server.process.certificates import SYSTEM, CertificateFiles, make_certificate
+from pilotage.server.process.certificates import (
+    PREVIOUS_KEPT,
+    SYSTEM,
+    Certificate,
+    CertificateFiles,
+    make_certificate,
+)
 from pilotage.server.process.tls import ServerTls
 from pilotage.wire.server_trust import fingerprint_of
 
@@ -53,14 +59,18 @@ def test_it_has_the_names_and_openssl_agrees_on_its_fingerprint(files: Certifica
 def test_a_rotation_has_two_steps(files: CertificateFiles) -> None:
     (old,) = files.read()
     with pytest.raises(Conflict, match="no next"):
-        files.activate()
+        files.activate(NOW)
     new = files.rotate(NOW)
     assert files.read() == (old, new)
     assert new.names == old.names
     assert files.next.stat().st_mode & 0o777 == 0o600
     with pytest.raises(Conflict, match="already"):
         files.rotate(NOW)
-    assert files.activate() == new
+    assert files.activate(NOW) == new
+    assert files.read() == (new, old)
+    assert files.previous.stat().st_mode & 0o777 == 0o600
+    assert not files.forget_previous(older_than=files.previous.stat().st_mtime)
+    assert files.forget_previous()
     assert files.read() == (new,)
 
 
@@ -68,23 +78,55 @@ def test_a_running_server_takes_changed_files_up(files: CertificateFiles) -> Non
     tls, changes = ServerTls(files, NAMES, NOW), list[Sequence[str]]()
 
     def refresh() -> None:
-        tls.refresh(lambda: changes.append(tls.fingerprints))
+        tls.refresh(lambda: changes.append(tls.fingerprints), NOW)
 
     (old,) = files.read()
     refresh()
     new = files.rotate(NOW)
     refresh()
-    files.activate()
+    files.activate(NOW)
     refresh()
     refresh()
-    assert changes == [(old.fingerprint, new.fingerprint), (new.fingerprint,)]
+    assert changes == [(old.fingerprint, new.fingerprint), (new.fingerprint, old.fingerprint)]
+
+
+def test_the_previous_certificate_is_forgotten_after_30_days(files: CertificateFiles) -> None:
+    tls = ServerTls(files, NAMES, NOW)
+    files.rotate(NOW)
+    new = files.activate(NOW)
+    replaced = files.previous.stat().st_mtime
+    tls.refresh(lambda: None, replaced + PREVIOUS_KEPT.total_seconds())
+    assert len(tls.fingerprints) == 2
+    tls.refresh(lambda: None, replaced + PREVIOUS_KEPT.total_seconds() + 1)
+    assert tls.fingerprints == (new.fingerprint,)
+
+
+def test_the_log_warns_once_a_day_of_an_end_that_clients_check(
+    files: CertificateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate, key = _split(tmp_path, "own")
+    pinned = ServerTls(files, NAMES, NOW)
+    pinned.refresh(lambda: None, NOW + 3640 * 86400)
+    assert caplog.text == ""
+    end = files.use(certificate, key, SYSTEM, NOW).expires
+    checked = ServerTls(files, NAMES, NOW)
+    checked.refresh(lambda: None, end - 31 * 86400)
+    assert caplog.text == ""
+    for hour in range(25):
+        checked.refresh(lambda: None, end - 10 * 86400 + hour * 3600)
+    assert [record.message[:32] for record in caplog.records] == [
+        "the certificate ends in 10 days;",
+        "the certificate ends in 9 days; ",
+    ]
+    checked.refresh(lambda: None, end + 86400)
+    assert "has ended" in caplog.text
 
 
 def test_a_damaged_file_changes_nothing(files: CertificateFiles, caplog: pytest.LogCaptureFixture) -> None:
     tls = ServerTls(files, NAMES, NOW)
     before = tls.fingerprints
     files.current.write_text("damaged")
-    tls.refresh(lambda: pytest.fail("nothing has changed"))
+    tls.refresh(lambda: pytest.fail("nothing has changed"), NOW)
     assert tls.fingerprints == before
     assert "stays as it was" in caplog.text
 
@@ -93,6 +135,7 @@ def _split(folder: Path, name: str) -> tuple[Path, Path]:
     text = make_certificate(NAMES, NOW)
     start = text.index("-----BEGIN CERT")
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    key.touch(mode=0o600)
     key.write_text(text[:start])
     certificate.write_text(text[start:])
     return certificate, key
@@ -101,15 +144,16 @@ def _split(folder: Path, name: str) -> tuple[Path, Path]:
 def test_another_certificate_is_used_pinned_or_by_its_ca(files: CertificateFiles, tmp_path: Path) -> None:
     certificate, key = _split(tmp_path, "own")
     files.rotate(NOW)
-    facts = files.use(certificate, key, SYSTEM)
-    assert files.read() == (facts,)
+    (old, _) = files.read()
+    facts = files.use(certificate, key, SYSTEM, NOW)
+    assert files.read() == (facts, old)
     tls = ServerTls(files, NAMES, NOW)
     assert (tls.fingerprints, tls.ca_file) == ((), "")
-    files.use(certificate, key, "/etc/ca.pem")
-    tls.refresh(lambda: None)
+    files.use(certificate, key, "/etc/ca.pem", NOW)
+    tls.refresh(lambda: None, NOW)
     assert (tls.fingerprints, tls.ca_file) == ((), "/etc/ca.pem")
-    files.use(certificate, key, "")
-    tls.refresh(lambda: None)
+    files.use(certificate, key, "", NOW, replace=True)
+    tls.refresh(lambda: None, NOW)
     assert (tls.fingerprints, tls.ca_file) == ((facts.fingerprint,), "")
 
 
@@ -122,13 +166,42 @@ def test_a_certificate_that_cannot_be_used_is_refused(files: CertificateFiles, t
         ["openssl", "pkcs8", "-topk8", "-in", key, "-out", locked, "-passout", "pass:secret"], check=True
     )
     empty.write_text("")
+    for file in (locked, empty):
+        file.chmod(0o600)
     for pair in ((certificate, other_key), (certificate, locked), (certificate, empty), (empty, key)):
         with pytest.raises(InvalidInput):
-            files.use(*pair, "")
+            files.use(*pair, "", NOW)
     with pytest.raises(InvalidInput, match="cannot be read"):
-        files.use(tmp_path / "absent", key, "")
+        files.use(tmp_path / "absent", key, "", NOW)
     assert files.current.read_bytes() == before
     assert {path.name for path in files.current.parent.iterdir()} == {"certificate.pem"}
+
+
+def test_a_key_that_others_can_read_is_refused(files: CertificateFiles, tmp_path: Path) -> None:
+    certificate, key = _split(tmp_path, "own")
+    key.chmod(0o640)
+    with pytest.raises(InvalidInput, match="other accounts can read"):
+        files.use(certificate, key, "", NOW)
+
+
+def test_dates_and_names_that_clients_would_refuse(files: CertificateFiles, tmp_path: Path) -> None:
+    certificate, key = _split(tmp_path, "own")
+    for now in (NOW - 2 * 86400, NOW + 4000 * 86400):
+        with pytest.raises(InvalidInput, match=r"is valid from 2027-01-14 .* to 2037-"):
+            files.use(certificate, key, "", now)
+    with pytest.raises(InvalidInput, match=r"not for elsewhere\.org, but for node\.example\.org, 192"):
+        files.use(certificate, key, SYSTEM, NOW, "elsewhere.org")
+    files.use(certificate, key, "", NOW, "elsewhere.org")  # nobody checks the names of a pinned one
+    assert files.use(certificate, key, SYSTEM, NOW, "NODE.example.org").names == NAMES
+
+
+def test_a_wildcard_covers_one_label() -> None:
+    certificate = Certificate("", ("*.example.org", "192.0.2.7"), "", 0.0, 0.0)
+    assert certificate.matches("node.example.org")
+    assert certificate.matches("192.0.2.7")
+    assert not certificate.matches("example.org")
+    assert not certificate.matches("a.node.example.org")
+    assert not certificate.matches("")
 
 
 @pytest.mark.parametrize(

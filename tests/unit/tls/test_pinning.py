@@ -12,7 +12,13 @@ import pytest
 from pilotage.client import Client
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
 from pilotage.pilot.transport import Connection, ServerUnavailable
-from pilotage.server.process.certificates import make_certificate, make_server_context, read_certificate
+from pilotage.server.process.certificates import (
+    CertificateFiles,
+    make_certificate,
+    make_server_context,
+    read_certificate,
+)
+from pilotage.server.process.tls import ServerTls
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust, parse_fingerprint, split_pinned_url
 from tests.unit.tls.recording_server import recording
 
@@ -122,6 +128,33 @@ def test_pins_follow_what_the_pinned_server_announces(pair: Pair, ask: Ask) -> N
     assert trust.fingerprints == (pair.fingerprint, OTHER)
 
 
+@ASK
+def test_a_pin_that_has_missed_the_whole_rotation_still_finds_the_server(tmp_path: Path, ask: Ask) -> None:
+    """The server proves itself by the previous certificate, then announces the new one."""
+    files = CertificateFiles(tmp_path / "secrets")
+    tls = ServerTls(files, ["127.0.0.1"], time.time())
+    (old,) = tls.fingerprints
+    files.rotate(time.time())
+    new = files.activate(time.time()).fingerprint
+    tls.refresh(lambda: None, time.time())
+    announced = f"{CERTIFICATES_HEADER}: {','.join(tls.fingerprints)}\r\n".encode()
+    trust = ServerTrust([OTHER, old])
+    with recording(tls.context, announced) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        ask(url, trust)
+        assert trust.fingerprints == (new, old)
+        assert server.connections == 3  # as usual, by the name of OTHER, by that of the old one
+        ask(url, trust)
+        assert server.connections == 4
+        files.forget_previous()
+        tls.refresh(lambda: None, time.time())
+        ask(url, ServerTrust([new]))
+        received = server.received
+        with pytest.raises((ServerUnavailable, Unreachable), match=new):
+            ask(url, ServerTrust([old]))
+        assert server.received == received
+
+
 @pytest.mark.parametrize("announced", ["", "nonsense", OTHER, f"{OTHER},{OTHER}", "x" * 100_000])
 def test_pins_ignore_announcements_without_a_present_pin(announced: str) -> None:
     trust = ServerTrust(["a" * 64])
@@ -185,3 +218,16 @@ def test_another_ending_of_an_address_is_refused(end: str) -> None:
         split_pinned_url("https://here:1" + end)
     with pytest.raises(InvalidInput):
         Client("https://here:1" + end, TOKEN)
+
+
+@ASK
+@pytest.mark.parametrize("days", [-3, 4000])
+def test_a_clock_that_is_off_is_named(tmp_path: Path, ask: Ask, days: int) -> None:
+    """A CA's certificate that is not valid yet, or no longer: the message has the time of this machine."""
+    path = tmp_path / "server.pem"
+    path.write_text(make_certificate(["127.0.0.1"], time.time() - days * 86400))
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    with recording(make_server_context(path)) as server:
+        with pytest.raises((ServerUnavailable, Unreachable), match=f"clock of this machine shows {today}"):
+            ask(f"https://127.0.0.1:{server.port}", ServerTrust(ca_file=str(path)))
+        assert server.received == b""

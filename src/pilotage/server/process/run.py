@@ -290,7 +290,7 @@ class _Server:
             return []
 
         async def refresh_certificates() -> None:
-            tls.refresh(lambda: self._publish_address(context, config))
+            tls.refresh(lambda: self._publish_address(context, config), time.time())
 
         return [every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates)]
 

@@ -1,0 +1,93 @@
+"""The server's certificate is replaced under running pilots, waiting pilots and users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.https_site import Site, https_site
+from tests.instance import until
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with https_site(tmp_path, processors=1) as made:
+        yield made
+
+
+def rotate(site: Site, *options: str) -> None:
+    """Rotate, and wait until the running server has taken it up."""
+    before = site.fingerprints
+    done = site.server.cli("server", "certificate", "rotate", *options)
+    assert done.returncode == 0, done.stderr
+    until(lambda: site.fingerprints != before, what="the new certificates in server.json")
+
+
+def held_job(site: Site, folder: Path) -> tuple[int, Path]:
+    """A running job, and the file that ends it."""
+    end = folder / "end"
+    job = site.submit("sh", "-c", f"while [ ! -e {end} ]; do sleep 0.05; done")
+    until(lambda: "Running" in site.server.cli("status", str(job)).stdout, what="the start of the job")
+    return job, end
+
+
+def restart(site: Site) -> None:
+    """No connection with the old certificate is left."""
+    site.server.kill_server()
+    site.start()
+
+
+def pilots(site: Site) -> list[dict[str, Any]]:
+    shown = site.server.cli("pilot", "list", "--json")
+    found: list[dict[str, Any]] = json.loads(shown.stdout)["pilots"]
+    return found
+
+
+def attempts(site: Site, job: int) -> int:
+    """How many pilots have been given the job."""
+    shown = site.server.cli("status", str(job), "--json")
+    assert shown.returncode == 0, shown.stderr
+    found: int = json.loads(shown.stdout)["job"]["attempt"]
+    return found
+
+
+def test_pilots_and_users_learn_the_next_certificate_before_it_is_used(site: Site, tmp_path: Path) -> None:
+    """The replaced certificate is forgotten at once: only the announcement can have told them."""
+    job, end = held_job(site, tmp_path)
+    user = tmp_path / "user"
+    token = site.server.cli("token", "create", "alice").stdout
+    old = site.fingerprints[0]
+    assert site.user_cli(user, "login", f"{site.url}#sha256={old}", given=token).returncode == 0
+    rotate(site)
+    assert site.fingerprints[0] == old
+    new = site.fingerprints[1]
+    assert site.user_cli(user, "whoami").returncode == 0
+    assert json.loads((user / "server.json").read_text())["fingerprints"] == [old, new]
+    seen = pilots(site)[0]["last_seen"]
+    until(lambda: pilots(site)[0]["last_seen"] > seen + 1.0, what="two more messages of the pilot")
+    rotate(site, "--activate", "--forget-previous")
+    assert site.fingerprints == [new]
+    restart(site)
+    assert site.user_cli(user, "whoami").returncode == 0
+    end.touch()
+    site.wait(job)
+    assert attempts(site, job) == 1
+
+
+def test_a_waiting_pilot_that_knows_only_the_replaced_certificate_starts(site: Site, tmp_path: Path) -> None:
+    """Its batch script was written before the rotation; it starts after the end of the rotation."""
+    old = site.fingerprints[0]
+    site.gate.touch()
+    job = site.submit("echo", "here")
+    until(lambda: list((site.server.home / "pilots").iterdir()), what="the start of a pilot")
+    rotate(site)
+    rotate(site, "--activate")
+    restart(site)
+    assert site.fingerprints[1] == old
+    site.gate.unlink()
+    site.wait(job)
+    assert len(pilots(site)) == 1
