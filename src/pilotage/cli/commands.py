@@ -36,6 +36,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "delete": _here("actions", "delete", "Delete jobs and their outputs"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
+    "pilot show": _here("pilots.show", "show", "Show one pilot, and why it ended"),
+    "pilot logs": _here("pilots.logs", "logs", "Show the output of a pilot itself (administrators)"),
+    "pilot kill": _here("pilots.kill", "kill", "End pilots; their jobs wait again (administrators)"),
     "site list": _here("lists", "sites", "List the sites with their pilots and jobs"),
     "ce list": _here("ces.show", "list_ces", "List the CEs, and why no pilots are submitted to one"),
     "ce show": _here("ces.show", "show", "Explain the state of a CE and its last failures"),
@@ -67,7 +70,7 @@ COMMANDS: dict[str, LazyCommand] = {
 GROUPS: dict[str, str] = {
     "db": "Back up, restore, check and upgrade the database",
     "queue": "List the task queues",
-    "pilot": "List the pilots",
+    "pilot": "List, show and end pilots",
     "site": "List the sites with their pilots and jobs",
     "ce": "Add a computing element (CE), where pilots start",
     "share": "Show shares, usage and priorities of groups and owners",

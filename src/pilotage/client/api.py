@@ -23,6 +23,7 @@ from pilotage.client.credentials import (
     server_facts_of,
     write_server_facts,
 )
+from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
@@ -42,7 +43,7 @@ from pilotage.wire.jobs import (
     Selection,
 )
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
+from pilotage.wire.pool import QueuesPage, QueueSummary, SiteSummary
 from pilotage.wire.server_trust import ServerTrust
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 from pilotage.wire.submissions import SubmissionSource
@@ -52,7 +53,7 @@ BULK_TIMEOUT = 600.0
 """Seconds; an action on 100,000 jobs is answered when all of them are processed."""
 
 
-class Client(SubmitMethods, AdministrationMethods, TypedRequests):
+class Client(SubmitMethods, AdministrationMethods, PilotMethods, TypedRequests):
     """A connection to one server with one identity; thread-safe.
 
     >>> from pilotage.client import Client                                # doctest: +SKIP
@@ -348,10 +349,6 @@ class Client(SubmitMethods, AdministrationMethods, TypedRequests):
     def why_queue(self, queue: int) -> Why:
         """Explain why the jobs of a task queue wait, with the wait history. Raises NotFound."""
         return self._get(f"/v1/queues/{queue}/why", Why)
-
-    def pilots(self) -> Iterator[PilotSummary]:
-        """Iterate over the pilots, live and ended, newest first."""
-        return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)
 
     def sites(self) -> list[SiteSummary]:
         """Return all sites with their pilots and jobs."""

@@ -57,26 +57,27 @@ def wait_until_final(
         before = counts
 
 
-def read_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
+def read_log(ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES) -> Iterator[LogPiece]:
     """Yield the log up to its current end, in one or more pieces; the server limits the size of a piece."""
     piece = ask(0)
     yield piece
-    while piece.data and (piece.state in FINAL_STATES or len(piece.data) >= SMALL):
+    while piece.data and (piece.state in final or len(piece.data) >= SMALL):
         piece = ask(piece.offset + len(piece.data))
         if piece.data:
             yield piece
 
 
-def follow_log(ask: Callable[[int], LogPiece]) -> Iterator[LogPiece]:
-    """Yield the log as it grows, until its job is final and the log is read to its end."""
+def follow_log(
+    ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES, offset: int = 0
+) -> Iterator[LogPiece]:
+    """Yield the log as it grows, until its job or pilot is in a final state and the log is read to its end."""
     pace = PollInterval(0.5, 3.0)
-    offset = 0
     while True:
         piece = ask(offset)
         if piece.data:
             yield piece
             offset = piece.offset + len(piece.data)
-        elif piece.state in FINAL_STATES:
+        elif piece.state in final:
             return
-        if piece.state not in FINAL_STATES:
+        if piece.state not in final:
             pace.pause(bool(piece.data))

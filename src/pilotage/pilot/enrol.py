@@ -97,4 +97,5 @@ def make_config(
         min_remaining=answer.least * fraction,
         max_output=answer.max_output_file,
         patience=options.patience,
+        send_log=answer.send_log,
     )

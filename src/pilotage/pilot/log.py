@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections import deque
+from typing import Any, Deque
+
+MAX_TAIL = 8000
+"""Characters kept of the end of the log."""
+
+_recent: Deque[str] = deque()
 
 
 def log(event: str, **facts: Any) -> None:
     """Write the time, the event, and `name=value` for each fact that has a value."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     words = [f"{name}={_plain(value)}" for name, value in facts.items() if value not in ("", None)]
-    sys.stderr.write(" ".join([stamp, event, *words]) + "\n")
+    line = " ".join([stamp, event, *words])
+    _recent.append(line)
+    while len(_recent) > 1 and sum(map(len, _recent)) + len(_recent) > MAX_TAIL:
+        _recent.popleft()
+    sys.stderr.write(line + "\n")
+
+
+def log_tail() -> str:
+    """The last lines of this pilot's log, at most `MAX_TAIL` characters."""
+    return "".join(f"{line}\n" for line in tuple(_recent))[-MAX_TAIL:]
 
 
 def _plain(value: Any) -> str:

@@ -31,7 +31,7 @@ from .events import (
     Start,
     Tick,
 )
-from .log import log
+from .log import log, log_tail
 from .log_streaming import LogStreamer
 from .machine import Machine
 from .node import NodeResources
@@ -89,6 +89,7 @@ class Loop:
     ) -> None:
         self._wake_up = wake_up
         self._log_facts = dict(log_facts)
+        self._sends_log = config.send_log
         self._exchanges = ThreadPool(connect, wake_up.wake)
         background = ThreadPool(connect, wake_up.wake, _BACKGROUND_THREADS)
         self._runner = PayloadRunner(
@@ -157,6 +158,9 @@ class Loop:
         )
 
     def _send_exchange(self, request: ExchangeRequest) -> None:
+        if request.leaving and self._sends_log:
+            request.log = log_tail()
+
         def exchange(connection: Connection) -> ExchangeResponse:
             return connection.post("/v1/pilot/exchange", request, ExchangeResponse)
 

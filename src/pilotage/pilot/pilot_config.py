@@ -30,3 +30,5 @@ class PilotConfig:
     """Maximum bytes of one output file; 0: not known."""
     patience: float = 600.0
     """How long a pilot without jobs waits for an unavailable server."""
+    send_log: bool = False
+    """The pilot sends the end of its log when it leaves."""

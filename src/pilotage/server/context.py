@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import Depends, Request
@@ -49,6 +50,8 @@ class Context:
     url: str
     pilot_url: str
     """The server's address for pilots."""
+    pilot_logs: Path
+    """The folder with the output of this machine's pilots."""
     book: UseBook
     """The ledger of used resources."""
     home_token: HomeToken

@@ -26,6 +26,7 @@ Inlined = Annotated[str, Limit(longest=2 * INLINE_OUTPUT_BYTES)]
 Fact = Annotated[str, Limit(longest=1000)]
 Tags = Annotated[List[Name], Limit(longest=1000)]
 Facts = Annotated[Dict[Name, Fact], Limit(longest=1000)]
+LogText = Annotated[str, Limit(longest=16_000)]
 FileNames = Annotated[List[FileName], Limit(longest=100_000)]
 
 
@@ -96,6 +97,8 @@ class EnrolResponse:
     """The most jobs that may be held beyond the running ones, when jobs are very short."""
     max_output_file: int = 0
     """Bytes of one output file that the server takes; 0: not told."""
+    send_log: bool = False
+    """The server cannot read the pilot's output on the node: the pilot sends its end when it leaves."""
 
 
 @dataclass
@@ -192,6 +195,8 @@ class ExchangeRequest:
     leaving: Message = ""
     """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
     "signal"). Everything it held must be finished or released in this or an earlier message."""
+    log: LogText = ""
+    """With `leaving`, if the server wants it: the end of the pilot's own output."""
 
 
 @dataclass

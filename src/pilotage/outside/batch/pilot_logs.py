@@ -17,22 +17,31 @@ def log_name(submission: str, index: str) -> str:
 
 
 def read_log_tail(folder: str, stamp: str, most: int = TAIL) -> str:
-    """The end of a pilot's output; empty if the server cannot read it. `stamp`: SUBMISSION/INDEX.
+    """The last `most` characters of a pilot's output; empty if the server cannot read it."""
+    # A character has at most four bytes.
+    part = read_log_from(folder, stamp, None, 4 * most)
+    return "" if part is None else part[1].decode(errors="replace")[-most:]
 
-    A payload may write into the folder, so neither links nor pipes are followed.
+
+def read_log_from(folder: str, stamp: str, offset: int | None, most: int) -> tuple[int, bytes] | None:
+    """At most `most` bytes of a pilot's output, and their position. None: the server cannot read it.
+
+    `stamp`: SUBMISSION/INDEX, or only STAMP for a pilot that is no part of an array. `offset`: None for the end of the
+    output. A payload may write into the folder, so neither links nor pipes are followed.
     """
-    submission, _, index = stamp.partition("/")
-    if not folder or not index.isdigit():
-        return ""
+    submission, slash, index = stamp.partition("/")
+    if not folder or (slash and not index.isdigit()):
+        return None
+    name = log_name(submission, index) if slash else f"{stamp}.log"
     try:
-        number = os.open(os.path.join(folder, log_name(submission, index)), _FLAGS)
+        number = os.open(os.path.join(folder, name), _FLAGS)
     except OSError:
-        return ""
-    size = os.fstat(number)
-    if not stat.S_ISREG(size.st_mode):
+        return None
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
         os.close(number)
-        return ""
+        return None
+    begin = max(0, status.st_size - most) if offset is None else min(offset, status.st_size)
     with open(number, "rb") as log:
-        # A character has at most four bytes.
-        log.seek(max(0, size.st_size - 4 * most))
-        return log.read(4 * most).decode(errors="replace")[-most:]
+        log.seek(begin)
+        return begin, log.read(most)

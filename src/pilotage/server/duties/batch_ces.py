@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from pilotage.core.errors import Unreachable
+from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.slurm.commands import SlurmPilotSize
@@ -20,12 +21,16 @@ from pilotage.server.context import Context
 from pilotage.server.duties.loop import pause
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilot_submissions, pilots
 
 log = logging.getLogger(__name__)
 
 BATCH_PERIOD = 2.0
 """Seconds between two looks at the waiting jobs. Listings are rarer: `ces.NAME.listing_period`."""
+
+KILL_RECHECK = 5.0
+"""Seconds from the cancellation of killed pilots to the next listing, if listings are rarer."""
 
 Answer = TypeVar("Answer")
 
@@ -59,6 +64,8 @@ class BatchCeDuty:
         self._index_variable = index_variable
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._next_listing = 0.0
+        self._killed: set[PilotId] = set()
+        """Pilots whose kill the last listing has taken in."""
         self._failure = ""
 
     async def cycle(self) -> None:
@@ -66,12 +73,20 @@ class BatchCeDuty:
         now = self._context.clock()
         due = self._next_listing
         # A clock that stepped back ends the wait.
-        if now >= due or (ce is not None and due - now > ce.listing_period):
+        period = ce.listing_period if ce is not None else 60.0
+        killed = await self._context.quick_read(self._killed_pilots)
+        if now >= due or due - now > period or killed - self._killed:
             if not await self._watch():
                 return
-            self._next_listing = self._context.clock() + (ce.listing_period if ce is not None else 60.0)
+            # Look again soon after a kill: a pilot that waited has ended by then.
+            again = min(period, KILL_RECHECK) if killed - self._killed else period
+            self._killed = killed
+            self._next_listing = self._context.clock() + again
         if ce is not None:
             await self._submit_all(ce)
+
+    def _killed_pilots(self, connection: Connection) -> set[PilotId]:
+        return set(pilots.killed(connection, self._director.ce))
 
     def close(self) -> None:
         """Kill a command that still runs: a submission in doubt is looked up by the next director."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Action, Seen
+from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.adapter import BatchAdapter, BatchJob, Listing, Shape
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.server.context import Context
@@ -34,6 +35,8 @@ class LocalCeDuty:
         self._batch = batch
         self._python = python
         self._live = 0
+        self._signalled: set[PilotId] = set()
+        """Killed pilots that have had their signal."""
 
     def period(self) -> float:
         return DIRECTOR_PERIOD if self._live else IDLE_DIRECTOR_PERIOD
@@ -69,6 +72,7 @@ class LocalCeDuty:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         live = await self._context.quick_read(self._live_pilots)
         listing = await asyncio.to_thread(self._list, live)
+        await self._cancel_killed(live, listing)
         for pilot in live:
             sighting = listing.sightings[pilot.stamp]
             action = self._director.action(pilot, sighting.seen, holds=self._batch.holds)
@@ -86,6 +90,20 @@ class LocalCeDuty:
             elif sighting.seen is Seen.SEEN and sighting.batch_id != pilot.batch_id:
                 log.info("pilot %d is batch job %s, found by its stamp", pilot.id, sighting.batch_id)
                 await self._record(pilot.id, sighting.batch_id)
+
+    async def _cancel_killed(self, live: Sequence[SubmittedPilot], listing: Listing) -> None:
+        """Signal each pilot that an administrator has killed, once: a second signal would give it more time."""
+        killed = {
+            pilot.id: listing.sightings[pilot.stamp] for pilot in live if pilot.leave == LeaveOrder.KILL
+        }
+        batch_ids = [
+            sighting.batch_id
+            for pilot, sighting in killed.items()
+            if sighting.seen is Seen.SEEN and pilot not in self._signalled
+        ]
+        self._signalled = set(killed)
+        if batch_ids:
+            await asyncio.to_thread(self._batch.cancel, batch_ids)
 
     def _live_pilots(self, connection: Connection) -> list[SubmittedPilot]:
         return pilots.with_batch_jobs(connection, self._director.ce)

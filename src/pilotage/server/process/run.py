@@ -170,6 +170,7 @@ class _Server:
             program=pilot_program(),
             url=url,
             pilot_url=settings.pilot_server or url,
+            pilot_logs=home.folder / "pilots",
             book=UseBook(pool.policy.accounting.history),
             space=self._space(sandbox),
             home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),

@@ -26,14 +26,14 @@ from pilotage.core.provisioning.batch import (
 )
 from pilotage.core.queues.fit import concurrent_jobs
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
+from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
-from pilotage.services.director.listed_tasks import has_wait_reason, without_doubles
 from pilotage.services.director.local import last_seen
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import secret_hash
-from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces, jobs, pilot_submissions, pilots
@@ -248,12 +248,12 @@ class BatchDirector:
         tasks = defaultdict(list)
         for task in listing.tasks:
             tasks[task.stamp].append(task)
-        release, cancel, doubles, lingering = [], [], [], 0
+        release, cancel, unwanted, lingering = [], [], [], 0
         rows = pilot_submissions.live(tx.connection, self.ce)
         for row in rows:
-            ours, others = without_doubles(row, tasks.pop(row.stamp, ()))
-            doubles += others
+            ours, others = listed_tasks.without_doubles(row, tasks.pop(row.stamp, ()))
             members = self._pilots_of(tx, row)
+            unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
             action = self._step(pool, tx, row, members, ours, listed, now)
             lingering += _count_lingering(members, ours)
             if action is Action.RELEASE:
@@ -268,7 +268,7 @@ class BatchDirector:
             and any(task.state is not NativeState.ENDED for task in of_stamp)
         ]
         cancel += sorted(pilot_submissions.ended_stamps(tx.connection, self.ce, remaining))
-        return BatchSteps(tuple(release), tuple(cancel), tuple(doubles))
+        return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
     def _step(
         self,
@@ -284,9 +284,7 @@ class BatchDirector:
         present = [task for task in tasks if task.state is not NativeState.ENDED]
         if not members:
             return self._clear(tx, row, present, now)
-        phase = row.phase
-        if any(pilot.started is not None for pilot in members):
-            phase = SubmissionPhase.RELEASED
+        phase = listed_tasks.phase_of_members(row.phase, members)
         if phase is SubmissionPhase.RELEASED:
             self._watch(pool, tx, row, members, tasks, listed, now)
             # A controller that crashed may have forgotten the release. A hold of the same controller is deliberate.
@@ -357,7 +355,9 @@ class BatchDirector:
                 self._lose(pool, tx, pilot, task, now)
             else:
                 left += 1
-        reason = next((f"{task.native}: {task.reason}" for task in tasks if has_wait_reason(task)), "")
+        reason = next(
+            (f"{task.native}: {task.reason}" for task in tasks if listed_tasks.has_wait_reason(task)), ""
+        )
         absent_since = (listed if row.absent_since is None else row.absent_since) if unlisted else None
         if not left:
             pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
@@ -376,10 +376,10 @@ class BatchDirector:
         reason = "its batch job has ended without a word"
         if task is not None:
             reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
-        new = end_silent_pilot(pool, tx, pilot, PilotEnd.VANISHED, reason, now)
+        new = end_absent_pilot(pool, tx, pilot, reason, now)
         if new is PilotState.ABORTED:
             self.memory.count_silent_pilot(pool, tx, reason, pilot.submitted, now)
-        elif not pilot.take_number:
+        elif new is PilotState.FAILED and not pilot.take_number:
             self.memory.count_failure(pool, tx, f"{CALLED_HOME}, but {reason}", now)
 
     def _give_up(

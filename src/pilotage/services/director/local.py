@@ -28,7 +28,8 @@ from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import secret_hash
-from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
+from pilotage.services.pilots.orders import tell_to_leave
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces, jobs, pilots
@@ -304,7 +305,7 @@ class LocalDirector:
         if current is None or current.ended is not None or pool.last_seen.get(pilot.id, -inf) > listed:
             return
         reason = f"ended without a word: {last_words}" if last_words else "ended without a word"
-        new = end_silent_pilot(pool, tx, current, PilotEnd.VANISHED, reason, now)
+        new = end_absent_pilot(pool, tx, current, reason, now)
         self._count_aborted(tx, new is PilotState.ABORTED, now)
 
     def _count_aborted(self, tx: Transaction, never_called: bool, now: float) -> None:
@@ -334,12 +335,3 @@ def last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
     had_job = pilot.take_number > 0
     by_itself = pilot.ended is not None and pilot.started is not None and not pilot.leave and not draining
     return LastSeen(pilot.id, had_job, by_itself and not had_job)
-
-
-def tell_to_leave(pool: Pool, tx: Transaction, pilot: PilotRow, how: str) -> None:
-    """Make a pilot leave at its next contact: "drain" after its jobs, "cancel" at once."""
-    known = pool.pilots.get(pilot.token_hash or "")
-    for row in filter(None, (pilot, known)):
-        pool.pilots.touch(tx, row)
-        row.leave = how
-    pilots.update(tx.connection, pilot.id, leave=how)

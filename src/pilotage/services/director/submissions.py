@@ -27,4 +27,4 @@ class BatchSteps:
     cancel: tuple[str, ...] = ()
     """Stamps of submissions to cancel as a whole."""
     cancel_tasks: tuple[str, ...] = ()
-    """Batch ids to cancel, of doubles."""
+    """Batch ids to cancel: doubles, and pilots that were ordered to be killed."""

@@ -8,6 +8,7 @@ import secrets
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
 from pilotage.core.pilots import wall_time
+from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
 from pilotage.services.jobs.transitions import JobTransitions
@@ -53,7 +54,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         started=pilot.started or now,
         ended=None,
         lease_until=now + lease,
-        reason="",
+        reason=pilot.reason if pilot.leave else "",
         server=pool.peers.server,
     )
     tx.put(pool.last_seen, pilot.id, now)
@@ -72,6 +73,8 @@ def _find_pilot(tx: Transaction, request: EnrolRequest) -> PilotRow:
         raise NotAuthenticated("unknown pilot secret", hint="the pilot was submitted by another server")
     if pilot.state in FINAL and pilot.state is not PilotState.FAILED:
         raise Forbidden(f"this pilot is {pilot.state}", hint="its place has been given up: it should leave")
+    if pilot.leave == LeaveOrder.KILL and pilot.started is None:
+        raise Forbidden("this pilot has been cancelled", hint="its batch job is about to be cancelled too")
     return pilot
 
 
@@ -108,6 +111,7 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
         memory=pilot.memory,
         tags=list(ce.tags) if ce else [],
         max_output_file=pool.policy.jobs.max_output_file,
+        send_log=pool.peers.shared if ce is None or ce.type == "local" else not ce.slurm.log_folder,
     )
 
 

@@ -15,13 +15,14 @@ from pilotage.core.handover import Answer, Decision, Effect, Fence, decide
 from pilotage.core.handover import Message as Verb
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState, custody_of
+from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
 from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
-from pilotage.services.pilots.lifecycle import PilotEnd, end_pilot
+from pilotage.services.pilots.lifecycle import end_of_goodbye, end_pilot
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
 from pilotage.store.tables.events import SEVERAL_PILOTS, record
@@ -194,6 +195,8 @@ class PilotRequest:
         if gone:
             return "cancel"
         leave = self.pilot.leave
+        if leave == LeaveOrder.KILL:
+            return "cancel"
         if next_owner(leave) is not None or (not leave and self.pool.draining):
             return "drain"
         return leave
@@ -249,8 +252,14 @@ class PilotRequest:
     def _leaves(self, reason: str) -> None:
         """End the pilot in good order; its jobs wait again."""
         pilot = self.pilot
-        reason = SHARE if next_owner(pilot.leave) is not None else reason
-        end_pilot(self.moves, pilot, PilotEnd.LEFT, reason)
+        if next_owner(pilot.leave) is not None:
+            reason = SHARE
+        elif pilot.leave and pilot.reason:
+            # The reason of the order says more than the pilot, which only knows that it was told to leave.
+            reason = pilot.reason
+        if self.request.log:
+            pilots.update(self.tx.connection, pilot.id, log=self.request.log)
+        end_pilot(self.moves, pilot, end_of_goodbye(pilot), reason)
 
     def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:
         actor = f"pilot:{self.pilot.id}"

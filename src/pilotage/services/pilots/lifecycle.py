@@ -9,6 +9,7 @@ from enum import StrEnum
 from pilotage.core.handover import Retry, after_failure
 from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
+from pilotage.core.pilots.orders import ENDS_AS_DELETED
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
@@ -31,7 +32,7 @@ class PilotEnd(StrEnum):
     NEVER_STARTED = "never-started"
     """The batch system never had it: its submission failed, or was never made."""
     CANCELLED = "cancelled"
-    """The director cancelled it, and a complete listing does not have it any more."""
+    """A person or the director ended it: it said goodbye, or a complete listing does not have it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,11 @@ END_RULES: Mapping[PilotEnd, EndRule] = {
 }
 
 
+def end_of_goodbye(pilot: PilotRow) -> PilotEnd:
+    """The end of a pilot that says goodbye."""
+    return PilotEnd.CANCELLED if pilot.leave in ENDS_AS_DELETED else PilotEnd.LEFT
+
+
 def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str) -> PilotState:
     """End a pilot, and take back its jobs; the pilot's new state.
 
@@ -138,6 +144,16 @@ def end_silent_pilot(
     new = end_pilot(moves, pilot, end, reason)
     moves.write()
     return new
+
+
+def end_absent_pilot(pool: Pool, tx: Transaction, pilot: PilotRow, reason: str, now: float) -> PilotState:
+    """As `end_silent_pilot`, for a pilot that the batch system does not have any more.
+
+    A pilot that was ordered to go has not vanished: its end has the reason of the order.
+    """
+    if pilot.leave in ENDS_AS_DELETED:
+        return end_silent_pilot(pool, tx, pilot, PilotEnd.CANCELLED, pilot.reason or reason, now)
+    return end_silent_pilot(pool, tx, pilot, PilotEnd.VANISHED, reason, now)
 
 
 def _take_back(moves: JobTransitions, job: JobRow, pilot: PilotRow, rule: EndRule, reason: str) -> None:

@@ -44,11 +44,28 @@ pilots = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     # The server of the pilot's last contact.
     sa.Column("server", sa.Text, nullable=False, server_default=""),
+    # The end of its own output, sent when it left. Only where the server cannot read the batch system's file.
+    sa.Column("log", sa.Text, nullable=False, server_default=""),
     sa.Index(
         "ix_pilots_live",
         "ce",
         sqlite_where=sa.text("ended IS NULL"),
         postgresql_where=sa.text("ended IS NULL"),
+    ),
+    # Finds a pilot that calls home.
+    sa.Index("ix_pilots_secret", "secret_hash", "idx"),
+    # Finds leases that are over.
+    sa.Index(
+        "ix_pilots_lease",
+        "lease_until",
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
+    ),
+    sa.Index(
+        "ix_pilots_killed",
+        "ce",
+        sqlite_where=sa.text("ended IS NULL AND leave = 'kill'"),
+        postgresql_where=sa.text("ended IS NULL AND leave = 'kill'"),
     ),
 )
 

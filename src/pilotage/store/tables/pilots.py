@@ -69,6 +69,7 @@ _CHANGEABLE = frozenset(
         "leave",
         "reason",
         "server",
+        "log",
     ]
 )
 
@@ -139,6 +140,25 @@ def by_id(connection: Connection, pilot: PilotId) -> PilotRow | None:
     return _select_one(connection, "id = ?", (pilot,))
 
 
+def by_ids(connection: Connection, pilots: Sequence[PilotId]) -> list[PilotRow]:
+    """The pilots with these ids, locked until the transaction ends."""
+    condition, value = in_list(connection, "id", list(pilots))
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE")
+    return [_to_pilot(row) for row in connection.execute(sql, (value,))]
+
+
+def sent_log(connection: Connection, pilot: PilotId) -> str:
+    """The output that a pilot sent when it left."""
+    row = connection.execute("SELECT log FROM pilots WHERE id = ?", (pilot,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def live_ids(connection: Connection, ce: str, after: int, most: int) -> list[PilotId]:
+    """At most `most` live pilots of a CE with ids above `after`, by id."""
+    sql = "SELECT id FROM pilots WHERE ended IS NULL AND ce = ? AND id > ? ORDER BY id LIMIT ?"
+    return [PilotId(row[0]) for row in connection.execute(sql, (ce, after, most))]
+
+
 def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
     return _select_one(connection, "token_hash = ?", (token_hash,))
 
@@ -202,12 +222,19 @@ class SubmittedPilot(NamedTuple):
     submitted: float
     started: float | None
     """The time of the first call."""
+    leave: str = ""
 
 
 def with_batch_jobs(connection: Connection, ce: str) -> list[SubmittedPilot]:
     """The live pilots of a CE."""
-    sql = "SELECT id, stamp, batch_id, submitted, started FROM pilots WHERE ended IS NULL AND ce = ?"
+    sql = "SELECT id, stamp, batch_id, submitted, started, leave FROM pilots WHERE ended IS NULL AND ce = ?"
     return [SubmittedPilot(*row) for row in connection.execute(sql, (ce,))]
+
+
+def killed(connection: Connection, ce: str) -> list[PilotId]:
+    """The live pilots of a CE that an administrator has killed."""
+    sql = "SELECT id FROM pilots WHERE ended IS NULL AND leave = 'kill' AND ce = ?"
+    return [PilotId(row[0]) for row in connection.execute(sql, (ce,))]
 
 
 def live_counts(connection: Connection) -> list[tuple[str, str, int]]:

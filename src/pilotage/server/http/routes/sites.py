@@ -1,10 +1,9 @@
-"""Routes to list task queues, pilots and sites."""
+"""Routes to list task queues and sites."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from pilotage.core.ids import PilotId
 from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context, caller_of, context_of
@@ -13,10 +12,9 @@ from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.shares.table import STRANDED
 from pilotage.store.tables import listing
-from pilotage.store.tables.listing import PilotSummaryRow
 from pilotage.wire import limits
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.pool import PilotsPage, PilotSummary, QueuesPage, QueueSummary, SiteSummary
+from pilotage.wire.pool import QueuesPage, QueueSummary, SiteSummary
 
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
@@ -65,27 +63,6 @@ def _summary(queue: IndexedQueue) -> QueueSummary:
         priority=queue.priority,
         note="" if queue.admitted else STRANDED,
     )
-
-
-@router.get("/pilots", response_model=PilotsPage)
-def pilots(
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
-    """Pilots, newest first. The owner and the end of the log are shown to the owner and to administrators only."""
-    rows = listing.pilots(context.readers.connection(), after, limit)
-    return page("pilots", ((row.id, _pilot_summary(context, caller, row)) for row in rows), limit)
-
-
-def _pilot_summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSummary:
-    if not caller.viewer().everything and row.owner != caller.user:
-        # After the colon follows the end of the pilot's log, which names jobs, owners and groups.
-        row = row._replace(owner="", reason=row.reason.partition(":")[0])
-    pilot, pool = PilotId(row.id), context.pool
-    row = row._replace(finished=row.finished + pool.finished.get(pilot, 0))
-    return PilotSummary(**row._asdict(), stalled=pilot in pool.stalled, last_seen=pool.last_seen.get(pilot))
 
 
 @router.get("/sites")

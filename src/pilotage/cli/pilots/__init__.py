@@ -1,0 +1,1 @@
+"""`pilotage pilot show|logs|kill`."""

@@ -1,0 +1,69 @@
+"""`pilotage pilot kill`: end pilots."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.session import Session, connected
+from pilotage.client.selections import parse_ids
+from pilotage.core.errors import Conflict, InvalidInput, NotFound
+
+REFUSALS_SHOWN = 10
+
+DONE = {
+    "drain": "will leave when their jobs have ended",
+    "cancel": "will give their jobs back and leave at their next call",
+    "kill": "are being cancelled",
+}
+
+
+@connected
+def kill(
+    session: Session,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Pilot ids: 12, 12-40 or 12,15")
+    ] = None,
+    ce: Annotated[str, typer.Option("--ce", metavar="NAME", help="All live pilots of this CE")] = "",
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Let the present jobs end first, and take no more")
+    ] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Cancel the batch jobs too, without waiting for the next call")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the number of pilots")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")] = "",
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False,
+) -> int | None:
+    """End pilots; their jobs wait again and lose no try (administrators).
+
+    A pilot gives its jobs back at its next call, and leaves. One that has not called home is cancelled in its batch
+    system. To submit no further pilots to a CE, disable it first: `pilotage ce disable`.
+    """
+    if drain and now:
+        raise InvalidInput("--drain and --now exclude each other")
+    if bool(ids) == bool(ce):
+        raise InvalidInput("name pilots by id, or a CE with --ce, one of the two")
+    numbers = parse_ids(ids) if ids else None
+    order = "drain" if drain else "kill" if now else "cancel"
+    with session.client() as client:
+        if ce and not yes and not dry_run:
+            would = client.kill_pilots(ce=ce, order=order, dry_run=True)
+            question = f"end {would.done:,} pilots of CE {ce}?"
+            if would.done and not session.screen.ask(question):
+                raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
+        answer = client.kill_pilots(numbers, ce=ce, order=order, dry_run=dry_run, reason=reason)
+    if session.as_json:
+        session.screen.json(answer)
+    words = "would get this order" if dry_run else DONE[order]
+    session.screen.line(f"{answer.done:,} of {answer.matched:,} pilots {words}")
+    for refusal in answer.refused[:REFUSALS_SHOWN]:
+        session.screen.note(f"pilot {refusal.pilot}: {refusal.message}")
+    if answer.matched - answer.done > REFUSALS_SHOWN:
+        session.screen.note(f"... {answer.matched - answer.done:,} pilots did not get the order")
+    if not answer.matched:
+        raise NotFound(f"CE {ce} has no live pilot")
+    if not answer.done and not dry_run:
+        raise Conflict("none of these pilots can be ended", hint="see `pilotage pilot list --all`")
+    return None

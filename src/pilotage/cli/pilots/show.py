@@ -1,0 +1,61 @@
+"""`pilotage pilot show`: the facts of one pilot."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_duration, format_instant
+
+PilotArgument = Annotated[int, typer.Argument(metavar="ID", min=1, help="Pilot id")]
+
+ORDERS = {
+    "drain": "told to leave after its jobs",
+    "cancel": "told to leave",
+    "kill": "killed",
+    "share": "told to leave: it is another owner's turn",
+}
+
+
+@connected
+def show(session: Session, pilot: PilotArgument) -> int | None:
+    """Show one pilot: where it runs, its batch job, its jobs, and why it ended."""
+    with session.client() as client:
+        detail = client.pilot(pilot)
+    if session.as_json:
+        session.screen.json(detail)
+        return None
+    row, now, exact = detail.pilot, time.time(), not session.screen.terminal
+
+    def instant(value: float | None) -> str:
+        return "" if value is None else format_instant(value, now, exact=exact)
+
+    life = None if row.started is None else (now if row.ended is None else row.ended) - row.started
+    session.screen.facts(
+        (
+            ("pilot", row.id),
+            ("state", "Stalled" if row.stalled else row.state),
+            ("reason", row.reason),
+            ("order", "" if row.ended is not None else ORDERS.get(detail.order, detail.order)),
+            ("site", row.site),
+            ("CE", row.ce),
+            ("batch id", row.batch_id),
+            ("stamp", detail.stamp),
+            ("node", row.hostname),
+            ("cores", row.processors),
+            ("owner", row.owner),
+            ("version", row.version),
+            ("submitted", instant(row.submitted)),
+            ("first call", instant(row.started)),
+            ("last seen", instant(row.last_seen)),
+            ("lease until", instant(detail.lease_until)),
+            ("ended", instant(row.ended)),
+            ("life", "" if life is None else format_duration(max(0.0, life))),
+            ("jobs finished", row.finished),
+            ("jobs now", ",".join(map(str, detail.job_ids)) or row.jobs),
+        )
+    )
+    return None

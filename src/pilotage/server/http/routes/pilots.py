@@ -1,0 +1,164 @@
+"""Routes to list and show pilots, read their output, and end them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.orders import LeaveOrder
+from pilotage.outside.batch.pilot_logs import read_log_from
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import BINARY, CheckedRoute
+from pilotage.server.http.pages import page
+from pilotage.server.tokens import Caller
+from pilotage.services.pilots.orders import CHUNK, order_pilots
+from pilotage.store.tables import jobs, listing
+from pilotage.store.tables import pilots as pilot_rows
+from pilotage.store.tables.listing import PilotSummaryRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.wire import limits
+from pilotage.wire.limits import MAX_INT64, MAX_PAGE
+from pilotage.wire.pilots import PilotDetail, PilotKill, PilotKillResponse, PilotRefusal
+from pilotage.wire.pool import PilotsPage, PilotSummary
+
+router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
+
+REFUSALS_SHOWN = 100
+MAX_LOG_BYTES = 256 * 1024
+TAIL_BYTES = 64 * 1024
+"""The part of a log that is sent without an offset."""
+
+
+@router.get("/pilots", response_model=PilotsPage)
+def pilots(
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Pilots, newest first. The owner and the end of the log are shown to the owner and to administrators only."""
+    rows = listing.pilots(context.readers.connection(), after, limit)
+    return page("pilots", ((row.id, _summary(context, caller, row)) for row in rows), limit)
+
+
+def _summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSummary:
+    if not caller.viewer().everything and row.owner != caller.user:
+        # After the colon follows the end of the pilot's log, which names jobs, owners and groups.
+        row = row._replace(owner="", reason=row.reason.partition(":")[0])
+    pilot, pool = PilotId(row.id), context.pool
+    row = row._replace(finished=row.finished + pool.finished.get(pilot, 0))
+    return PilotSummary(**row._asdict(), stalled=pilot in pool.stalled, last_seen=pool.last_seen.get(pilot))
+
+
+@router.get("/pilots/{pilot}")
+def pilot_detail(
+    pilot: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> PilotDetail:
+    """One pilot. It hides from users the same facts as the list of pilots."""
+    connection = context.readers.connection()
+    row = _require_pilot(context, pilot)
+    [summary] = listing.pilots(connection, min(pilot + 1, MAX_INT64), 1)
+    return PilotDetail(
+        _summary(context, caller, summary),
+        row.stamp,
+        # An order of a turn names the owner whose turn it is.
+        row.leave.partition(":")[0],
+        None if row.ended is not None else row.lease_until,
+        [job.id for job in jobs.of_pilot(connection, row.id, for_update=False)]
+        if caller.viewer().everything
+        else [],
+    )
+
+
+def _require_pilot(context: Context, pilot: int) -> PilotRow:
+    row = pilot_rows.by_id(context.readers.connection(), PilotId(pilot))
+    if row is None:
+        raise NotFound(f"there is no pilot {pilot}", hint="see `pilotage pilot list --all`")
+    return row
+
+
+@router.get("/pilots/{pilot}/log", response_class=Response, responses=BINARY)
+def pilot_log(
+    pilot: limits.Id,
+    offset: limits.Offset | None = None,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """The output of the pilot itself from `offset`, else its end. Administrators only: it names jobs and owners.
+
+    The server reads the batch system's file if it can. Else it answers with the lines that the pilot sent at its end.
+    """
+    caller.need_administrator()
+    row = _require_pilot(context, pilot)
+    begin, data = _read_log(context, row, offset)
+    headers = {"X-Pilotage-State": str(row.state), "X-Pilotage-Offset": str(begin)}
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+def _read_log(context: Context, row: PilotRow, offset: int | None) -> tuple[int, bytes]:
+    """A part of a pilot's output and its position. Raises NotFound with the reason if there is none."""
+    ce = context.pool.policy.ces.get(row.ce)
+    folder = str(context.pilot_logs) if ce is None or ce.type == "local" else ce.slurm.log_folder
+    most = TAIL_BYTES if offset is None else MAX_LOG_BYTES
+    if (part := read_log_from(folder, row.stamp, offset, most)) is not None:
+        return part
+    sent = pilot_rows.sent_log(context.readers.connection(), row.id).encode()
+    if sent:
+        begin = max(0, len(sent) - most) if offset is None else min(offset, len(sent))
+        return begin, sent[begin : begin + most]
+    if row.started is None:
+        raise NotFound(f"pilot {row.id} has no output: it has not called home", hint="it may still wait")
+    hint = f"set `ces.{row.ce}.slurm.log_folder` to a folder that the nodes and the server share"
+    if row.ended is None:
+        raise NotFound(f"the server cannot read the output of pilot {row.id} while it runs", hint=hint)
+    raise NotFound(f"the output of pilot {row.id} is gone: it ended without a word", hint=hint)
+
+
+@router.post("/pilots/kill")
+async def kill_pilots(
+    body: PilotKill, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> PilotKillResponse:
+    """Order pilots to leave, or have the batch system cancel them. Administrators only."""
+    caller.need_administrator()
+    if (body.ids is None) == (body.ce is None):
+        raise InvalidInput("name pilots by `ids` or by `ce`, one of the two")
+    if body.order not in list(LeaveOrder):
+        raise InvalidInput(f"order: {body.order!r} is not one of {', '.join(LeaveOrder)}", field="order")
+    order, answer = LeaveOrder(body.order), PilotKillResponse(0, 0)
+    pool, clock = context.pool, context.clock
+    async for ids in _chunks(context, body):
+        ordered = await context.writer.acall(
+            lambda tx, ids=ids: order_pilots(  # type: ignore[misc]
+                pool, tx, ids, order, by=caller.user, reason=body.reason, now=clock(), dry_run=body.dry_run
+            )
+        )
+        answer.matched += len(ids)
+        answer.done += len(ordered.done)
+        room = REFUSALS_SHOWN - len(answer.refused)
+        answer.refused += [PilotRefusal(pilot, message) for pilot, message in ordered.refused[:room]]
+    if body.ce is not None and not answer.matched and body.ce not in context.pool.policy.ces:
+        known = ", ".join(context.pool.policy.ces) or "none"
+        raise NotFound(f"the policy has no CE {body.ce}", hint=f"CEs: {known}")
+    context.wake_director.set()
+    return answer
+
+
+async def _chunks(context: Context, body: PilotKill) -> AsyncIterator[list[PilotId]]:
+    """The pilots that a request names, a few at a time."""
+    if body.ids is not None:
+        ids = [PilotId(id_) for id_ in dict.fromkeys(body.ids)]
+        for first in range(0, len(ids), CHUNK):
+            yield ids[first : first + CHUNK]
+        return
+    name, after = str(body.ce), 0
+    while True:
+        ids = await context.quick_read(
+            lambda connection, after=after: pilot_rows.live_ids(connection, name, after, CHUNK)  # type: ignore[misc]
+        )
+        if not ids:
+            return
+        yield ids
+        after = ids[-1]

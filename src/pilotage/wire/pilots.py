@@ -1,0 +1,66 @@
+"""Messages about single pilots. Rules of bodies, instants, pages and errors: wire/__init__.py.
+
+GET    /v1/pilots/{id}                     PilotDetail
+GET    /v1/pilots/{id}/log                 bytes from `offset`; administrators only
+POST   /v1/pilots/kill                     PilotKill → PilotKillResponse; administrators only
+
+Headers of the answer with a log: X-Pilotage-State (the pilot's state), X-Pilotage-Offset (position of the first byte).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Dict, List, Optional
+
+from pilotage.wire.limits import NOT_NULL, GivenName, Id, Limit, Message, Name
+from pilotage.wire.pool import PilotSummary
+
+MAX_PILOT_IDS = 10_000
+"""Pilot ids per request."""
+
+PilotIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_PILOT_IDS)]
+
+
+@dataclass
+class PilotDetail:
+    pilot: PilotSummary
+    stamp: str
+    """Its name in the batch system, with its index."""
+    order: str = ""
+    """The order to leave: "", drain, cancel or kill."""
+    lease_until: Optional[float] = None
+    """When its jobs are given to others if it is not heard."""
+    job_ids: List[int] = field(default_factory=list)
+    """The jobs that it has now, for administrators."""
+
+
+@dataclass
+class PilotKill:
+    """End the pilots `ids`, or all live pilots of one CE."""
+
+    __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
+    """A misspelt `dry_run` must not act."""
+
+    ids: Annotated[Optional[PilotIds], NOT_NULL] = None
+    ce: Annotated[Optional[GivenName], NOT_NULL] = None
+    order: Name = "cancel"
+    """drain: leave when the present jobs have ended | cancel: give the jobs back at the next call, and leave |
+    kill: as cancel, and the batch system cancels the batch job. Pilots that have not called home are always killed."""
+    dry_run: bool = False
+    reason: Message = ""
+
+
+@dataclass
+class PilotRefusal:
+    pilot: int
+    message: str
+
+
+@dataclass
+class PilotKillResponse:
+    matched: int
+    """How many pilots the request names."""
+    done: int
+    """How many have the order now (dry run: would have it)."""
+    refused: List[PilotRefusal] = field(default_factory=list)
+    """The others, at most the first hundred of them."""
