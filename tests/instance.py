@@ -22,8 +22,8 @@ import pytest
 
 import pilotage
 from pilotage.client import Client
-from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.local import LocalBatch
+from pilotage.outside.batch.submission import NativeState
 from pilotage.wire.jobs import JobSummary
 from tests import writer_guard
 from tests.ports import free_port
@@ -243,8 +243,9 @@ class Instance:
         batch = LocalBatch({}, self.home / "pilots", host=socket.gethostname())
         # Ids of batch systems have an underscore, which int() would skip.
         local = {stamp: batch_id for stamp, batch_id in rows if "_" not in batch_id}
-        sightings = batch.status(local, time.time()).sightings.values()
-        return [int(one.batch_id.partition(":")[0]) for one in sightings if one.seen is Seen.SEEN]
+        tasks = batch.status(local).tasks
+        running = [task for task in tasks if task.state is NativeState.RUNNING and task.batch_id]
+        return [int(task.batch_id.partition(":")[0]) for task in running]
 
 
 def python_for(user: int) -> tuple[str, dict[str, str]]:

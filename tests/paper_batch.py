@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.errors import Unreachable
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
+from pilotage.outside.batch.adapter import Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.properties import all_properties
 from pilotage.outside.batch.submission import (
     BatchListing,
     ListedTask,
@@ -25,10 +26,17 @@ class PaperJob:
     batch_id: str
     state: NativeState
     script: str
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class PaperBatch:
-    """Implements the calls of an adapter. `fault` is the name of the fault of the next call that can have it."""
+    """A `BatchAdapter` without a batch system. `fault` names the fault of the next call that can have it."""
+
+    holds = True
+    index_variable = "PAPER_INDEX"
+    place = ""
+    cores = 64
+    """Of each of its nodes."""
 
     def __init__(self) -> None:
         self.jobs: list[PaperJob] = []
@@ -37,41 +45,52 @@ class PaperBatch:
         self._next_id = 1
         self._saved: tuple[list[PaperJob], int] = ([], 1)
 
-    def submit(self, stamp: str, count: int, size: SlurmPilotSize, script: str) -> str:
+    def submit(self, submission: Submission) -> Receipt:
         """Faults: full, refused, lost before the controller had it, lost after."""
         fault, self.fault = self.fault, ""
         if fault in ("full", "refused"):
             raise SubmissionFailed(Refusal(fault), fault)
-        if fault == "lost-before":
+        if reason := self.check(submission.shape):
+            raise SubmissionFailed(Refusal.REFUSED, reason)
+        if fault in ("lost-before", "no-answer"):
             raise SubmissionFailed(Refusal.IN_DOUBT, fault)
         array = str(self._next_id)
         self._next_id += 1
+        properties = all_properties(submission)
+        batch_ids = tuple(f"{array}_{index}" for index in range(submission.count))
         self.jobs += [
-            PaperJob(stamp, index, f"{array}_{index}", NativeState.HELD, script) for index in range(count)
+            PaperJob(submission.stamp, index, batch_id, NativeState.HELD, submission.script, properties)
+            for index, batch_id in enumerate(batch_ids)
         ]
         if fault == "lost-after":
             raise SubmissionFailed(Refusal.IN_DOUBT, fault)
-        return array
+        return Receipt(array, batch_ids)
 
-    def release(self, stamp: str) -> None:
+    def release(self, stamps: Sequence[str]) -> None:
         """Faults: release-lost-before, release-lost-after."""
-        fault = self.fault
-        if fault.startswith("release-lost"):
-            self.fault = ""
+        fault = self._fault_of("release-lost-before", "release-lost-after")
         if fault == "release-lost-before":
             raise Unreachable(fault)
-        self.change(stamp, NativeState.HELD, NativeState.WAITING)
-        if fault == "release-lost-after":
+        for stamp in stamps:
+            self.change(stamp, NativeState.HELD, NativeState.WAITING)
+        if fault:
             raise Unreachable(fault)
 
-    def cancel(self, stamp: str, *, waiting_only: bool = False) -> None:
+    def hold(self, stamps: Sequence[str]) -> None:
+        self._fault_of()
+        for stamp in stamps:
+            self.change(stamp, NativeState.WAITING, NativeState.HELD)
+
+    def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
+        self._fault_of()
         self.jobs = [
             job
             for job in self.jobs
-            if job.stamp != stamp or (waiting_only and job.state is NativeState.RUNNING)
+            if job.stamp not in stamps or (waiting_only and job.state is NativeState.RUNNING)
         ]
 
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
+        self._fault_of()
         if epoch != str(self.epoch):
             raise Unreachable("started again")
         self.jobs = [
@@ -80,19 +99,53 @@ class PaperBatch:
             if job.batch_id not in batch_ids and job.batch_id.partition("_")[0] not in batch_ids
         ]
 
-    def list_pilots(self) -> BatchListing:
+    def _fault_of(self, *faults: str) -> str:
+        """The fault of this call, which has one of `faults`; "" if it has none. Raises if there is no answer."""
+        if self.fault == "no-answer":
+            raise Unreachable(self.fault)
+        if self.fault not in faults:
+            return ""
+        fault, self.fault = self.fault, ""
+        return fault
+
+    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
         """Faults: listing-fails."""
-        if self.fault == "listing-fails":
-            self.fault = ""
+        if self.fault in ("listing-fails", "no-answer"):
+            self.fault = "" if self.fault == "listing-fails" else self.fault
             return BatchListing(failure="no answer")
-        return BatchListing(str(self.epoch), tuple(self._tasks()))
+        tasks = (task for task in self._tasks() if stamps is None or task.stamp in stamps)
+        return BatchListing(str(self.epoch), tuple(tasks))
+
+    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
+        return self.list_pilots(submissions_of(batch_ids))
+
+    def properties(
+        self, stamps: Collection[str] | None = None
+    ) -> dict[tuple[str, int | None], dict[str, str]]:
+        self._fault_of()
+        return {
+            (job.stamp, job.index): dict(job.properties)
+            for job in self.jobs
+            if stamps is None or job.stamp in stamps
+        }
+
+    def describe(self) -> list[Partition]:
+        self._fault_of()
+        return [Partition("paper", True, None, 1, self.cores, 1000 * self.cores, default=True)]
+
+    def check(self, shape: Shape) -> str:
+        return "" if shape.processors <= self.cores else f"no node has {shape.processors} cores"
+
+    def output(self, stamp: str, index: int, most: int) -> str:
+        return ""
 
     def close(self) -> None:
         """There is no command to kill."""
 
     def _tasks(self) -> Iterator[ListedTask]:
         for job in self.jobs:
-            yield ListedTask(job.stamp, job.index, job.batch_id, job.state, str(job.state), "", "")
+            array = job.batch_id.partition("_")[0]
+            yield ListedTask(job.stamp, job.index, job.batch_id, job.state, str(job.state), "", "", array)
 
     # --- the world around it
 

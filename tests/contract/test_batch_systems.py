@@ -1,50 +1,87 @@
-"""One suite for all batch systems that hold submissions, and for the paper one that stands in for them."""
+"""The contract of `BatchAdapter`. A further adapter is a further row of `SYSTEMS` and passes the same tests.
+
+A test needs a capability where it has `world.needs`: paper runs no scripts, and local processes cannot be held.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import os
+import signal
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from secrets import token_hex
 
 import pytest
 
-from pilotage.core.errors import Unreachable
+from pilotage.core.errors import Conflict, Unreachable
+from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy.model import SlurmOptions
+from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
+from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, Refusal, SubmissionFailed
-from pilotage.server.duties.batch_ces import BatchSystem
 from tests import slurm
 from tests.instance import until
 from tests.paper_batch import PaperBatch
 
-SIZE = SlurmPilotSize(processors=1, memory=100, wall=120.0)
-SLEEP = "#!/bin/sh\nexec sleep 60\n"
+SHAPE = Shape(processors=1, memory=100, wall=120.0)
+SLEEP = "#!/bin/sh\ntrap 'kill $!; exit 0' TERM\nsleep 60 &\nwait\n"
+"""The shell stays, since its arguments are the identity of a local pilot."""
+DEADLINE = 30
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
+@dataclass
 class World:
-    """A batch system with room for every submission, and the power to start its waiting jobs."""
+    """A batch system of the tests' own, with room for 16 pilots."""
 
-    def __init__(
-        self, batch: BatchSystem, start: Callable[[], object], restart: Callable[[], object]
-    ) -> None:
-        self.batch = batch
-        self.start = start
-        self.restart = restart
-        """Start the controller again."""
+    batch: BatchAdapter
+    another: Callable[[], BatchAdapter]
+    """A new adapter, as after a restart of the server."""
+    broken: Callable[[], BatchAdapter]
+    """An adapter whose submissions are refused."""
+    silent: Callable[[], AbstractContextManager[BatchAdapter]] | None = None
+    """An adapter whose batch system does not answer."""
+    restart: Callable[[], object] | None = None
+    """Start the controller again."""
+    start: Callable[[], object] = lambda: None
+    """Start the pilots that wait."""
+    kill: Callable[[ListedTask], object] = lambda task: None
+    """End a batch job behind the adapter's back."""
+    shown: Callable[[], str] | None = None
+    """All that every account of the machine is shown of the batch jobs. None: scripts do not run."""
+
+    def needs(self, capability: object, reason: str) -> None:
+        if not capability:
+            pytest.skip(reason)
+
+    def submission(self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str) -> Submission:
+        return Submission(stamp, count, SHAPE, script, properties)
+
+    def submit(self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str) -> str:
+        """Submit and wait until a listing has the pilots; the id of the whole submission."""
+        before = sum(self.states(stamp).values())
+        receipt = self.batch.submit(self.submission(stamp, count, script, **properties))
+        assert len(set(receipt.batch_ids)) == count
+        assert all(receipt.batch_ids)
+        # A process that is just being started has no arguments yet.
+        until(lambda: sum(self.states(stamp).values()) == before + count, DEADLINE, "a listing")
+        return receipt.array
+
+    def alive(self, stamp: str, batch: BatchAdapter | None = None) -> list[ListedTask]:
+        """The pilots of a submission that have not ended."""
+        return alive((batch or self.batch).list_pilots([stamp]), stamp)
 
     def states(self, stamp: str) -> Counter[NativeState]:
-        """States of the pilots of a submission that have not ended."""
-        listing = self.batch.list_pilots()
-        assert listing.complete, listing.failure
-        states = Counter(task.state for task in listing.tasks if task.stamp == stamp)
-        del states[NativeState.ENDED]
-        return states
+        return Counter(task.state for task in self.alive(stamp))
 
     def reach(self, stamp: str, **states: int) -> None:
         """Wait until the pilots of a submission are in these states."""
@@ -54,33 +91,116 @@ class World:
             self.start()
             return self.states(stamp) == wanted
 
-        until(reached, 30, f"{states} instead of {self.states(stamp)}")
+        until(reached, DEADLINE, f"{states} instead of {self.states(stamp)}")
+
+    def run(self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str) -> str:
+        """Submit, release and wait until all pilots run; the id of the whole submission."""
+        array = self.submit(stamp, count, script, **properties)
+        self.batch.release([stamp])
+        self.reach(stamp, running=count)
+        return array
+
+
+def alive(listing: BatchListing, stamp: str) -> list[ListedTask]:
+    return [task for task in listing.tasks if task.stamp == stamp and task.state is not NativeState.ENDED]
 
 
 @contextmanager
-def paper() -> Iterator[World]:
+def paper(folder: Path) -> Iterator[World]:
     batch = PaperBatch()
 
     def restart() -> None:
         batch.save_state()
         batch.crash()
 
-    yield World(batch, batch.start, restart)
+    @contextmanager
+    def silent() -> Iterator[BatchAdapter]:
+        batch.fault = "no-answer"
+        try:
+            yield batch
+        finally:
+            batch.fault = ""
+
+    def kill(task: ListedTask) -> None:
+        batch.end(task.batch_id)
+
+    def broken() -> PaperBatch:
+        batch.fault = "refused"
+        return batch
+
+    yield World(batch, lambda: batch, broken, silent, restart, batch.start, kill)
 
 
 @contextmanager
-def on_slurm() -> Iterator[World]:
+def local(folder: Path) -> Iterator[World]:
+    made: list[LocalBatch] = []
+
+    def another() -> LocalBatch:
+        made.append(LocalBatch(os.environ, folder / "logs"))
+        return made[-1]
+
+    def kill(task: ListedTask) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(task.batch_id.partition(":")[0]), signal.SIGKILL)
+
+    def shown() -> str:
+        return subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout
+
+    def broken() -> LocalBatch:
+        (folder / "a-file").touch()
+        return LocalBatch(os.environ, folder / "a-file")
+
+    yield World(another(), another, broken, kill=kill, shown=shown)
+    for batch in made:
+        for pid in list(batch._children):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        until(
+            lambda batch=batch: not batch.list_pilots([]).tasks and not batch._children, DEADLINE, "its end"
+        )
+
+
+@contextmanager
+def on_slurm(folder: Path) -> Iterator[World]:
     with slurm.cluster(nodes=1, processors=16) as made:
-        batch = SlurmBatch(LocalRunner(made.environment), getpass.getuser(), SlurmOptions())
-        yield World(batch, lambda: None, made.restart_controller)
+        options = SlurmOptions(log_folder=str(folder))
+
+        def another(timeout: float = 60.0) -> SlurmBatch:
+            return SlurmBatch(LocalRunner(made.environment), getpass.getuser(), options, timeout)
+
+        @contextmanager
+        def silent() -> Iterator[BatchAdapter]:
+            with made.stopped():
+                yield another(timeout=0.5)
+
+        def shown() -> str:
+            return made.run("scontrol", "show", "jobs") + made.run("squeue", "-o", "%all")
+
+        def broken() -> SlurmBatch:
+            wrong = SlurmOptions(partition="nosuch")
+            return SlurmBatch(LocalRunner(made.environment), getpass.getuser(), wrong)
+
+        yield World(
+            another(),
+            another,
+            broken,
+            silent,
+            made.restart_controller,
+            kill=lambda task: made.run("scancel", "--signal=KILL", "--full", task.batch_id),
+            shown=shown,
+        )
 
 
-SYSTEMS: dict[str, Callable[[], AbstractContextManager[World]]] = {"paper": paper, "slurm": on_slurm}
+SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
+    "paper": paper,
+    "local": local,
+    "slurm": on_slurm,
+}
 
 
 @pytest.fixture(scope="module", params=SYSTEMS)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    with SYSTEMS[request.param]() as made:
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with SYSTEMS[request.param](tmp_path_factory.mktemp("world")) as made:
         yield made
 
 
@@ -88,96 +208,250 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def stamp(world: World) -> Iterator[str]:
     made = f"pilotage-{token_hex(8)}"
     yield made
-    world.batch.cancel(made)
-    until(lambda: not world.states(made), 30, "the end of the test's pilots")
+    world.batch.cancel([made])
+    until(lambda: not world.states(made), DEADLINE, "the end of the test's pilots")
 
 
 def test_a_submission_is_held_until_it_is_released(world: World, stamp: str) -> None:
-    array = world.batch.submit(stamp, 3, SIZE, SLEEP)
+    world.submit(stamp, 3)
     world.start()
-    assert world.states(stamp) == {NativeState.HELD: 3}
-    tasks = [task for task in world.batch.list_pilots().tasks if task.stamp == stamp]
-    assert sorted((task.index, task.batch_id) for task in tasks) == [(n, f"{array}_{n}") for n in range(3)]
-    world.batch.release(stamp)
+    first = NativeState.HELD if world.batch.holds else NativeState.RUNNING
+    assert world.states(stamp) == {first: 3}
+    tasks = world.alive(stamp)
+    assert sorted(task.index or 0 for task in tasks) == [0, 1, 2]
+    world.batch.release([stamp])
     world.reach(stamp, running=3)
-    world.batch.release(stamp)
+    world.batch.release([stamp])
     assert world.states(stamp) == {NativeState.RUNNING: 3}, "a second release does no harm"
 
 
-def test_a_release_concerns_its_submission_alone(world: World, stamp: str) -> None:
+def test_the_receipt_has_the_ids_of_the_listing(world: World, stamp: str) -> None:
+    receipt = world.batch.submit(world.submission(stamp, 3))
+    until(lambda: len(world.alive(stamp)) == 3, DEADLINE, "a listing")
+    listed = {task.index: task.batch_id for task in world.alive(stamp)}
+    assert listed == dict(enumerate(receipt.batch_ids))
+
+
+def test_release_and_cancel_concern_their_submission_alone(world: World, stamp: str) -> None:
     other = f"{stamp}0"
-    world.batch.submit(stamp, 1, SIZE, SLEEP)
-    world.batch.submit(other, 1, SIZE, SLEEP)
-    world.batch.release(stamp)
+    world.submit(stamp)
+    world.submit(other)
+    before = world.states(other)
+    world.batch.release([stamp])
     world.reach(stamp, running=1)
-    assert world.states(other) == {NativeState.HELD: 1}
-    world.batch.cancel(other)
-    until(lambda: not world.states(other), 30, "the end of the other one")
-    assert world.states(stamp) == {NativeState.RUNNING: 1}, "a cancel concerns its submission alone"
-
-
-def test_a_release_of_nothing_is_no_error_or_unreachable(world: World) -> None:
-    with suppress(Unreachable):
-        world.batch.release("pilotage-that nobody has submitted")
-
-
-def test_waiting_pilots_can_be_cancelled_without_the_running_ones(world: World, stamp: str) -> None:
-    world.batch.submit(stamp, 2, SIZE, SLEEP)
-    world.batch.cancel(stamp, waiting_only=True)
-    until(lambda: not world.states(stamp), 30, "the end of held pilots")
-    again = f"{stamp}1"
-    world.batch.submit(again, 1, SIZE, SLEEP)
-    world.batch.release(again)
-    world.reach(again, running=1)
-    world.batch.cancel(again, waiting_only=True)
-    assert world.states(again) == {NativeState.RUNNING: 1}
-    world.batch.cancel(again)
-    until(lambda: not world.states(again), 30, "the end of running pilots")
-
-
-def test_of_two_arrays_of_one_stamp_one_can_be_cancelled(world: World, stamp: str) -> None:
-    first = world.batch.submit(stamp, 2, SIZE, SLEEP)
-    second = world.batch.submit(stamp, 2, SIZE, SLEEP)
-    assert world.states(stamp) == {NativeState.HELD: 4}
-    world.batch.cancel_tasks([second], world.batch.list_pilots().epoch)
-    until(lambda: world.states(stamp) == {NativeState.HELD: 2}, 30, "the end of the second array")
-    ids = {task.batch_id for task in alive(world.batch.list_pilots(), stamp)}
-    assert ids == {f"{first}_0", f"{first}_1"}
-
-
-def test_a_started_controller_has_another_epoch_and_the_same_pilots(world: World, stamp: str) -> None:
-    array = world.batch.submit(stamp, 1, SIZE, SLEEP)
-    world.batch.release(stamp)
-    world.reach(stamp, running=1)
-    before = world.batch.list_pilots().epoch
-
-    def restarted() -> bool:
-        world.restart()
-        return world.batch.list_pilots().epoch not in ("", before)
-
-    # Slurm tells its start in whole seconds.
-    until(restarted, 30, "another epoch")
-    with pytest.raises(Unreachable, match="started again"):
-        world.batch.cancel_tasks([f"{array}_0"], before)
+    assert world.states(other) == before
+    world.batch.cancel([other])
+    until(lambda: not world.states(other), DEADLINE, "the end of the other one")
     assert world.states(stamp) == {NativeState.RUNNING: 1}
 
 
-def test_a_refused_submission_is_told_and_nothing_is_listed(world: World) -> None:
-    if isinstance(world.batch, PaperBatch):
-        world.batch.fault = "refused"
-        size = SIZE
-    else:
-        size = SlurmPilotSize(processors=1, memory=0, wall=120.0)
-        world.batch._options = SlurmOptions(partition="nosuch")  # type: ignore[attr-defined]
-    try:
-        with pytest.raises(SubmissionFailed) as failed:
-            world.batch.submit("pilotage-refused", 1, size, SLEEP)
-    finally:
-        if not isinstance(world.batch, PaperBatch):
-            world.batch._options = SlurmOptions()  # type: ignore[attr-defined]
+def test_calls_about_nothing_do_nothing(world: World, stamp: str) -> None:
+    world.run(stamp)
+    epoch = world.batch.list_pilots().epoch
+    world.batch.release([])
+    world.batch.hold([])
+    world.batch.cancel([])
+    world.batch.cancel_tasks([], epoch)
+    assert world.batch.list_pilots([]).tasks == world.batch.status({}).tasks == ()
+    assert world.batch.properties([]) == {}
+    unknown = ["pilotage-that nobody has submitted"]
+    for call in (world.batch.release, world.batch.cancel):
+        with contextlib.suppress(Unreachable):
+            call(unknown)
+    assert world.states(stamp) == {NativeState.RUNNING: 1}
+
+
+def test_waiting_pilots_are_held_and_released_again_and_running_ones_go_on(world: World, stamp: str) -> None:
+    if not world.batch.holds:
+        with pytest.raises(Conflict):
+            world.batch.hold([stamp])
+        return
+    running = f"{stamp}0"
+    world.run(running)
+    world.submit(stamp, 2)
+    world.batch.hold([stamp])
+    world.start()
+    assert world.states(stamp) == {NativeState.HELD: 2}
+    world.batch.release([stamp])
+    with contextlib.suppress(Unreachable):
+        world.batch.hold([running])
+    world.reach(stamp, running=2)
+    assert world.states(running) == {NativeState.RUNNING: 1}
+    world.batch.cancel([running])
+
+
+def test_waiting_pilots_can_be_cancelled_without_the_running_ones(world: World, stamp: str) -> None:
+    world.submit(stamp, 2)
+    world.batch.cancel([stamp], waiting_only=True)
+    if not world.batch.holds:
+        assert world.states(stamp) == {NativeState.RUNNING: 2}
+        return
+    until(lambda: not world.states(stamp), DEADLINE, "the end of held pilots")
+    again = f"{stamp}1"
+    world.run(again)
+    world.batch.cancel([again], waiting_only=True)
+    assert world.states(again) == {NativeState.RUNNING: 1}
+    world.batch.cancel([again])
+    until(lambda: not world.states(again), DEADLINE, "the end of running pilots")
+
+
+def test_of_two_submissions_of_one_stamp_one_can_be_cancelled(world: World, stamp: str) -> None:
+    world.needs(world.batch.holds, "all processes with one stamp and index are one pilot")
+    first, second = world.submit(stamp), world.submit(stamp)
+    listing = world.batch.list_pilots()
+    tasks = alive(listing, stamp)
+    assert [task.state for task in tasks] == [NativeState.HELD] * 2
+    [doubled] = {task.array or task.batch_id for task in tasks} - {first}
+    assert doubled == second
+    world.batch.cancel_tasks([doubled, "999999"], listing.epoch)
+    until(lambda: len(world.alive(stamp)) == 1, DEADLINE, "the end of the second one")
+    [kept] = world.alive(stamp)
+    assert first in (kept.array, kept.batch_id)
+
+
+def test_a_started_controller_has_another_epoch_and_the_same_pilots(world: World, stamp: str) -> None:
+    world.run(stamp)
+    [task] = world.alive(stamp)
+    before = world.batch.list_pilots().epoch
+    assert before
+    assert world.another().list_pilots().epoch == before
+
+    def restarted() -> bool:
+        assert world.restart is not None
+        world.restart()
+        return world.batch.list_pilots().epoch not in ("", before)
+
+    if world.restart is not None:
+        # Slurm tells its start in whole seconds.
+        until(restarted, DEADLINE, "another epoch")
+    with pytest.raises(Unreachable, match="started again"):
+        world.batch.cancel_tasks([task.batch_id], "an earlier epoch" if world.restart is None else before)
+    assert world.states(stamp) == {NativeState.RUNNING: 1}
+
+
+def test_a_refused_submission_has_a_reason_and_is_not_listed(world: World, stamp: str) -> None:
+    with pytest.raises(SubmissionFailed) as failed:
+        world.broken().submit(world.submission(stamp, 2))
     assert failed.value.refusal is Refusal.REFUSED
-    assert not world.states("pilotage-refused")
+    assert failed.value.reason
+    assert not world.states(stamp)
 
 
-def alive(listing: BatchListing, stamp: str) -> list[ListedTask]:
-    return [task for task in listing.tasks if task.stamp == stamp and task.state is not NativeState.ENDED]
+def test_pilots_are_found_by_stamp_and_only_they(world: World, stamp: str) -> None:
+    other = f"{stamp}0"
+    world.submit(stamp, 2)
+    world.submit(other)
+    found = world.another().list_pilots([stamp, "pilotage-nobody"])
+    assert found.complete
+    assert {task.stamp for task in found.tasks} == {stamp}
+    assert found.find("pilotage-nobody") == (Seen.ABSENT, "")
+    assert found.find(stamp, 1)[0] is Seen.SEEN
+    assert found.find(stamp, 2) == (Seen.ABSENT, "")
+    assert {stamp, other} <= {task.stamp for task in world.another().list_pilots().tasks}
+    world.batch.cancel([other])
+
+
+def test_the_stamp_decides_where_the_batch_id_is_anothers(world: World, stamp: str) -> None:
+    world.submit(stamp, 2)
+    listed = world.batch.list_pilots([stamp])
+    ids = [listed.find(stamp, index)[1] for index in range(2)]
+    asked = {f"{stamp}/0": "", f"{stamp}/1": "no-such-id", f"{stamp}/2": "no-such-id"}
+    listing = world.another().status(asked)
+    assert [listing.find(stamp, index) for index in range(3)] == [
+        (Seen.SEEN, ids[0]), (Seen.SEEN, ids[1]), (Seen.ABSENT, ""),
+    ]  # fmt: skip
+    right = world.batch.status({f"{stamp}/{index}": id_ for index, id_ in enumerate(ids)})
+    assert [right.find(stamp, index) for index in range(2)] == [(Seen.SEEN, id_) for id_ in ids]
+
+
+def test_a_batch_job_that_was_killed_is_absent_by_id_and_by_stamp(world: World, stamp: str) -> None:
+    world.run(stamp, 2)
+    ids = {f"{stamp}/{task.index}": task.batch_id for task in world.alive(stamp)}
+    [dead] = (task for task in world.alive(stamp) if task.index == 1)
+    world.kill(dead)
+    until(lambda: world.batch.status(ids).find(stamp, 1)[0] is Seen.ABSENT, DEADLINE, "its end")
+    assert world.another().list_pilots([stamp]).find(stamp, 1)[0] is Seen.ABSENT
+    assert world.batch.status(ids).find(stamp, 0)[0] is Seen.SEEN
+
+
+def test_a_cancelled_pilot_can_say_goodbye(world: World, stamp: str, tmp_path: Path) -> None:
+    world.needs(world.shown, "scripts do not run here")
+    goodbye = tmp_path / "goodbye"
+    tmp_path.chmod(0o777)
+    script = f"#!/bin/sh\ntrap 'echo > {goodbye}; exit 0' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    world.run(stamp, 1, script)
+    until(lambda: world.batch.output(stamp, 0, 100) == "ready\n", DEADLINE, "its trap")
+    world.batch.cancel([stamp])
+    until(goodbye.exists, DEADLINE, "its goodbye")
+
+
+def test_each_pilot_finds_its_index_and_its_output_is_read_back(world: World, stamp: str) -> None:
+    world.needs(world.shown, "scripts do not run here")
+    variable = world.batch.index_variable
+    script = f'#!/bin/sh\necho first; printf "pilot ${variable}: \\303\\274" >&2\n' + SLEEP
+    world.run(stamp, 2, script)
+    for index in range(2):
+        text = f"first\npilot {index}: \u00fc"
+        until(lambda index=index, text=text: world.batch.output(stamp, index, 100) == text, DEADLINE, text)
+        assert world.another().output(stamp, index, 4) == text[-4:]
+    assert world.batch.output(stamp, 2, 100) == ""
+
+
+def test_the_script_is_shown_to_nobody(world: World, stamp: str) -> None:
+    world.needs(world.shown, "scripts do not run here")
+    secret = f"secret-{token_hex(8)}"
+    submission = world.submission(stamp, 1, f"#!/bin/sh\nkey={secret}\n")
+    assert secret not in repr(submission)
+    world.run(stamp, 1, submission.script + SLEEP, owner="ada")
+    assert world.shown is not None
+    shown = world.shown()
+    assert stamp in shown
+    assert secret not in shown
+
+
+def test_properties_are_read_back_for_many_in_one_listing(world: World, stamp: str) -> None:
+    other = f"{stamp}0"
+    strange = "a,b=c d|\u00fc\n%"
+    world.submit(stamp, 2, owner="ada", group=strange)
+    world.submit(other)
+    found = world.another().properties([stamp, other, "pilotage-nobody"])
+    size = {"cores": "1", "memory": "100", "wall": "120"}
+    assert found == {
+        (stamp, 0): {"stamp": stamp, **size, "owner": "ada", "group": strange},
+        (stamp, 1): {"stamp": stamp, **size, "owner": "ada", "group": strange},
+        (other, 0): {"stamp": other, **size},
+    }
+    assert found.items() <= world.batch.properties().items()
+    world.batch.cancel([other])
+
+
+def test_the_batch_system_describes_itself_and_checks_shapes(world: World) -> None:
+    partitions = world.batch.describe()
+    assert sum(partition.default for partition in partitions) == 1
+    assert all(partition.up and partition.processors > 0 for partition in partitions)
+    assert world.batch.check(SHAPE) == ""
+    assert world.batch.check(Shape(processors=4000))
+
+
+def test_a_batch_system_that_does_not_answer_proves_nothing(world: World, stamp: str) -> None:
+    world.needs(world.silent, "processes of this machine always answer")
+    assert world.silent is not None
+    world.run(stamp)
+    ids = {f"{stamp}/0": world.alive(stamp)[0].batch_id}
+    lost = f"{stamp}9"
+    with world.silent() as batch:
+        for listing in (batch.list_pilots(), batch.list_pilots([stamp]), batch.status(ids)):
+            assert not listing.complete
+            assert listing.find(stamp, 0)[0] is Seen.UNKNOWN
+        for call in (batch.release, batch.hold, batch.cancel, batch.properties):
+            with pytest.raises(Unreachable):
+                call([stamp])
+        with pytest.raises(Unreachable):
+            batch.describe()
+        with pytest.raises(Unreachable):
+            batch.cancel_tasks(list(ids.values()), "1")
+        with pytest.raises(SubmissionFailed) as failed:
+            batch.submit(world.submission(lost))
+        assert failed.value.refusal is Refusal.IN_DOUBT
+    until(lambda: world.batch.list_pilots().complete, DEADLINE, "an answer")
+    world.batch.cancel([lost])

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pilotage.main import main
@@ -26,10 +27,10 @@ def die() -> None:
 
 
 class DyingBatch(LocalBatch):
-    def _spawn(self, stamp: str, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
+    def _spawn(self, words: Sequence[str], index: int, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
         if MOMENT == "intent":
             die()
-        return super()._spawn(stamp, log, cores)
+        return super()._spawn(words, index, log, cores)
 
     def _feed(self, process: subprocess.Popen[bytes], script: str) -> None:
         if MOMENT == "half":

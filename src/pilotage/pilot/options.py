@@ -37,6 +37,7 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
     add(
         "--stamp", default="", help="name by which the director finds this process; the pilot does not use it"
     )
+    add("--properties", default="", help="facts for listings of processes; the pilot does not use them")
     add(
         "--ce",
         default="",

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.pilots.handover import Seen
-from pilotage.outside.batch.adapter import BatchJob, Shape, Sighting
+from pilotage.outside.batch.adapter import Shape, Submission, split_stamp
 from pilotage.outside.batch.local import LocalBatch, own_environment
 
-STAMP = f"stamp-of-{os.getpid()}"
+STAMP = f"pilotage-test-{os.getpid()}"
 """One for each test process: a listing of stamps sees the whole machine."""
 
 
@@ -50,15 +50,16 @@ def started() -> Iterator[Started]:
     processes.end()
 
 
-def status(batch: LocalBatch, batch_ids: Mapping[str, str]) -> Mapping[str, Sighting]:
-    return batch.status(batch_ids, 0.0).sightings
+def status(batch: LocalBatch, batch_ids: Mapping[str, str]) -> dict[str, tuple[Seen, str]]:
+    listing = batch.status(batch_ids)
+    return {stamp: listing.find(*split_stamp(stamp)) for stamp in batch_ids}
 
 
 def start(batch: LocalBatch, stamp: str, started: Started, script: str = "sleep 600") -> str:
-    batch_id = batch.submit(Shape(1), [BatchJob(stamp, script)])[stamp].batch_id
+    batch_id = batch.submit(Submission(stamp, 1, Shape(1), script)).array
     started.pids.append(int(batch_id.partition(":")[0]))
     # A process that is just being started has no arguments yet: that says nothing, least of all that it is gone.
-    until(lambda: batch.find([stamp], 0.0).sightings[stamp].seen is not Seen.UNKNOWN)
+    until(lambda: batch.list_pilots([stamp]).find(stamp)[0] is not Seen.UNKNOWN)
     started.batches.append(batch)
     return batch_id
 
@@ -82,11 +83,11 @@ def test_a_batch_id_that_is_not_the_pilots_does_not_lose_it(tmp_path: Path, star
 def test_a_process_id_that_is_used_again_is_nobodys(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({}, tmp_path)
     # Another living process has the id; it was started at another instant, and it has no such stamp.
-    assert status(batch, {STAMP: f"{os.getpid()}:1"}) == {STAMP: (Seen.ABSENT, f"{os.getpid()}:1")}
-    batch.cancel([f"{os.getpid()}:1"])
+    assert status(batch, {STAMP: f"{os.getpid()}:1"}) == {STAMP: (Seen.ABSENT, "")}
+    batch.cancel_tasks([f"{os.getpid()}:1"], batch.list_pilots([]).epoch)
     batch_id = start(batch, STAMP, started)
     os.kill(started.pids[0], signal.SIGKILL)
-    until(lambda: status(batch, {STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
+    until(lambda: status(batch, {STAMP: batch_id})[STAMP][0] is Seen.ABSENT)
 
 
 def test_what_another_host_started_is_not_known_here(tmp_path: Path, started: Started) -> None:
@@ -122,7 +123,7 @@ def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
     # The leader is gone, its child goes on: not absent, and nothing to record either.
     assert status(batch, {STAMP: batch_id})[STAMP] == (Seen.SEEN, batch_id)
     os.killpg(leader, signal.SIGKILL)
-    until(lambda: status(batch, {STAMP: batch_id})[STAMP].seen is Seen.ABSENT)
+    until(lambda: status(batch, {STAMP: batch_id})[STAMP][0] is Seen.ABSENT)
 
 
 def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
@@ -169,16 +170,15 @@ def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:
 def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({}, tmp_path)
     cores = len(batch.cores)
-    batch_jobs = [BatchJob(f"{STAMP}-{number}", "sleep 600") for number in range(cores)]
-    receipts = batch.submit(Shape(1), batch_jobs)
+    receipt = batch.submit(Submission(STAMP, cores, Shape(1), "sleep 600"))
     started.batches.append(batch)
-    started.pids += [int(receipt.batch_id.partition(":")[0]) for receipt in receipts.values()]
+    started.pids += [int(batch_id.partition(":")[0]) for batch_id in receipt.batch_ids]
     used = [os.sched_getaffinity(pid) for pid in started.pids]
-    assert sorted(core for one in used for core in one) == batch.cores
+    assert sorted(core for pinned in used for core in pinned) == batch.cores
     # The next one goes where the fewest are, and a pilot that is gone counts no more.
     os.kill(started.pids[0], signal.SIGKILL)
-    ids = [receipt.batch_id for receipt in receipts.values()]
-    until(lambda: status(batch, {"gone": ids[0]})["gone"].seen is Seen.ABSENT)
-    again = batch.submit(Shape(1), [BatchJob(f"{STAMP}-again", "sleep 600")], ids)
-    started.pids.append(int(again[f"{STAMP}-again"].batch_id.partition(":")[0]))
+    ids = receipt.batch_ids
+    until(lambda: status(batch, {"gone": ids[0]})["gone"][0] is Seen.ABSENT)
+    again = batch.submit(Submission(f"{STAMP}-again", 1, Shape(1), "sleep 600", beside=ids))
+    started.pids.append(int(again.array.partition(":")[0]))
     assert os.sched_getaffinity(started.pids[-1]) == used[0]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.policy.model import SlurmOptions
+from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.slurm import commands, output
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.outside.batch.slurm.output import UnreadableOutput
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
@@ -51,7 +51,7 @@ def test_a_listing_is_read() -> None:
         ("pilot-93", 0, "24_0", NativeState.UNKNOWN),
     ]
     assert [task.reason for task in listed][1:3] == ["NonZeroExitCode", "b c|PartitionTimeLimit"]
-    assert listed[0] == ListedTask("pilot-55", 1, "19_1", NativeState.RUNNING, "COMPLETING", "", "n2")
+    assert listed[0] == ListedTask("pilot-55", 1, "19_1", NativeState.RUNNING, "COMPLETING", "", "n2", "19")
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,10 @@ def test_the_controllers_start() -> None:
 
 
 def test_arguments_of_a_submission() -> None:
-    size = SlurmPilotSize(processors=4, memory=8000, wall=90.0)
-    command = commands.submit("pilot-1", 5, size, SlurmOptions(partition="long", gres="gpu:1"))
+    shape = Shape(processors=4, memory=8000, wall=90.0)
+    command = commands.submit(
+        Submission("pilot-1", 5, shape, ""), SlurmOptions(partition="long", gres="gpu:1")
+    )
     assert command[0] == "sbatch"
     assert {"--hold", "--no-requeue", "--job-name=pilot-1", "--array=0-4", "--time=2"} <= set(command)
     assert {"--cpus-per-task=4", "--mem=8000M", "--partition=long", "--gres=gpu:1"} <= set(command)
@@ -170,7 +172,7 @@ def test_arguments_of_a_submission() -> None:
 
 @given(st.text(min_size=1, max_size=30))
 def test_a_value_of_the_policy_stays_one_argument(value: str) -> None:
-    size = SlurmPilotSize(processors=1, memory=0, wall=60.0)
-    plain = commands.submit("s", 1, size, SlurmOptions())
-    command = commands.submit("s", 1, size, SlurmOptions(account=value))
+    shape = Shape(processors=1, memory=0, wall=60.0)
+    plain = commands.submit(Submission("s", 1, shape, ""), SlurmOptions())
+    command = commands.submit(Submission("s", 1, shape, ""), SlurmOptions(account=value))
     assert [word for word in command if word not in plain] == [f"--account={value}"]

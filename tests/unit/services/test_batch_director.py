@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.core.errors import PilotageError, Unreachable
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
+from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_record import switch_ce
@@ -24,7 +24,7 @@ from tests.unit.services.bench import NODE, POLICY, Bench, Paper
 
 MAX_WAITING, MAX_RUNNING = 3, 5
 SETTLE = 120.0
-SIZE = SlurmPilotSize(processors=1, memory=0, wall=60.0)
+SHAPE = Shape(processors=1, memory=0, wall=60.0)
 BATCH_POLICY = (
     POLICY
     + f"""
@@ -85,8 +85,7 @@ class Site:
         steps = bench.do(lambda tx: director.observe(bench.pool, tx, listing, listed, bench.now))
         for stamp in steps.release:
             self._release(stamp, crash)
-        for stamp in steps.cancel:
-            batch.cancel(stamp)
+        batch.cancel(steps.cancel)
         if steps.cancel_tasks:
             batch.cancel_tasks(steps.cancel_tasks, listing.epoch)
         if not listing.complete:
@@ -102,7 +101,8 @@ class Site:
     def _submit(self, intent: SubmissionIntent, crash: str) -> None:
         bench, director = self.bench, self.director
         try:
-            batch_id = self.batch.submit(intent.stamp, intent.pilots, SIZE, intent.secret)
+            submission = Submission(intent.stamp, intent.pilots, SHAPE, intent.secret, intent.properties)
+            batch_id = self.batch.submit(submission).array
         except SubmissionFailed as error:
             reason = error.reason
             if error.refusal is Refusal.IN_DOUBT:
@@ -122,7 +122,7 @@ class Site:
         if not bench.do(lambda tx: director.releasing(tx, stamp)):
             return
         try:
-            self.batch.release(stamp)
+            self.batch.release([stamp])
         except Unreachable:
             return
         self._reach("after the release", crash)
@@ -291,7 +291,7 @@ def test_a_double_is_cancelled(site: Site) -> None:
     site.bench.submit(1)
     site.cycle()
     [job] = site.batch.jobs
-    site.batch.submit(job.stamp, 1, SIZE, job.script)
+    site.batch.submit(Submission(job.stamp, 1, SHAPE, job.script))
     site.cycle()
     assert [known.batch_id for known in site.batch.jobs] == [job.batch_id]
     assert_settled(site)
@@ -325,15 +325,15 @@ def test_what_was_given_up_and_comes_back_is_cancelled_and_its_pilots_are_refuse
     site.cycle()
     site.bench.later(SETTLE)
     site.cycle()
-    site.batch.submit(row.stamp, 1, SIZE, "a secret")
+    site.batch.submit(Submission(row.stamp, 1, SHAPE, "a secret"))
     site.cycle()
     assert all(job.stamp != row.stamp for job in site.batch.jobs)
     assert_settled(site)
 
 
 def test_jobs_of_the_account_that_are_no_pilots_are_left_alone(site: Site) -> None:
-    site.batch.submit("somebody's", 2, SIZE, "")
-    site.batch.submit("pilotage-of another server", 1, SIZE, "")
+    site.batch.submit(Submission("somebody's", 2, SHAPE, ""))
+    site.batch.submit(Submission("pilotage-of another server", 1, SHAPE, ""))
     site.bench.submit(1)
     for _ in range(3):
         site.cycle()

@@ -1,16 +1,17 @@
-"""The seam to batch systems: the protocol that every adapter has, and the facts that cross it.
+"""The seam to batch systems: one protocol for all adapters, and the facts that cross it.
 
-An adapter keeps no state of its own: it reads everything back from the batch system. The identity of a batch job is its
-*stamp*. The batch id is only an answer of the batch system, which may give the same id again.
+A *submission* is a number of equal pilots under one stamp. The stamp and the index within the submission identify a
+batch job. The batch id is only an answer of the batch system, which may give the same id again after a crash. An
+adapter keeps no state of its own: it reads everything back from the batch system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from pilotage.core.pilots.handover import Seen
+from pilotage.outside.batch.submission import BatchListing
 
 
 class Shape(NamedTuple):
@@ -19,68 +20,121 @@ class Shape(NamedTuple):
     processors: int
     memory: int = 0
     """MB; 0: the batch system's default."""
+    wall: float = 0.0
+    """Seconds; 0: the batch system's default."""
 
 
 @dataclass(frozen=True, slots=True)
-class BatchJob:
-    """One pilot to submit."""
+class Submission:
+    """Equal pilots to submit under one stamp."""
 
     stamp: str
+    count: int
+    shape: Shape
     script: str = field(repr=False)
     """For /bin/sh. It holds a secret: an adapter feeds it over standard input, never as an argument."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Facts for the administrators of the site, such as the owner. Everybody may read them."""
+    beside: tuple[str, ...] = ()
+    """Batch ids of the CE's other pilots, for systems that do not place batch jobs by themselves."""
 
 
 class Receipt(NamedTuple):
-    """The answer to the submission of one batch job. Without either field it is in doubt: look the stamp up."""
+    """The batch system has accepted a submission."""
 
-    batch_id: str = ""
-    """The batch system has accepted it under this id."""
-    refused: str = ""
-    """Why the batch system certainly does not have it."""
-
-
-class Sighting(NamedTuple):
-    """The answer of a listing about one stamp."""
-
-    seen: Seen
-    batch_id: str = ""
-    """Of the stamp now; where the listing does not know it, the id that was asked about."""
+    array: str
+    """The batch id of the whole submission; where batch jobs have ids of their own only, the first of them."""
+    batch_ids: tuple[str, ...]
+    """Of each pilot, by index."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """The answer to one query."""
+class Partition:
+    """A part of a batch system with limits of its own."""
 
-    at: float
-    """The instant before the query: later calls are not in it."""
-    sightings: Mapping[str, Sighting]
-    """By stamp, one for each that was asked about. `Seen.ABSENT` only if the listing was complete."""
+    name: str
+    up: bool
+    """False: it starts no jobs."""
+    wall: float | None
+    """The longest time of a batch job, in seconds; None: no limit."""
+    nodes: int
+    processors: int
+    """Cores of the widest node."""
+    memory: int
+    """MB, of the node with most."""
+    features: frozenset[str] = frozenset()
+    gres: frozenset[str] = frozenset()
+    default: bool = False
 
 
 class BatchAdapter(Protocol):
-    """A batch system. Every method may block, and none raises because the batch system does not answer."""
+    """A batch system. Every call may block for minutes.
+
+    A call raises `Unreachable` if the batch system gives no clear answer; its effect is then unknown. Listings never
+    raise: their `failure` says why they are not complete. To release, hold or cancel twice does no harm.
+    """
 
     holds: bool
-    """Whether batch jobs can be submitted held. Otherwise the submission also releases them."""
+    """Whether submissions are held until their release. Otherwise the submission also releases them."""
+    index_variable: str
+    """The environment variable in which a pilot finds its index within its submission."""
     place: str
     """The part of a batch id that is known before the submission; "" for none."""
 
-    def submit(
-        self, shape: Shape, batch_jobs: Sequence[BatchJob], beside: Iterable[str] = ()
-    ) -> dict[str, Receipt]:
-        """Submit batch jobs of one shape; a receipt for each stamp.
+    def submit(self, submission: Submission) -> Receipt:
+        """Submit equal pilots, held if the batch system holds. `SubmissionFailed` tells whether they are in doubt.
 
-        `beside`: ids of batch jobs there, for systems that do not place batch jobs by themselves.
+        A submission of which only some pilots were accepted is in doubt: listings tell which.
         """
 
-    def find(self, stamps: Iterable[str], now: float) -> Listing:
-        """Look batch jobs up by stamp alone. `now` becomes the instant of the listing."""
+    def release(self, stamps: Sequence[str]) -> None:
+        """Let all pilots of these submissions start."""
 
-    def status(self, batch_ids: Mapping[str, str], now: float) -> Listing:
-        """As `find`, by batch ids first, which is cheaper: from stamps to ids, "" where none is known."""
+    def hold(self, stamps: Sequence[str]) -> None:
+        """Keep the waiting pilots of these submissions from starting. `Conflict` if the batch system cannot hold."""
 
-    def cancel(self, batch_ids: Iterable[str]) -> None:
-        """Ask each to give its jobs back and leave. Ids of batch jobs that are gone are left out."""
+    def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
+        """Cancel all pilots of these submissions, or only the waiting ones."""
 
-    def output(self, stamp: str, most: int) -> str:
-        """The last `most` characters that a batch job has printed; "" if it has printed nothing that is left."""
+    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
+        """Cancel single pilots or arrays by ids of a listing with this `epoch`; unknown ids are left out.
+
+        `Unreachable` if the batch system has another epoch now: its ids may belong to other jobs.
+        """
+
+    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
+        """List the batch jobs with these stamps. None: all of the account, also jobs that are no pilots."""
+
+    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
+        """As `list_pilots`, by batch ids first where that is cheaper: from pilots' stamps to ids, "" where unknown.
+
+        A pilot's stamp is STAMP/INDEX.
+        """
+
+    def properties(
+        self, stamps: Collection[str] | None = None
+    ) -> dict[tuple[str, int | None], dict[str, str]]:
+        """The properties of the batch jobs with these stamps, by stamp and index, read in one listing."""
+
+    def describe(self) -> list[Partition]:
+        """The parts of the batch system, with their limits. `Unreachable` if it does not answer."""
+
+    def check(self, shape: Shape) -> str:
+        """Why such a pilot would be refused; "" if it would be accepted. Nothing is submitted."""
+
+    def output(self, stamp: str, index: int, most: int) -> str:
+        """The last `most` characters that a pilot has printed; "" if nothing of it can be read."""
+
+    def close(self) -> None:
+        """End the calls that are under way, and refuse further ones. A submission under way is in doubt."""
+
+
+def split_stamp(stamp: str) -> tuple[str, int | None]:
+    """A pilot's stamp as (stamp of the submission, index). No index: it is the only pilot of its submission."""
+    submission, slash, index = stamp.rpartition("/")
+    return (submission, int(index)) if slash and index.isdecimal() else (stamp, None)
+
+
+def submissions_of(stamps: Iterable[str]) -> list[str]:
+    """The stamps of the submissions of these pilots, each once."""
+    return list(dict.fromkeys(split_stamp(stamp)[0] for stamp in stamps))

@@ -1,7 +1,7 @@
 """Pilots as processes of this machine. Keeps no state: everything is read back from the processes themselves.
 
-The identity of a pilot is its stamp: it stands in the arguments of its process, from the shell that starts it on.
-So a listing of /proc finds a pilot whose start was never recorded.
+The identity of a pilot is its stamp with its index: they stand in the arguments of its process, from the shell that
+starts it on. So a listing of /proc finds a pilot whose start was never recorded.
 
 The batch id is `pid:start`, the start in clock ticks since boot, since process ids are used again; with `@host` where
 servers of several hosts use one database: nothing is known of the processes of another host. A pilot outlives the
@@ -18,12 +18,30 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
-from pilotage.outside.batch.adapter import BatchJob, Listing, Receipt, Shape, Sighting
+from pilotage.outside.batch.adapter import (
+    Partition,
+    Receipt,
+    Shape,
+    Submission,
+    split_stamp,
+    submissions_of,
+)
+from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
+from pilotage.outside.batch.submission import (
+    STAMP_PREFIX,
+    BatchListing,
+    ListedTask,
+    NativeState,
+    Refusal,
+    SubmissionFailed,
+)
 
 _FOREIGN_PREFIXES = (
     *("SLURM", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "LSF_"),
@@ -68,12 +86,14 @@ class _Process(NamedTuple):
     session: int
     started: int
     """Clock ticks since boot."""
+    properties: str = ""
 
 
 class LocalBatch:
-    """The adapter of the local CE: a `BatchAdapter`."""
+    """The adapter of local CEs: a `BatchAdapter`."""
 
     holds = False
+    index_variable = "PILOTAGE_INDEX"
 
     def __init__(
         self,
@@ -94,33 +114,30 @@ class LocalBatch:
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    def submit(
-        self, shape: Shape, batch_jobs: Sequence[BatchJob], beside: Iterable[str] = ()
-    ) -> dict[str, Receipt]:
+    def submit(self, submission: Submission) -> Receipt:
         """Start pilots, each on the cores that other pilots use least: `beside` and just started."""
-        neighbours = list(beside)
-        receipts = {}
-        for batch_job in batch_jobs:
-            receipt = self._start(shape, batch_job, neighbours)
-            receipts[batch_job.stamp] = receipt
-            if receipt.batch_id:
-                neighbours.append(receipt.batch_id)
-        return receipts
+        started: list[str] = []
+        for index in range(submission.count):
+            try:
+                started.append(self._start(submission, index, [*submission.beside, *started]))
+            except OSError as error:
+                refusal = Refusal.IN_DOUBT if started else Refusal.REFUSED
+                raise SubmissionFailed(refusal, f"a pilot could not be started here: {error}") from None
+        return Receipt(started[0] if started else "", tuple(started))
 
-    def _start(self, shape: Shape, batch_job: BatchJob, neighbours: Iterable[str]) -> Receipt:
-        """Start one pilot. The script is fed to the shell and not stored: it holds the pilot's secret."""
-        chosen = self._least_used(shape.processors, neighbours)
-        try:
-            process = self._spawn(batch_job.stamp, self._log_of(batch_job.stamp), chosen)
-        except OSError as error:
-            return Receipt(refused=f"a pilot could not be started here: {error}")
+    def _start(self, submission: Submission, index: int, neighbours: Iterable[str]) -> str:
+        """Start one pilot; its batch id. The script is fed to the shell and not stored: it holds a secret."""
+        cores = self._least_used(submission.shape.processors, neighbours)
+        properties = f"--properties={write_properties(all_properties(submission))}"
+        words = [f"{submission.stamp}/{index}", properties]
+        process = self._spawn(words, index, self._log_of(submission.stamp, index), cores)
         self._limit_files(process.pid)
-        self._feed(process, batch_job.script)
+        self._feed(process, submission.script)
         self._children[process.pid] = process
         running = _process(process.pid)
-        return Receipt(f"{process.pid}:{running.started if running else 0}{self.place}")
+        return f"{process.pid}:{running.started if running else 0}{self.place}"
 
-    def _spawn(self, stamp: str, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
+    def _spawn(self, words: Sequence[str], index: int, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
         allowed = os.sched_getaffinity(0)
         try:
             log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -128,11 +145,11 @@ class LocalBatch:
                 # The child inherits the affinity of this thread.
                 os.sched_setaffinity(0, cores)
                 return subprocess.Popen(
-                    ["/bin/sh", "-s", stamp],
+                    ["/bin/sh", "-s", *words],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
-                    env=self._environment,
+                    env={**self._environment, self.index_variable: str(index)},
                     start_new_session=True,
                     cwd="/",
                 )
@@ -154,36 +171,91 @@ class LocalBatch:
                 hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, (self._files, hard))
 
-    def find(self, stamps: Iterable[str], now: float) -> Listing:
-        return self.status(dict.fromkeys(stamps, ""), now)
+    def release(self, stamps: Sequence[str]) -> None:
+        """Their submission has released them."""
 
-    def status(self, batch_ids: Mapping[str, str], now: float) -> Listing:
+    def hold(self, stamps: Sequence[str]) -> None:
+        if stamps:
+            raise Conflict(
+                "processes of the server's machine cannot be held: they run from their submission on"
+            )
+
+    def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
+        """Ask each pilot to give its jobs back and leave. None waits: each runs from its submission on."""
+        if stamps and not waiting_only:
+            listing = self.list_pilots(stamps)
+            self._terminate(task.batch_id for task in listing.tasks)
+            if not listing.complete:
+                raise Unreachable(listing.failure)
+
+    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
+        if batch_ids and epoch != _boot():
+            raise Unreachable(
+                "this machine was started again: its process ids may belong to other programs now"
+            )
+        self._terminate(batch_ids)
+
+    def _terminate(self, batch_ids: Iterable[str]) -> None:
+        for batch_id in batch_ids:
+            if self._seen(batch_id) is Seen.SEEN:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(int(batch_id.partition(":")[0]), signal.SIGTERM)
+
+    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
         self._reap()
-        sightings = {stamp: Sighting(self._seen(batch_id), batch_id) for stamp, batch_id in batch_ids.items()}
-        missing = {
-            stamp: batch_ids[stamp] for stamp, sighting in sightings.items() if sighting.seen is Seen.ABSENT
-        }
-        return Listing(now, sightings | self._look_up(missing) if missing else sightings)
+        if stamps is not None and not stamps:
+            return BatchListing(_boot())
+        listed, complete = _listing(stamps)
+        tasks = tuple(
+            ListedTask(*pilot, self._leader_id(processes), NativeState.RUNNING, "running", "", self._host)
+            for pilot, processes in listed.items()
+        )
+        return BatchListing(_boot(), tasks, "" if complete else "some processes could not be read")
+
+    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
+        self._reap()
+        tasks, missing = [], []
+        for stamp, batch_id in batch_ids.items():
+            seen = self._seen(batch_id)
+            if seen is Seen.ABSENT:
+                missing.append(stamp)
+                continue
+            state = NativeState.RUNNING if seen is Seen.SEEN else NativeState.UNKNOWN
+            tasks.append(ListedTask(*split_stamp(stamp), batch_id, state, str(state), "", self._host))
+        listing = self.list_pilots(submissions_of(missing))
+        found = tuple(
+            task if task.batch_id else replace(task, batch_id=batch_ids.get(_joined(task), ""))
+            for task in listing.tasks
+        )
+        return replace(listing, tasks=(*tasks, *found))
+
+    def _leader_id(self, processes: Sequence[_Process]) -> str:
+        """The id of the process that was started: it leads the session. "" if only children of it are left."""
+        leader = min((process for process in processes if process.pid == process.session), default=None)
+        return "" if leader is None else f"{leader.pid}:{leader.started}{self.place}"
+
+    def properties(
+        self, stamps: Collection[str] | None = None
+    ) -> dict[tuple[str, int | None], dict[str, str]]:
+        listed, _ = _listing(stamps)
+        return {pilot: _properties(processes) for pilot, processes in listed.items()}
+
+    def describe(self) -> list[Partition]:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+        return [Partition("local", True, None, 1, len(self.cores), memory, default=True)]
+
+    def check(self, shape: Shape) -> str:
+        cores = len(self.cores)
+        return "" if shape.processors <= cores else f"this machine has {cores} cores, not {shape.processors}"
+
+    def close(self) -> None:
+        """No call takes long."""
 
     def _reap(self) -> None:
         """Collect the exit codes of children that have ended: a zombie has its process id until then."""
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[pid]
-
-    def _look_up(self, missing: Mapping[str, str]) -> dict[str, Sighting]:
-        """Look for stamps in a listing of all processes."""
-        listed, complete = _listing(missing.keys())
-        otherwise = Seen.ABSENT if complete else Seen.UNKNOWN
-        found = {}
-        for stamp, batch_id in missing.items():
-            processes = listed.get(stamp, [])
-            # The leader of the session is the process that was started; others are its children.
-            leader = min((process for process in processes if process.pid == process.session), default=None)
-            if leader is not None:
-                batch_id = f"{leader.pid}:{leader.started}{self.place}"
-            found[stamp] = Sighting(Seen.SEEN if processes else otherwise, batch_id)
-        return found
 
     def _seen(self, batch_id: str) -> Seen:
         """Of a batch id alone. One that cannot be read is absent: then the stamp decides."""
@@ -201,25 +273,18 @@ class LocalBatch:
             return Seen.SEEN
         return Seen.ABSENT
 
-    def cancel(self, batch_ids: Iterable[str]) -> None:
-        for batch_id in batch_ids:
-            if self._seen(batch_id) is Seen.SEEN:
-                try:
-                    os.kill(int(batch_id.partition(":")[0]), signal.SIGTERM)
-                except (ProcessLookupError, PermissionError):
-                    continue
-
-    def output(self, stamp: str, most: int) -> str:
+    def output(self, stamp: str, index: int, most: int) -> str:
         try:
-            with self._log_of(stamp).open("rb") as log:
+            with self._log_of(stamp, index).open("rb") as log:
                 # A character has at most four bytes.
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 4 * most))
                 return log.read().decode(errors="replace")[-most:]
         except FileNotFoundError:
             return ""
 
-    def _log_of(self, stamp: str) -> Path:
-        return self._logs / f"{stamp}.log"
+    def _log_of(self, stamp: str, index: int) -> Path:
+        # The director of local CEs submits each pilot by itself.
+        return self._logs / (f"{stamp}-{index}.log" if index else f"{stamp}.log")
 
     def _least_used(self, processors: int, neighbours: Iterable[str]) -> set[int]:
         used: Counter[int] = Counter()
@@ -244,10 +309,40 @@ def _process(pid: int) -> _Process | None:
     return None if fields[0] in ("Z", "X") else _Process(pid, int(fields[3]), int(fields[19]))
 
 
-def _listing(stamps: Iterable[str]) -> tuple[dict[str, list[_Process]], bool]:
+def _boot() -> str:
+    """Identifies the start of this machine; "" if it does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _joined(task: ListedTask) -> str:
+    return task.stamp if task.index is None else f"{task.stamp}/{task.index}"
+
+
+def _properties(processes: Iterable[_Process]) -> dict[str, str]:
+    return next((read_properties(process.properties) for process in processes if process.properties), {})
+
+
+_PROPERTIES = "--properties="
+
+
+def _pilots_in(words: Sequence[str], stamps: Collection[str] | None) -> set[tuple[str, int | None]]:
+    """The stamps among the arguments of a process, each with its index. None: all arguments that look like stamps."""
+    if stamps is None:
+        found = (split_stamp(word) for word in words if word.startswith(STAMP_PREFIX))
+        return {pilot for pilot in found if pilot[1] is not None}
+    # A pilot of an earlier version has no index.
+    return {pilot for pilot in map(split_stamp, words) if pilot[0] in stamps}
+
+
+def _listing(
+    stamps: Collection[str] | None,
+) -> tuple[dict[tuple[str, int | None], list[_Process]], bool]:
     """The living processes that have one of the stamps as an argument, and whether the listing is complete."""
-    wanted = {stamp.encode(): stamp for stamp in stamps}
-    found: dict[str, list[_Process]] = {}
+    wanted = None if stamps is None else frozenset(stamps)
+    listed: dict[tuple[str, int | None], list[_Process]] = {}
     # Where /proc hides the processes of others it hides pilots too: they have closed their memory.
     complete = Path("/proc/1").exists()
     young = (time.clock_gettime(time.CLOCK_BOOTTIME) - _YOUNG) * os.sysconf("SC_CLK_TCK")
@@ -255,18 +350,20 @@ def _listing(stamps: Iterable[str]) -> tuple[dict[str, list[_Process]], bool]:
         if not entry.name.isdecimal():
             continue
         try:
-            words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
-            there = wanted.keys() & words
-            process = _process(int(entry.name)) if there or words == [b""] else None
+            words = Path(entry.path, "cmdline").read_bytes().decode(errors="replace").split("\0")
+            pilots = _pilots_in(words, wanted)
+            process = _process(int(entry.name)) if pilots or words == [""] else None
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError:
             complete = False
             continue
-        if process is not None and not there and process.started >= young:
+        if process is not None and not pilots and process.started >= young:
             # It is just being started, and its arguments are not there yet.
             complete = False
-        if process is not None:
-            for stamp in there:
-                found.setdefault(wanted[stamp], []).append(process)
-    return found, complete
+        if process is not None and pilots:
+            properties = next((word for word in words if word.startswith(_PROPERTIES)), "")
+            known = process._replace(properties=properties.removeprefix(_PROPERTIES))
+            for pilot in pilots:
+                listed.setdefault(pilot, []).append(known)
+    return listed, complete

@@ -56,6 +56,8 @@ class PilotSettings:
     """Environment variable that holds the index of a pilot of an array, instead of `index`."""
     fingerprints: tuple[str, ...] = ()
     """Certificates of the server that the pilot accepts; none: a CA decides."""
+    properties: str = ""
+    """One word for listings of processes."""
     ca_file: str = ""
     """File on the node with the accepted CAs; empty: the system's."""
 
@@ -82,6 +84,8 @@ def render(program: bytes, order: PilotSettings) -> str:
     if order.index_variable:
         index = f'"${{{order.index_variable}}}"'
         stamp = f"{stamp}/{index}"
+    if order.properties:
+        options.append(f"--properties={order.properties}")
     pythons = [order.python] if order.python else []
     pythons += ["python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
     encoded = base64.encodebytes(program).decode()

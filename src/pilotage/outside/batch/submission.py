@@ -1,9 +1,14 @@
-"""Shared types of batch systems that are given pilots in submissions of equals, each with one stamp."""
+"""Answers of batch systems: failed submissions, and listings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from pilotage.core.pilots.handover import Seen
+
+STAMP_PREFIX = "pilotage-"
+"""Begins every stamp, so that jobs of the account that are no pilots can be told apart."""
 
 
 class Refusal(StrEnum):
@@ -51,6 +56,8 @@ class ListedTask:
     reason: str
     """Why the job waits, in the batch system's words; empty: none."""
     node: str
+    array: str = ""
+    """The id under which the whole submission can be cancelled; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +73,15 @@ class BatchListing:
     @property
     def complete(self) -> bool:
         return not self.failure
+
+    def find(self, stamp: str, index: int | None = None) -> tuple[Seen, str]:
+        """The evidence about one pilot, and its batch id if the listing has it. No index: any of the submission."""
+        ended = False
+        for task in self.tasks:
+            if task.stamp == stamp and (None in (index, task.index) or task.index == index):
+                if task.state is NativeState.UNKNOWN:
+                    return Seen.UNKNOWN, task.batch_id
+                if task.state is not NativeState.ENDED:
+                    return Seen.SEEN, task.batch_id
+                ended = True
+        return (Seen.ABSENT if ended or self.complete else Seen.UNKNOWN), ""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
+from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
-from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import Refusal, SubmissionFailed
 from pilotage.server.context import Context
 from pilotage.server.duties.loop import pause
 from pilotage.services.director.batch import BatchDirector
@@ -35,33 +35,13 @@ KILL_RECHECK = 5.0
 Answer = TypeVar("Answer")
 
 
-class BatchSystem(Protocol):
-    """A batch system that holds submissions of pilots until they are released. Each call may take a minute."""
-
-    def submit(self, stamp: str, count: int, size: SlurmPilotSize, script: str) -> str: ...
-
-    def release(self, stamp: str) -> None: ...
-
-    def cancel(self, stamp: str, *, waiting_only: bool = False) -> None: ...
-
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None: ...
-
-    def list_pilots(self) -> BatchListing: ...
-
-    def close(self) -> None: ...
-
-
 class BatchCeDuty:
     """Submits and monitors the pilots of one CE."""
 
-    def __init__(
-        self, context: Context, director: BatchDirector, batch: BatchSystem, index_variable: str
-    ) -> None:
-        """`index_variable`: the environment variable in which a pilot finds its index within its submission."""
+    def __init__(self, context: Context, director: BatchDirector, batch: BatchAdapter) -> None:
         self._context = context
         self._director = director
         self._batch = batch
-        self._index_variable = index_variable
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._next_listing = 0.0
         self._killed: set[PilotId] = set()
@@ -97,11 +77,8 @@ class BatchCeDuty:
         """Cancel every submission of this CE, or only its pilots that have not started."""
         ce = self._director.ce
         rows = await self._context.quick_read(lambda connection: pilot_submissions.live(connection, ce))
-        for row in rows:
-            stamp = row.stamp
-            await self._attempt(
-                lambda stamp=stamp: self._batch.cancel(stamp, waiting_only=waiting_only)  # type: ignore[misc]
-            )
+        stamps = [row.stamp for row in rows]
+        await self._attempt(lambda: self._batch.cancel(stamps, waiting_only=waiting_only))
 
     def has_running_pilots(self) -> bool:
         """Whether a pilot of this CE has called home and has not ended, as the store has it."""
@@ -117,8 +94,8 @@ class BatchCeDuty:
         steps = await writer.acall(lambda tx: self._director.observe(pool, tx, listing, listed, clock()))
         for stamp in steps.release:
             await self._release(stamp)
-        for stamp in steps.cancel:
-            await self._attempt(lambda stamp=stamp: self._batch.cancel(stamp))  # type: ignore[misc]
+        if steps.cancel:
+            await self._attempt(lambda: self._batch.cancel(steps.cancel))
         if steps.cancel_tasks:
             await self._attempt(lambda: self._batch.cancel_tasks(steps.cancel_tasks, listing.epoch))
         return listing.complete
@@ -134,10 +111,10 @@ class BatchCeDuty:
     async def _submit(self, intent: SubmissionIntent) -> None:
         """Give one submission to the batch system, held, and release it when its id is stored."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        size = SlurmPilotSize(intent.processors, intent.memory, intent.wall)
-        script = self._script(intent)
+        shape = Shape(intent.processors, intent.memory, intent.wall)
+        submission = Submission(intent.stamp, intent.pilots, shape, self._script(intent), intent.properties)
         try:
-            batch_id = await self._call(lambda: self._batch.submit(intent.stamp, intent.pilots, size, script))
+            receipt = await self._call(lambda: self._batch.submit(submission))
         except SubmissionFailed as error:
             reason = error.reason
             log.warning("CE %s: submission %s: %s", self._director.ce, error.refusal, reason)
@@ -148,14 +125,14 @@ class BatchCeDuty:
             else:
                 await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))
             return
-        await writer.acall(lambda tx: self._director.acknowledged(tx, intent.stamp, batch_id))
+        await writer.acall(lambda tx: self._director.acknowledged(tx, intent.stamp, receipt.array))
         await self._release(intent.stamp)
 
     async def _release(self, stamp: str) -> None:
         pool, writer = self._context.pool, self._context.writer
         if not await writer.acall(lambda tx: self._director.releasing(tx, stamp)):
             return
-        if await self._attempt(lambda: self._batch.release(stamp)):
+        if await self._attempt(lambda: self._batch.release([stamp])):
             await writer.acall(lambda tx: self._director.released(pool, tx, stamp))
 
     def _script(self, intent: SubmissionIntent) -> str:
@@ -168,7 +145,7 @@ class BatchCeDuty:
             processors=intent.processors,
             memory=intent.memory,
             stamp=intent.stamp,
-            index_variable=self._index_variable,
+            index_variable=self._batch.index_variable,
         )
         return render(self._context.program, settings)
 

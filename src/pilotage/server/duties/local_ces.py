@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
+from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Action, Seen
 from pilotage.core.pilots.orders import LeaveOrder
-from pilotage.outside.batch.adapter import BatchAdapter, BatchJob, Listing, Shape
+from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission, split_stamp, submissions_of
+from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.script import PilotSettings, render
+from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
 from pilotage.server.context import Context
 from pilotage.server.duties.row_by_row import each
 from pilotage.services.director.local import LocalDirector, PilotIntent
@@ -47,98 +52,107 @@ class LocalCeDuty:
         ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
         live = await self._context.quick_read(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
-        for shape, intents in _by_shape(ordered).items():
-            neighbours += await self._start(shape, intents, neighbours)
+        for intent in ordered:
+            neighbours += await self._start(intent, neighbours)
         self._live = len(live) + len(ordered)
 
     async def cancel_all(self) -> None:
         """Ask every pilot to release its jobs and exit."""
         live = await self._context.quick_read(self._live_pilots)
         listing = await asyncio.to_thread(self._list, live)
-        ids = [sighting.batch_id for sighting in listing.sightings.values()]
-        await asyncio.to_thread(self._batch.cancel, ids)
+        ids = [task.batch_id for task in listing.tasks]
+        await asyncio.to_thread(self._batch.cancel_tasks, ids, listing.epoch)
 
     def has_running_pilots(self) -> bool:
         """Whether any pilot of this CE still runs."""
         live = self._live_pilots(self._context.readers.connection())
-        return any(sighting.seen is Seen.SEEN for sighting in self._list(live).sightings.values())
+        listing = self._list(live)
+        return any(listing.find(*split_stamp(pilot.stamp))[0] is Seen.SEEN for pilot in live)
 
-    def _list(self, live: Sequence[SubmittedPilot]) -> Listing:
-        now = self._context.clock()
-        return self._batch.status({pilot.stamp: pilot.batch_id for pilot in live}, now)
+    def _list(self, live: Sequence[SubmittedPilot]) -> BatchListing:
+        return self._batch.status({pilot.stamp: pilot.batch_id for pilot in live})
 
     async def _watch(self) -> None:
         """Apply the action of the hand-over table to each live pilot."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         live = await self._context.quick_read(self._live_pilots)
+        listed = clock()
         listing = await asyncio.to_thread(self._list, live)
         await self._cancel_killed(live, listing)
         for pilot in live:
-            sighting = listing.sightings[pilot.stamp]
-            action = self._director.action(pilot, sighting.seen, holds=self._batch.holds)
+            seen, batch_id = listing.find(*split_stamp(pilot.stamp))
+            action = self._director.action(pilot, seen, holds=self._batch.holds)
             if action is Action.LOSE:
                 output = await asyncio.to_thread(self._last_output, pilot)
                 await writer.acall(
                     lambda tx, pilot=pilot, output=output: self._director.record_end(  # type: ignore[misc]
-                        pool, tx, pilot, output, clock(), listing.at
+                        pool, tx, pilot, output, clock(), listed
                     )
                 )
             elif action is Action.ABORT:
                 await writer.acall(
                     lambda tx, pilot=pilot: self._director.abort(pool, tx, pilot.id, NEVER_BEGAN, clock())  # type: ignore[misc]
                 )
-            elif sighting.seen is Seen.SEEN and sighting.batch_id != pilot.batch_id:
-                log.info("pilot %d is batch job %s, found by its stamp", pilot.id, sighting.batch_id)
-                await self._record(pilot.id, sighting.batch_id)
+            elif seen is Seen.SEEN and batch_id not in ("", pilot.batch_id):
+                log.info("pilot %d is batch job %s, found by its stamp", pilot.id, batch_id)
+                await self._record(pilot.id, pilot.stamp, batch_id)
 
-    async def _cancel_killed(self, live: Sequence[SubmittedPilot], listing: Listing) -> None:
+    async def _cancel_killed(self, live: Sequence[SubmittedPilot], listing: BatchListing) -> None:
         """Signal each pilot that an administrator has killed, once: a second signal would give it more time."""
         killed = {
-            pilot.id: listing.sightings[pilot.stamp] for pilot in live if pilot.leave == LeaveOrder.KILL
+            pilot.id: listing.find(*split_stamp(pilot.stamp))
+            for pilot in live
+            if pilot.leave == LeaveOrder.KILL
         }
         batch_ids = [
-            sighting.batch_id
-            for pilot, sighting in killed.items()
-            if sighting.seen is Seen.SEEN and pilot not in self._signalled
+            batch_id
+            for pilot, (seen, batch_id) in killed.items()
+            if seen is Seen.SEEN and pilot not in self._signalled
         ]
         self._signalled = set(killed)
         if batch_ids:
-            await asyncio.to_thread(self._batch.cancel, batch_ids)
+            await asyncio.to_thread(self._batch.cancel_tasks, batch_ids, listing.epoch)
 
     def _live_pilots(self, connection: Connection) -> list[SubmittedPilot]:
         return pilots.with_batch_jobs(connection, self._director.ce)
 
-    async def _start(self, shape: Shape, intents: Sequence[PilotIntent], neighbours: list[str]) -> list[str]:
-        """Start pilots of one shape and record their batch ids, which are returned."""
+    async def _start(self, intent: PilotIntent, neighbours: Sequence[str]) -> tuple[str, ...]:
+        """Start one pilot and record its batch id, which is returned."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        batch_jobs = [BatchJob(intent.stamp, self._script(intent)) for intent in intents]
-        receipts = await asyncio.to_thread(self._batch.submit, shape, batch_jobs, neighbours)
-        for intent in intents:
-            receipt = receipts[intent.stamp]
-            if receipt.refused:
-                log.warning("%s", receipt.refused)
-                await writer.acall(
-                    lambda tx, pilot=intent.pilot, reason=receipt.refused: self._director.abort(  # type: ignore[misc]
-                        pool, tx, pilot, reason, clock()
-                    )
-                )
-            elif receipt.batch_id:
-                await self._record(intent.pilot, receipt.batch_id)
-        return [receipt.batch_id for receipt in receipts.values() if receipt.batch_id]
+        submission = self._submission(intent, neighbours)
+        try:
+            receipt = await asyncio.to_thread(self._batch.submit, submission)
+        except SubmissionFailed as error:
+            log.warning("%s", error.reason)
+            if error.refusal is not Refusal.IN_DOUBT:
+                reason = error.reason
+                await writer.acall(lambda tx: self._director.abort(pool, tx, intent.pilot, reason, clock()))
+            return ()
+        await self._record(intent.pilot, intent.stamp, receipt.array)
+        return receipt.batch_ids
 
-    async def _record(self, pilot: PilotId, batch_id: str) -> None:
+    async def _record(self, pilot: PilotId, stamp: str, batch_id: str) -> None:
         pool, writer = self._context.pool, self._context.writer
         if not await writer.acall(lambda tx: self._director.record_start(pool, tx, pilot, batch_id)):
             # The intent was abandoned meanwhile: the server would refuse this pilot.
-            await asyncio.to_thread(self._batch.cancel, [batch_id])
+            with suppress(Unreachable):
+                await asyncio.to_thread(self._batch.cancel, submissions_of([stamp]))
 
-    def _script(self, intent: PilotIntent) -> str:
+    def _submission(self, intent: PilotIntent, neighbours: Sequence[str]) -> Submission:
+        shape = Shape(intent.processors, intent.memory)
+        properties = {"owner": intent.owner} if intent.owner else {}
+        unwritten = Submission(intent.stamp, 1, shape, "", properties, tuple(neighbours))
+        return replace(unwritten, script=self._script(intent, unwritten))
+
+    def _script(self, intent: PilotIntent, submission: Submission) -> str:
         settings = PilotSettings(
             server=self._context.pilot_url,
             fingerprints=self._context.fingerprints,
             ca_file=self._context.ca_file,
             secret=intent.secret,
             index=intent.index,
+            index_variable=self._batch.index_variable,
+            properties=write_properties(all_properties(submission)),
             processors=intent.processors,
             memory=intent.memory,
             stamp=intent.stamp,
@@ -147,14 +161,8 @@ class LocalCeDuty:
         return render(self._context.program, settings)
 
     def _last_output(self, pilot: SubmittedPilot) -> str:
-        return self._batch.output(pilot.stamp, MAX_LAST_OUTPUT).strip().replace("\n", " | ")
-
-
-def _by_shape(intents: Sequence[PilotIntent]) -> dict[Shape, list[PilotIntent]]:
-    shapes: dict[Shape, list[PilotIntent]] = {}
-    for intent in intents:
-        shapes.setdefault(Shape(intent.processors, intent.memory), []).append(intent)
-    return shapes
+        stamp, index = split_stamp(pilot.stamp)
+        return self._batch.output(stamp, index or 0, MAX_LAST_OUTPUT).strip().replace("\n", " | ")
 
 
 class LocalCesDuty:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from pilotage.outside.batch.local import LocalBatch
-from pilotage.outside.batch.slurm import adapter as slurm
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
 from pilotage.server.duties.batch_clients import slurm_client
@@ -132,7 +131,7 @@ class DutySchedule:
     def _batch_ce(self, name: str) -> BatchCeDuty:
         ce = self._context.pool.policy.ces[name]
         director = BatchDirector(name, self._settings.node.platform)
-        return BatchCeDuty(self._context, director, slurm_client(ce.slurm), slurm.INDEX_VARIABLE)
+        return BatchCeDuty(self._context, director, slurm_client(ce.slurm))
 
     async def stop_pilots(self) -> None:
         """End the pilots as `down` has asked: after their running jobs, at once, or not at all."""

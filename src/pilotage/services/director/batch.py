@@ -25,11 +25,11 @@ from pilotage.core.provisioning.batch import (
     room_for_pilots,
 )
 from pilotage.core.queues.fit import concurrent_jobs
-from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
+from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
 from pilotage.services.director.local import last_seen
-from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
+from pilotage.services.director.submissions import BatchSteps, SubmissionIntent, properties_of
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import secret_hash
@@ -45,8 +45,6 @@ from pilotage.wire.pilot import Node
 
 DEFAULT_SETTLE = 120.0
 """Seconds of `ces.NAME.settle` for a CE that the policy has no more."""
-
-STAMP_PREFIX = "pilotage-"
 
 
 @dataclass(slots=True)
@@ -156,7 +154,8 @@ class BatchDirector:
                 id_=pool.ids.next_pilot(),
             )
             self.back_off.started_for[pilot] = order.queue
-        return SubmissionIntent(stamp, secret, order.pilots, ce.pilot_processors, ce.pilot_memory, ce.wall)
+        size = ce.pilot_processors, ce.pilot_memory, ce.wall
+        return SubmissionIntent(stamp, secret, order.pilots, *size, properties_of(pool, order))
 
     def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
         """Learn which of the pilots that were submitted here had a job."""

@@ -25,6 +25,7 @@ from pilotage.core.provisioning.facts import (
 )
 from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
+from pilotage.outside.batch.submission import STAMP_PREFIX
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import secret_hash
@@ -50,8 +51,11 @@ class PilotIntent:
     stamp: str
     secret: str
     index: int
+    """Within its submission, which has no other pilot."""
     processors: int
     memory: int
+    owner: str | None = None
+    """The owner that it is bound to."""
 
 
 @dataclass(slots=True)
@@ -162,9 +166,9 @@ class LocalDirector:
             if pilot not in followed:
                 tx.on_rollback(pool.turns.give_back(turn, None))
         ordered = []
-        for index, planned in enumerate(decided.orders):
+        for planned in decided.orders:
             turn_of = None if planned.follows is None else turns[planned.follows]
-            ordered.append(self._store_intent(pool, tx, ce, index, planned, turn_of, now, place))
+            ordered.append(self._store_intent(pool, tx, ce, planned, turn_of, now, place))
         return ordered
 
     def _store_intent(
@@ -172,24 +176,23 @@ class LocalDirector:
         pool: Pool,
         tx: Transaction,
         ce: Ce,
-        index: int,
         planned: PlannedPilot,
         turn: Turn | None,
         now: float,
         place: str,
     ) -> PilotIntent:
-        stamp, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
         cores, all_memory = capacity(ce, self.node)
         memory = all_memory * planned.processors // max(1, cores)
-        home_owner = pool.home_owner if ce.owners == "home" else None
+        owner = turn.owner if turn else pool.home_owner if ce.owners == "home" else None
         pilot = pilots.insert(
             tx.connection,
             stamp=stamp,
             secret_hash=secret_hash(secret),
-            idx=index,
+            idx=0,
             site=ce.site,
             ce=self.ce,
-            only_owner=turn.owner if turn else home_owner,
+            only_owner=owner,
             pilot_type="generic",
             processors=planned.processors,
             memory=memory,
@@ -202,7 +205,7 @@ class LocalDirector:
         self.back_off.started_for[pilot] = planned.queue
         if turn is not None:
             tx.on_rollback(pool.turns.start(pilot, turn))
-        return PilotIntent(pilot, stamp, secret, index, planned.processors, memory)
+        return PilotIntent(pilot, stamp, secret, 0, planned.processors, memory, owner)
 
     def _observe_started(
         self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float

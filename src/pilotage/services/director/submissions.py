@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.services.pool.state import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,8 @@ class SubmissionIntent:
     memory: int
     """MB of each pilot; 0: the batch system's default."""
     wall: float
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Facts for the administrators of the site: the owner, group and task queue that the pilots are for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +34,13 @@ class BatchSteps:
     """Stamps of submissions to cancel as a whole."""
     cancel_tasks: tuple[str, ...] = ()
     """Batch ids to cancel: doubles, and pilots that were ordered to be killed."""
+
+
+def properties_of(pool: Pool, order: BatchOrder) -> dict[str, str]:
+    """The owner that pilots are bound to, and the task queue that they are submitted for first."""
+    properties = {"queue": str(order.queue)}
+    if order.owner is not None:
+        properties["owner"] = order.owner
+        if (entry := pool.queues.index.entries.get(order.queue)) is not None:
+            properties["group"] = entry.identity.group
+    return properties

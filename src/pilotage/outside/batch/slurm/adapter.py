@@ -6,15 +6,16 @@ array's name, is the identity of a submission.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy.model import SlurmOptions
+from pilotage.outside.batch.adapter import Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
 from pilotage.outside.batch.slurm import commands, output
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
-from pilotage.outside.batch.slurm.output import Partition, UnreadableOutput
-from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
+from pilotage.outside.batch.slurm.output import UnreadableOutput
+from pilotage.outside.batch.submission import BatchListing, ListedTask, Refusal, SubmissionFailed
 
 TIMEOUT = 60.0
 """Seconds for one command. Slurm's own clients give up after three times MessageTimeout."""
@@ -26,7 +27,11 @@ INDEX_VARIABLE = "SLURM_ARRAY_TASK_ID"
 
 
 class SlurmBatch:
-    """The adapter of one CE. It keeps no state: everything is read from the controller."""
+    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the controller."""
+
+    holds = True
+    index_variable = INDEX_VARIABLE
+    place = ""
 
     def __init__(self, runner: Runner, user: str, options: SlurmOptions, timeout: float = TIMEOUT) -> None:
         """`user`: the account that the pilots run under."""
@@ -36,59 +41,86 @@ class SlurmBatch:
         self._timeout = timeout
 
     def close(self) -> None:
-        """Kill a command that runs: its outcome is in doubt."""
         self._runner.close()
 
-    def submit(self, stamp: str, count: int, size: SlurmPilotSize, script: str) -> str:
-        """Submit `count` equal pilots, held; the batch id. `SubmissionFailed` tells whether it is in doubt."""
-        result = self._run(commands.submit(stamp, count, size, self._options), script)
+    def submit(self, submission: Submission) -> Receipt:
+        result = self._run(commands.submit(submission, self._options), submission.script)
         if not result.succeeded:
             raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
         try:
-            return output.read_submitted(result.output)
+            array = output.read_submitted(result.output)
         except UnreadableOutput as error:
             raise SubmissionFailed(Refusal.IN_DOUBT, str(error)) from None
+        return Receipt(array, tuple(f"{array}_{index}" for index in range(submission.count)))
 
-    def release(self, stamp: str) -> None:
-        """Let all pilots of a submission start. To release twice does no harm."""
-        self._checked(commands.release(stamp))
+    def release(self, stamps: Sequence[str]) -> None:
+        for stamp in stamps:
+            self._checked(commands.release(stamp))
 
-    def cancel(self, stamp: str, *, waiting_only: bool = False) -> None:
-        """Cancel all pilots of a submission, or only its waiting ones."""
-        self._checked(commands.cancel_submission(stamp, self._user, waiting_only=waiting_only))
+    def hold(self, stamps: Sequence[str]) -> None:
+        for stamp in stamps:
+            self._checked(commands.hold(stamp))
+
+    def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
+        for stamp in stamps:
+            self._checked(commands.cancel_submission(stamp, self._user, waiting_only=waiting_only))
 
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        """Cancel single pilots, by ids of a listing of the controller's start `epoch`."""
+        if not batch_ids:
+            return
         if self._epoch() != epoch:
             raise Unreachable("Slurm's controller was started again: its ids may belong to other jobs now")
         self._checked(commands.cancel_tasks(batch_ids))
 
-    def list_pilots(self) -> BatchListing:
-        """List all jobs of the account. The listing is complete only if the controller ran throughout."""
+    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
+        """The listing is complete only if the controller ran throughout."""
         try:
             before = self._epoch()
-            tasks = tuple(output.read_listing(self._checked(commands.list_jobs(self._user))))
+            tasks = self._tasks(stamps)
             if self._epoch() != before:
                 return BatchListing(failure="Slurm's controller was started again during the listing")
         except (Unreachable, UnreadableOutput) as error:
             return BatchListing(failure=str(error))
         return BatchListing(before, tasks)
 
-    def partitions(self) -> list[Partition]:
-        """The partitions of the cluster. `Unreachable`: the controller does not answer."""
+    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
+        if stamps is not None and not stamps:
+            return ()
+        listed = output.read_listing(self._checked(commands.list_jobs(self._user, stamps)))
+        if stamps is None:
+            return tuple(listed)
+        wanted = frozenset(stamps)
+        return tuple(task for task in listed if task.stamp in wanted)
+
+    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
+        """By stamp: a listing by ids fails or shortens itself as soon as the controller has forgotten one."""
+        return self.list_pilots(submissions_of(batch_ids))
+
+    def properties(
+        self, stamps: Collection[str] | None = None
+    ) -> dict[tuple[str, int | None], dict[str, str]]:
+        if stamps is not None and not stamps:
+            return {}
+        listed = self._checked(commands.list_properties(self._user, stamps))
+        properties = output.read_listed_properties(listed)
+        return {pilot: found for pilot, found in properties.items() if stamps is None or pilot[0] in stamps}
+
+    def describe(self) -> list[Partition]:
         try:
             return output.read_partitions(self._checked(commands.list_partitions()))
         except UnreadableOutput as error:
             raise Unreachable(str(error)) from None
 
-    def check(self, size: SlurmPilotSize) -> str:
-        """Why Slurm would refuse such a pilot; empty: it would accept it. Nothing is submitted."""
-        result = self._run(commands.check(size, self._options), "#!/bin/sh\n")
+    def check(self, shape: Shape) -> str:
+        result = self._run(commands.check(shape, self._options), "#!/bin/sh\n")
         if result.succeeded:
             return ""
         if result.status in (None, MISSING) or output.is_unclear(result.errors):
             raise self._unreachable("sbatch", result)
         return output.read_refusal(result.errors)
+
+    def output(self, stamp: str, index: int, most: int) -> str:
+        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
 
     def _epoch(self) -> str:
         return output.read_controller_start(self._checked(commands.show_config()))

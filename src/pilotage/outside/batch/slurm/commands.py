@@ -2,55 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from math import ceil
 
 from pilotage.core.policy.model import SlurmOptions
+from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.properties import all_properties, write_properties
 
 LINE_START = "=|"
 LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
 """Array job id, task, state, nodes, name, reason. A foreign job's name may hold `|` and line ends."""
 
+PROPERTIES_FORMAT = f"{LINE_START}%F|%K|%j|%k"
+"""Array job id, task, name, comment."""
+
+MOST_NAMES = 500
+"""Names in one command; a listing for more names is one of all jobs."""
+
 PARTITION_FORMAT = "%P|%a|%l|%D|%c|%m|%f|%G|%T"
 """Partition (`*`: the default), availability, time limit, nodes, cores, memory, features, generic resources, state."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmPilotSize:
-    """Resources that each pilot of one submission asks for."""
-
-    processors: int
-    memory: int
-    """MB; 0: the partition's default."""
-    wall: float
-    """Seconds."""
-
-
-def submit(stamp: str, count: int, size: SlurmPilotSize, options: SlurmOptions) -> list[str]:
-    """Submit an array of `count` held jobs; the script is read from standard input.
+def submit(submission: Submission, options: SlurmOptions) -> list[str]:
+    """Submit an array of held jobs; the script is read from standard input.
 
     Slurm must not start a job again by itself: the second start would be another program with an old stamp.
     """
+    shape = submission.shape
     log = f"{options.log_folder}/%x-%a.log" if options.log_folder else "/dev/null"
     command = [
         "sbatch",
         "--parsable",
         "--hold",
         "--no-requeue",
-        f"--job-name={stamp}",
-        f"--comment=pilotage {stamp}",
-        f"--array=0-{count - 1}",
+        f"--job-name={submission.stamp}",
+        f"--comment=pilotage {write_properties(all_properties(submission))}",
+        f"--array=0-{submission.count - 1}",
         "--nodes=1",
         "--ntasks=1",
-        f"--cpus-per-task={size.processors}",
-        f"--time={max(1, ceil(size.wall / 60))}",
+        f"--cpus-per-task={shape.processors}",
         f"--output={log}",
         "--chdir=/",
         "--export=ALL",
     ]
-    if size.memory:
-        command.append(f"--mem={size.memory}M")
+    if shape.wall:
+        command.append(f"--time={max(1, ceil(shape.wall / 60))}")
+    if shape.memory:
+        command.append(f"--mem={shape.memory}M")
     named = {
         "partition": options.partition,
         "account": options.account,
@@ -63,9 +61,9 @@ def submit(stamp: str, count: int, size: SlurmPilotSize, options: SlurmOptions) 
     return command
 
 
-def check(size: SlurmPilotSize, options: SlurmOptions) -> list[str]:
+def check(shape: Shape, options: SlurmOptions) -> list[str]:
     """Ask whether Slurm would accept a pilot: partition, account, QOS, size and limits. Nothing is submitted."""
-    return [*submit("pilotage-check", 1, size, options), "--test-only"]
+    return [*submit(Submission("pilotage-check", 1, shape, ""), options), "--test-only"]
 
 
 def release(stamp: str) -> list[str]:
@@ -92,16 +90,25 @@ def cancel_tasks(batch_ids: Sequence[str]) -> list[str]:
     return ["scancel", *batch_ids]
 
 
-def list_jobs(user: str) -> list[str]:
-    """List all jobs of the account, also ended ones that the controller still remembers; one line for each task."""
-    return [
-        "squeue",
-        "--noheader",
-        "--array",
-        "--states=all",
-        f"--user={user}",
-        f"--format={LISTING_FORMAT}",
-    ]
+def list_jobs(user: str, stamps: Collection[str] | None = None) -> list[str]:
+    """List jobs of the account, also ended ones that the controller still remembers; one line for each task.
+
+    `stamps`: only jobs of these names.
+    """
+    return [*_squeue(user, stamps, LISTING_FORMAT), "--states=all"]
+
+
+def list_properties(user: str, stamps: Collection[str] | None = None) -> list[str]:
+    """List the comments of jobs that wait or run."""
+    return _squeue(user, stamps, PROPERTIES_FORMAT)
+
+
+def _squeue(user: str, stamps: Collection[str] | None, line: str) -> list[str]:
+    command = ["squeue", "--noheader", "--array", f"--user={user}", f"--format={line}"]
+    # One argument has at most 128 KiB. Above, the reader leaves other names out.
+    if stamps is not None and len(stamps) <= MOST_NAMES:
+        command.append(f"--name={','.join(stamps)}")
+    return command
 
 
 def show_config() -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from pilotage.outside.batch.adapter import Partition
+from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
@@ -43,26 +44,45 @@ class UnreadableOutput(Exception):
     """A command printed something unexpected: its answer counts as unknown."""
 
 
+def _is_number(text: str) -> bool:
+    """Whether `text` is a number as Slurm prints ids. `str.isdigit` also accepts other scripts."""
+    return re.fullmatch(r"[0-9]{1,18}", text) is not None
+
+
 def read_listing(output: str) -> Iterator[ListedTask]:
     """Read the output of `commands.list_jobs`. `UnreadableOutput`: a line is damaged, so the listing is partial."""
     if output and not output.endswith("\n"):
         raise UnreadableOutput("the listing ends in the middle of a line")
     if output and not output.startswith(LINE_START):
         raise UnreadableOutput(f"not a listing: {output[:200]!r}")
-    for line in output.splitlines():
+    for line in output.split("\n")[:-1]:
         if not line.startswith(LINE_START):
             continue  # The rest of a name with a line end: no pilot has one.
         fields = line.removeprefix(LINE_START).split("|", 5)
-        if len(fields) < 5 or not fields[0].isdigit():
+        if len(fields) < 5 or not _is_number(fields[0]):
             raise UnreadableOutput(f"not a line of a listing: {line[:200]!r}")
         job, task, native, node, name = (field.strip() for field in fields[:5])
         reason = fields[5].strip() if len(fields) > 5 else ""
-        index = int(task) if task.isdigit() else None
+        index = int(task) if _is_number(task) else None
         state = _STATES.get(native, NativeState.UNKNOWN)
         reason = "" if reason in ("None", "(null)") else reason
         if state is NativeState.WAITING and reason in _HELD_REASONS:
             state = NativeState.HELD
-        yield ListedTask(name, index, job if index is None else f"{job}_{index}", state, native, reason, node)
+        batch_id = job if index is None else f"{job}_{index}"
+        yield ListedTask(name, index, batch_id, state, native, reason, node, job)
+
+
+def read_listed_properties(output: str) -> dict[tuple[str, int | None], dict[str, str]]:
+    """Read the output of `commands.list_properties`. Lines that are no pilot's are left out."""
+    properties = {}
+    for line in output.splitlines():
+        fields = line.removeprefix(LINE_START).split("|", 3)
+        if not line.startswith(LINE_START) or len(fields) < 4 or not fields[3].startswith("pilotage "):
+            continue
+        _, task, name, comment = (field.strip() for field in fields)
+        index = int(task) if _is_number(task) else None
+        properties[name, index] = read_properties(comment.removeprefix("pilotage "))
+    return properties
 
 
 _FULL = (
@@ -89,7 +109,7 @@ def read_submitted(output: str) -> str:
     """Read the array's id from the output of `commands.submit`. `UnreadableOutput`: there is none."""
     [line] = output.split() if len(output.split()) == 1 else [""]
     job = line.partition(";")[0]
-    if not job.isdigit():
+    if not _is_number(job):
         raise UnreadableOutput(f"sbatch printed no job id: {output[:200]!r}")
     return job
 
@@ -137,24 +157,6 @@ def read_setting(output: str, name: str) -> str:
     return match[1].strip() if match else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition with the largest node of it."""
-
-    name: str
-    up: bool
-    wall: float | None
-    """Seconds; None: no limit."""
-    nodes: int
-    processors: int
-    """Of the widest node."""
-    memory: int
-    """MB, of the node with most."""
-    features: frozenset[str]
-    gres: frozenset[str]
-    default: bool = False
-
-
 def read_partitions(output: str) -> list[Partition]:
     """Read the output of `commands.list_partitions`: one partition for all its kinds of nodes, in the order listed."""
     partitions: dict[str, Partition] = {}
@@ -169,7 +171,7 @@ def read_partitions(output: str) -> list[Partition]:
             name,
             availability == "up",
             read_span(wall),
-            int(nodes) + (known.nodes if known else 0),
+            _leading_number(nodes) + (known.nodes if known else 0),
             max(_leading_number(cores), known.processors if known else 0),
             max(_leading_number(memory), known.memory if known else 0),
             _names(features) | (known.features if known else frozenset()),
@@ -185,7 +187,7 @@ def _names(text: str) -> frozenset[str]:
 
 def _leading_number(text: str) -> int:
     """`sinfo` prints `16+` for nodes of several sizes."""
-    match = re.match(r"\d+", text)
+    match = re.match(r"[0-9]{1,18}", text)
     if match is None:
         raise UnreadableOutput(f"not a number: {text[:50]!r}")
     return int(match[0])
@@ -195,7 +197,8 @@ def read_span(text: str) -> float | None:
     """Seconds of Slurm's `[days-]hours:minutes:seconds`, `minutes:seconds` or `minutes`; None for no limit."""
     if text in ("infinite", "UNLIMITED", "n/a", "N/A", "NONE"):
         return None
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    number = "([0-9]{1,9})"
+    match = re.fullmatch(rf"(?:{number}-)?{number}(?::{number})?(?::{number})?", text)
     if match is None:
         raise UnreadableOutput(f"not a span of time: {text[:50]!r}")
     days, *parts = match.groups()

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Depends
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Ce, Policy, parse
 from pilotage.core.policy.model import SlurmOptions
+from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
-from pilotage.outside.batch.slurm import output
-from pilotage.outside.batch.slurm.commands import SlurmPilotSize
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.duties.batch_clients import slurm_client
 from pilotage.server.http.edge import CheckedRoute
@@ -47,11 +46,11 @@ async def describe_batch_system(name: CeName, caller: Caller = Depends(caller_of
     if name != "slurm":
         raise NotFound(f"there is no batch system {name!r}", hint="known: slurm")
     client = slurm_client(SlurmOptions(), COMMAND_TIMEOUT)
-    partitions = await asyncio.to_thread(client.partitions)
+    partitions = await asyncio.to_thread(client.describe)
     return BatchSystem(name, [_partition(partition) for partition in partitions])
 
 
-def _partition(partition: output.Partition) -> Partition:
+def _partition(partition: adapter.Partition) -> Partition:
     return Partition(
         partition.name,
         partition.default,
@@ -78,8 +77,8 @@ def _refusal(ce: Ce) -> str:
     """Why the batch system would refuse a pilot of this CE; empty: it would accept it."""
     if ce.type == "local":
         return ""
-    size = SlurmPilotSize(ce.pilot_processors, ce.pilot_memory, ce.wall)
-    return slurm_client(ce.slurm, COMMAND_TIMEOUT).check(size)
+    shape = adapter.Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
+    return slurm_client(ce.slurm, COMMAND_TIMEOUT).check(shape)
 
 
 @router.get("/ces")
