@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by ./quickstart, ./test and ./bench: makes .venv in the checkout, or finds it ready.
+# Sourced by ./quickstart, ./test and ./bench: makes .venv in the checkout, or finds it ready. Modules may be kept
+# compiled there, also where PYTHONDONTWRITEBYTECODE is set: else each process compiles all of them, for seconds.
 #
 #   prepare_environment GROUP...     sets PYTHON to the interpreter of .venv
 #
@@ -15,6 +16,7 @@ die() {
 prepare_environment() {
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
     venv=$root/.venv
+    unset PYTHONDONTWRITEBYTECODE
     PYTHON=$venv/bin/python
     local wanted
     wanted=$(fingerprint "$@")

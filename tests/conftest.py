@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -20,6 +23,11 @@ settings.register_profile(
 )
 settings.register_profile("deep", deadline=None, max_examples=1500, suppress_health_check=QUIET)
 settings.load_profile("steady")
+
+
+# Else every server and pilot of the tests would compile its modules, which takes longer than its start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
