@@ -44,6 +44,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "ce show": _here("ces.show", "show", "Explain the state of a CE and its last failures"),
     "ce enable": _here("ces.show", "enable", "Submit pilots to a CE again (administrators)"),
     "ce disable": _here("ces.show", "disable", "Submit no more pilots to a CE (administrators)"),
+    "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),
     "ce add": _here("ces.add", "add", "Add a Slurm cluster or this machine to the policy as a CE"),
     "share list": _here("shares", "share_list", "Show shares, usage and priorities of groups and owners"),
     "fairness check": _here("shares", "fairness", "Compare usage with the shares"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pilotage.client.answers import decode
 from pilotage.client.typed_requests import TypedRequests
-from pilotage.wire.ces import BatchSystem, CeChange, CeCheck, CeRefusal, CeSummary
+from pilotage.wire.ces import BatchSystem, CeChange, CeCheck, CeProbe, CeProbeRequest, CeRefusal, CeSummary
 from pilotage.wire.identity import TokenRequest, TokenResponse
 from pilotage.wire.policy import (
     PolicyChange,
@@ -28,6 +28,14 @@ class AdministrationMethods(TypedRequests):
     def disable_ce(self, name: str, reason: str) -> CeSummary:
         """Submit no more pilots to a CE until it is enabled. Its pilots go on. Administrators only."""
         return self._post("/v1/ces/disable", CeChange(name, reason), CeSummary)
+
+    def probe_ce(self, name: str) -> CeProbe:
+        """Submit one probe to a CE, or return the probe that is under way. Administrators only."""
+        return self._post("/v1/ces/probe", CeProbeRequest(name), CeProbe)
+
+    def ce_probe(self, name: str) -> CeProbe:
+        """Return the last probe of a CE. Administrators only. Raises NotFound."""
+        return self._get("/v1/ces/probe", CeProbe, {"name": name})
 
     def describe_batch_system(self, kind: str) -> BatchSystem:
         """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.

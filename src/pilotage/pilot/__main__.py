@@ -67,6 +67,10 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     )
     config = make_config(answer, resources, options, os.environ, started_at())
     log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=resources.node.processors)
+    if answer.probe:
+        from .probe import run_probe
+
+        return run_probe(servers, trust, answer, resources, config, folder)
     host = socket.gethostname()
     threading.Thread(target=lambda: _remove_stale_folders(options.workdir, host), daemon=True).start()
     log_facts = {"pilot": str(answer.pilot), "batch_id": options.batch_id, "node": resources.node.hostname}

@@ -4,6 +4,8 @@ GET    /v1/ces                             list of CeSummary, by name
 GET    /v1/ces/report                      name → CeReport
 POST   /v1/ces/enable                      CeChange → CeSummary; administrators only
 POST   /v1/ces/disable                     CeChange → CeSummary; administrators only, with a reason
+POST   /v1/ces/probe                       CeProbeRequest → CeProbe; administrators only
+GET    /v1/ces/probe                       name → CeProbe: the last probe of this CE; administrators only
 POST   /v1/ces/check                       CeCheck → CeRefusal; administrators only
 GET    /v1/batch-systems/{name}            BatchSystem; administrators only
 """
@@ -127,3 +129,38 @@ class CeChange:
 
     name: CeName
     reason: Message = ""
+
+
+@dataclass
+class CeProbeRequest:
+    """Submit one probe to a CE: a pilot that examines its node and runs no job."""
+
+    name: CeName
+
+
+@dataclass
+class CeProbeStep:
+    """One step of a probe, in the order in which the steps happen."""
+
+    name: str
+    state: str
+    """ok, warning, failed, waiting (for this step), or pending (for earlier ones)."""
+    text: str = ""
+
+
+@dataclass
+class CeProbe:
+    """A probe of a CE."""
+
+    ce: str
+    number: int
+    """Counts the probes of this CE."""
+    requested: float
+    by: str
+    ended: bool
+    steps: List[CeProbeStep] = field(default_factory=list)
+    pilot: Optional[int] = None
+    """None: the director has not submitted it yet."""
+    advice: str = ""
+    log: str = ""
+    """The end of the probe's own output, if a step failed and the server can read it."""

@@ -99,6 +99,34 @@ class EnrolResponse:
     """Bytes of one output file that the server takes; 0: not told."""
     send_log: bool = False
     """The server cannot read the pilot's output on the node: the pilot sends its end when it leaves."""
+    probe: bool = False
+    """The pilot examines its node for `pilotage ce test`, reports to /v1/pilot/probe, and ends without a job."""
+
+
+@dataclass
+class ProbeCheck:
+    """One finding of a probe about its node."""
+
+    name: Name
+    state: Name
+    """ok, warning or failed."""
+    text: Message = ""
+
+
+@dataclass
+class ProbeReport:
+    """POST /v1/pilot/probe: the findings of a probe, which ends with this message."""
+
+    checks: Annotated[List[ProbeCheck], Limit(longest=100)] = field(default_factory=list)
+    clock: float = 0.0
+    """Seconds since 1970 by the node's clock. It is compared, and nothing is computed with it."""
+
+
+@dataclass
+class ProbeAnswer:
+    """The server has stored the report."""
+
+    stored: bool = True
 
 
 @dataclass

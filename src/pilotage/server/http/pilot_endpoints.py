@@ -16,12 +16,13 @@ from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.decoding import with_limits
+from pilotage.services.director.probes import receive_report
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.tables import pilots
 from pilotage.store.writer.transaction import BatchableRequest, Request
-from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -33,6 +34,7 @@ MAX_BODY = 32_000_000
 
 _exchange_request = msgspec.json.Decoder(with_limits(ExchangeRequest))
 _enrol_request = msgspec.json.Decoder(with_limits(EnrolRequest))
+_probe_report = msgspec.json.Decoder(with_limits(ProbeReport))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -80,6 +82,12 @@ def _enrol(context: Context, token: str, body: Body) -> PilotCall:
     return PilotCall(lambda tx: enrol(pool, tx, request, clock()), _encode, False)
 
 
+def _probe(context: Context, token: str, body: Body) -> PilotCall:
+    report = _decode(_probe_report, body)
+    pool, clock = context.pool, context.clock
+    return PilotCall(lambda tx: receive_report(pool, tx, token, report, clock()), _encode, True)
+
+
 def _decode(decoder: msgspec.json.Decoder[Message], body: Body) -> Message:
     """Decode a body. All errors are the sender's mistake, so none is logged."""
     try:
@@ -106,6 +114,7 @@ class PilotEndpoint(NamedTuple):
 ENDPOINTS: dict[str, PilotEndpoint] = {
     "/v1/pilot/exchange": PilotEndpoint(_exchange, MAX_BODY, True),
     "/v1/pilot/enrol": PilotEndpoint(_enrol, BODY_WITHOUT_TOKEN, False),
+    "/v1/pilot/probe": PilotEndpoint(_probe, BODY_WITHOUT_TOKEN, True),
 }
 
 

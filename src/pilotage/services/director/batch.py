@@ -6,7 +6,6 @@ before the batch system is called. The table of core/pilots/handover.py decides 
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from copy import deepcopy
@@ -29,10 +28,16 @@ from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, Listed
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
 from pilotage.services.director.local import last_seen
-from pilotage.services.director.submissions import BatchSteps, SubmissionIntent, properties_of
+from pilotage.services.director.probes import is_wanted, mark_submitted
+from pilotage.services.director.submissions import (
+    BatchSteps,
+    SubmissionIntent,
+    properties_of,
+    store_submission,
+)
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.match import Requirements
-from pilotage.services.pilots.enrolment import secret_hash
+from pilotage.services.pilots.enrolment import PROBE
 from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
@@ -78,7 +83,24 @@ class BatchDirector:
             orders = plan_submissions(self._facts(pool, tx, ce, node, live, now), pool.rng)
         self._note(pool, tx, ce, live, sum(order.pilots for order in orders), now)
         self.memory.store(tx)
-        return [self._store_intent(pool, tx, ce, order, now) for order in orders]
+        intents = [self._store_intent(pool, tx, ce, order, now) for order in orders]
+        if not pool.draining and is_wanted(tx, self.ce, now):
+            probe, (pilot,) = store_submission(
+                pool, tx, self.ce, ce, 1, None, now, properties={}, pilot_type=PROBE
+            )
+            mark_submitted(tx, self.ce, pilot)
+            intents.append(probe)
+        return intents
+
+    def _store_intent(
+        self, pool: Pool, tx: Transaction, ce: Ce, order: BatchOrder, now: float
+    ) -> SubmissionIntent:
+        properties = properties_of(pool, order)
+        intent, members = store_submission(
+            pool, tx, self.ce, ce, order.pilots, order.owner, now, properties=properties
+        )
+        self.back_off.started_for.update(dict.fromkeys(members, order.queue))
+        return intent
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         paused = self.memory.is_paused(now)
@@ -124,38 +146,6 @@ class BatchDirector:
             {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
         )
         tx.put(pool.directors, self.ce, note)
-
-    def _store_intent(
-        self, pool: Pool, tx: Transaction, ce: Ce, order: BatchOrder, now: float
-    ) -> SubmissionIntent:
-        stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
-        # The call follows at once: a director that ends before it cannot be told from one that ends in it.
-        pilot_submissions.insert(
-            tx.connection,
-            stamp=stamp,
-            ce=self.ce,
-            phase=SubmissionPhase.PREPARING,
-            pilots=order.pilots,
-            now=now,
-        )
-        for index in range(order.pilots):
-            pilot = pilots.insert(
-                tx.connection,
-                stamp=f"{stamp}/{index}",
-                secret_hash=secret_hash(secret),
-                idx=index,
-                site=ce.site,
-                ce=self.ce,
-                only_owner=order.owner,
-                pilot_type="generic",
-                processors=ce.pilot_processors,
-                memory=ce.pilot_memory,
-                now=now,
-                id_=pool.ids.next_pilot(),
-            )
-            self.back_off.started_for[pilot] = order.queue
-        size = ce.pilot_processors, ce.pilot_memory, ce.wall
-        return SubmissionIntent(stamp, secret, order.pilots, *size, properties_of(pool, order))
 
     def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
         """Learn which of the pilots that were submitted here had a job."""

@@ -26,9 +26,10 @@ from pilotage.core.provisioning.facts import (
 from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.outside.batch.submission import STAMP_PREFIX
+from pilotage.services.director.probes import is_wanted, mark_submitted
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
-from pilotage.services.pilots.enrolment import secret_hash
+from pilotage.services.pilots.enrolment import PROBE, secret_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.services.pilots.orders import tell_to_leave
 from pilotage.services.pool.records import DirectorNote
@@ -95,7 +96,12 @@ class LocalDirector:
             decided = plan(self._facts(pool, tx, ce, live, turns, now), now, pool.rng)
         self._note(pool, tx, ce, live, len(decided.orders), now)
         self._store(tx, row.progress)
-        return self._carry_out(pool, tx, ce, live, decided, turns, now, place)
+        ordered = self._carry_out(pool, tx, ce, live, decided, turns, now, place)
+        if not pool.draining and is_wanted(tx, self.ce, now):
+            probe = self._insert_pilot(pool, tx, ce, 1, None, PROBE, now, place)
+            mark_submitted(tx, self.ce, probe.pilot)
+            ordered.append(probe)
+        return ordered
 
     def _store(self, tx: Transaction, stored: CeProgress) -> None:
         """Write the reason for a pause into the CE's row, so that every server can explain it."""
@@ -181,10 +187,28 @@ class LocalDirector:
         now: float,
         place: str,
     ) -> PilotIntent:
+        home_owner = pool.home_owner if ce.owners == "home" else None
+        owner = turn.owner if turn else home_owner
+        intent = self._insert_pilot(pool, tx, ce, planned.processors, owner, "generic", now, place)
+        self.back_off.started_for[intent.pilot] = planned.queue
+        if turn is not None:
+            tx.on_rollback(pool.turns.start(intent.pilot, turn))
+        return intent
+
+    def _insert_pilot(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        processors: int,
+        owner: str | None,
+        pilot_type: str,
+        now: float,
+        place: str,
+    ) -> PilotIntent:
         stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
         cores, all_memory = capacity(ce, self.node)
-        memory = all_memory * planned.processors // max(1, cores)
-        owner = turn.owner if turn else pool.home_owner if ce.owners == "home" else None
+        memory = all_memory * processors // max(1, cores)
         pilot = pilots.insert(
             tx.connection,
             stamp=stamp,
@@ -193,8 +217,8 @@ class LocalDirector:
             site=ce.site,
             ce=self.ce,
             only_owner=owner,
-            pilot_type="generic",
-            processors=planned.processors,
+            pilot_type=pilot_type,
+            processors=processors,
             memory=memory,
             now=now,
             id_=pool.ids.next_pilot(),
@@ -202,10 +226,7 @@ class LocalDirector:
             lease_until=now + ce.lease,
         )
         tx.add(self.ordered, pilot)
-        self.back_off.started_for[pilot] = planned.queue
-        if turn is not None:
-            tx.on_rollback(pool.turns.start(pilot, turn))
-        return PilotIntent(pilot, stamp, secret, 0, planned.processors, memory, owner)
+        return PilotIntent(pilot, stamp, secret, 0, processors, memory, owner)
 
     def _observe_started(
         self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float

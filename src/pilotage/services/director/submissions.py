@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.outside.batch.submission import STAMP_PREFIX
+from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.services.pool.state import Pool
+from pilotage.store.tables import pilot_submissions, pilots
+from pilotage.store.writer.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +52,45 @@ def properties_of(pool: Pool, order: BatchOrder) -> dict[str, str]:
         if (entry := pool.queues.index.entries.get(order.queue)) is not None:
             properties["group"] = entry.identity.group
     return properties
+
+
+def store_submission(
+    pool: Pool,
+    tx: Transaction,
+    name: str,
+    ce: Ce,
+    count: int,
+    owner: str | None,
+    now: float,
+    *,
+    properties: Mapping[str, str],
+    pilot_type: str = "generic",
+) -> tuple[SubmissionIntent, list[PilotId]]:
+    """Store the intent of `count` equal pilots of CE `name`; also their ids.
+
+    `owner`: the owner that they are bound to; None: they serve everybody.
+    """
+    stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
+    # The call follows at once: a director that ends before it cannot be told from one that ends in it.
+    pilot_submissions.insert(
+        tx.connection, stamp=stamp, ce=name, phase=SubmissionPhase.PREPARING, pilots=count, now=now
+    )
+    members = [
+        pilots.insert(
+            tx.connection,
+            stamp=f"{stamp}/{index}",
+            secret_hash=secret_hash(secret),
+            idx=index,
+            site=ce.site,
+            ce=name,
+            only_owner=owner,
+            pilot_type=pilot_type,
+            processors=ce.pilot_processors,
+            memory=ce.pilot_memory,
+            now=now,
+            id_=pool.ids.next_pilot(),
+        )
+        for index in range(count)
+    ]
+    size = ce.pilot_processors, ce.pilot_memory, ce.wall
+    return SubmissionIntent(stamp, secret, count, *size, properties), members

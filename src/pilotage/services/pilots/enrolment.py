@@ -20,6 +20,9 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
 
+PROBE = "probe"
+"""The type of a pilot that examines its node and is given no job."""
+
 
 def secret_hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -112,6 +115,7 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
         tags=list(ce.tags) if ce else [],
         max_output_file=pool.policy.jobs.max_output_file,
         send_log=pool.peers.shared if ce is None or ce.type == "local" else not ce.slurm.log_folder,
+        probe=pilot.pilot_type == PROBE,
     )
 
 

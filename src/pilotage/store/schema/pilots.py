@@ -97,6 +97,20 @@ pilot_submissions = sa.Table(
     ),
 )
 
+# The last probe of each CE: a pilot that examines its node.
+ce_probes = sa.Table(
+    "ce_probes",
+    metadata,
+    sa.Column("ce", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("requested", sa.Float, nullable=False),
+    sa.Column("requested_by", sa.Text, nullable=False),
+    # Null until the director has stored its intent.
+    sa.Column("pilot", sa.BigInteger),
+    # Empty until the probe has reported; then a list of {name, state, text} in JSON.
+    sa.Column("checks", sa.Text, nullable=False, server_default=""),
+)
+
 # The stored memory of the director of each CE. A CE without a row has had no trouble yet.
 ces = sa.Table(
     "ces",

@@ -1,0 +1,83 @@
+"""Routes for probes: pilots that examine the nodes of a CE."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from fastapi import APIRouter, Depends
+
+from pilotage.core.errors import NotFound
+from pilotage.core.pilots.blame import blame
+from pilotage.core.policy import Ce
+from pilotage.core.provisioning.probe import ProbeStep, StepState
+from pilotage.outside.batch.pilot_logs import read_log_tail
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.services.director.probes import account, is_open, request_probe
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import ce_probes, pilots
+from pilotage.store.tables.ce_probes import CeProbeRow
+from pilotage.wire.ces import CeName, CeProbe, CeProbeRequest, CeProbeStep
+
+router = APIRouter(prefix="/v1/ces/probe", tags=["places"], route_class=CheckedRoute)
+
+
+@router.post("")
+async def probe_ce(
+    body: CeProbeRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeProbe:
+    """Submit one probe to a CE, or follow the probe that is under way. Administrators only."""
+    caller.need_administrator()
+    ce = _require_ce(context, body.name)
+    pool, clock = context.pool, context.clock
+    row = await context.writer.acall(
+        lambda tx: request_probe(pool, tx, body.name, by=caller.user, now=clock())
+    )
+    context.wake_director.set()
+    return await context.quick_read(lambda connection: _show(connection, row, ce, clock()))
+
+
+@router.get("")
+async def show_probe(
+    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeProbe:
+    """The last probe of a CE. Administrators only."""
+    caller.need_administrator()
+    ce = _require_ce(context, name)
+    row = await context.quick_read(lambda connection: ce_probes.of_ce(connection, name))
+    if row is None:
+        raise NotFound(f"CE {name} has had no probe", hint=f"submit one: pilotage ce test {name}")
+    return await context.quick_read(lambda connection: _show(connection, row, ce, context.clock()))
+
+
+def _require_ce(context: Context, name: str) -> Ce:
+    known = context.pool.policy.ces
+    if name not in known:
+        raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def _show(connection: Connection, row: CeProbeRow, ce: Ce, now: float) -> CeProbe:
+    pilot = None if row.pilot is None else pilots.by_id(connection, row.pilot)
+    log = "" if pilot is None or pilot.ended is None else read_log_tail(ce.slurm.log_folder, pilot.stamp)
+    steps = account(connection, row, ce, log, now)
+    failed = next((step for step in steps if step.state is StepState.FAILED), None)
+    return CeProbe(
+        row.ce,
+        row.number,
+        row.requested,
+        row.requested_by,
+        ended=not is_open(connection, row, now),
+        steps=[CeProbeStep(**asdict(step)) for step in steps],
+        pilot=row.pilot,
+        advice=_advice(failed, log, ce) if failed is not None else "",
+        log=log if failed is not None else "",
+    )
+
+
+def _advice(failed: ProbeStep, log: str, ce: Ce) -> str:
+    advice = f"this looks like a fault of: {blame(log, failed.text)}"
+    if ce.type != "local" and not ce.slurm.log_folder:
+        advice += "; with `log_folder` in the CE's section the server can show the pilot's own output"
+    return advice
