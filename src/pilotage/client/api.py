@@ -25,9 +25,10 @@ from pilotage.client.credentials import (
 )
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
+from pilotage.client.reports import ReportMethods
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
-from pilotage.client.transport import Query, Transport
+from pilotage.client.transport import Transport
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
 from pilotage.wire.ces import CeReport, CeSummary
@@ -45,7 +46,6 @@ from pilotage.wire.jobs import (
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import QueuesPage, QueueSummary, SiteSummary
 from pilotage.wire.server_trust import ServerTrust
-from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 from pilotage.wire.submissions import SubmissionSource
 from pilotage.wire.why import Why
 
@@ -53,7 +53,7 @@ BULK_TIMEOUT = 600.0
 """Seconds; an action on 100,000 jobs is answered when all of them are processed."""
 
 
-class Client(SubmitMethods, AdministrationMethods, PilotMethods, TypedRequests):
+class Client(SubmitMethods, ReportMethods, AdministrationMethods, PilotMethods, TypedRequests):
     """A connection to one server with one identity; thread-safe.
 
     >>> from pilotage.client import Client                                # doctest: +SKIP
@@ -365,19 +365,6 @@ class Client(SubmitMethods, AdministrationMethods, PilotMethods, TypedRequests):
     def whoami(self) -> Identity:
         """Return the user, group and rights of the token."""
         return self._get("/v1/whoami", Identity)
-
-    def shares(self) -> ShareTable:
-        """Return share, usage and correction factor of every group and owner."""
-        return self._get("/v1/shares", ShareTable)
-
-    def fairness(self, since: float = 604800.0) -> FairnessReport:
-        """Compare usage over the last `since` seconds with the shares."""
-        return self._get("/v1/fairness", FairnessReport, {"since": since})
-
-    def accounting(self, begin: float | None = None, end: float | None = None) -> list[AccountRow]:
-        """Return usage by month, site, group and owner, of attempts that ended in [begin, end) (seconds since 1970)."""
-        asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
-        return self._get("/v1/accounting", list[AccountRow], asked)
 
     # --- requests
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, List, NoReturn, Optional, Union
 from .folders import make_work_folder, remove_stale
 from .guardian import run_guarded
 from .options import parse
-from .system import forbid_dumps
+from .system import forbid_dumps, started_at
 
 if TYPE_CHECKING:
     from pilotage.wire.pilot import EnrolResponse
@@ -39,16 +39,18 @@ def main(arguments: Optional[List[str]] = None) -> NoReturn:
     host = socket.gethostname()
     # This process and its child share the lock on the folder; it is held until both have ended.
     folder, _ = make_work_folder(options.workdir, f"{options.batch_id or 'pilot'}-{options.index}", host)
-    run_guarded(folder, lambda: _run(options, folder))
+    began = started_at()
+    run_guarded(folder, lambda: _run(options, folder, began))
 
 
-def _run(options: argparse.Namespace, folder: str) -> int:
+def _run(options: argparse.Namespace, folder: str, began: float) -> int:
+    """Enrol and run jobs; the exit code. `began`: when the batch job began."""
     # Imported here, in the child, so that the guardian stays small: it lives as long as the pilot.
     from pilotage.wire.server_trust import ServerTrust
 
     from .enrol import make_config
     from .log import log
-    from .loop import Loop, WakeUp, started_at
+    from .loop import Loop, WakeUp
     from .node import find_node
     from .servers import Servers
     from .transport import Connection
@@ -56,7 +58,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
     trust, servers = ServerTrust(options.fingerprint, options.ca_file), Servers(options.server)
     wake_up = WakeUp()
     wake_up.install()
-    answer = _enrol(options, servers, trust, wake_up)
+    answer = _enrol(options, servers, trust, wake_up, began)
     if isinstance(answer, int):
         return answer
     resources = find_node(
@@ -65,7 +67,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
         memory=options.memory or answer.memory,
         tags=tuple(answer.tags),
     )
-    config = make_config(answer, resources, options, os.environ, started_at())
+    config = make_config(answer, resources, options, os.environ, began)
     log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=resources.node.processors)
     if answer.probe:
         from .probe import run_probe
@@ -86,7 +88,7 @@ def _run(options: argparse.Namespace, folder: str) -> int:
 
 
 def _enrol(
-    options: argparse.Namespace, servers: Servers, trust: ServerTrust, wake_up: WakeUp
+    options: argparse.Namespace, servers: Servers, trust: ServerTrust, wake_up: WakeUp, began: float
 ) -> Union[EnrolResponse, int]:
     """Enrol with the secret; the exit code if that fails."""
     from .enrol import enrol, read_secret
@@ -99,7 +101,7 @@ def _enrol(
         return 2
     connection = Connection(servers, trust)
     try:
-        return enrol(connection, secret, options, lambda: bool(wake_up.signals))
+        return enrol(connection, secret, options, lambda: bool(wake_up.signals), began)
     except RequestRefused as error:
         log("enrolment refused", reason=error)
         return REFUSED

@@ -18,6 +18,7 @@ from pilotage.wire.pilot import EnrolRequest, EnrolResponse
 from .log import log
 from .node import NodeResources
 from .pilot_config import PilotConfig
+from .system import clock
 from .transport import Connection, ServerUnavailable
 
 _MAX_SECRET_BYTES = 4096
@@ -40,9 +41,13 @@ def read_secret(number: int) -> str:
 
 
 def enrol(
-    connection: Connection, secret: str, options: argparse.Namespace, is_cancelled: Callable[[], bool]
+    connection: Connection,
+    secret: str,
+    options: argparse.Namespace,
+    is_cancelled: Callable[[], bool],
+    began: float,
 ) -> EnrolResponse:
-    """Enrol, and try again while the server is unavailable.
+    """Enrol, and try again while the server is unavailable. `began`: when the batch job began, by `clock`.
 
     Raises RequestRefused, and ServerUnavailable after `options.patience` seconds or when `is_cancelled` is true.
     """
@@ -58,6 +63,7 @@ def enrol(
     rng = random.Random()  # noqa: S311 (jitter)
     pause = 0.2
     while True:
+        request.age = max(0.0, clock() - began)
         try:
             return connection.post("/v1/pilot/enrol", request, EnrolResponse)
         except ServerUnavailable as error:
@@ -78,7 +84,7 @@ def make_config(
     environment: Mapping[str, str],
     start: float,
 ) -> PilotConfig:
-    """The settings of this pilot. `start`: when the program started, by the machine's clock."""
+    """The settings of this pilot. `start`: when the batch job began, by `clock`."""
     end = start + answer.wall if answer.wall > 0 else math.inf
     slurm = environment.get("SLURM_JOB_END_TIME", "")
     if slurm.isdigit():

@@ -11,7 +11,6 @@ import os
 import random
 import select
 import signal
-import time
 from typing import Any, Callable, List, Mapping, Optional
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, OfferedJob
@@ -173,13 +172,3 @@ class Loop:
             self._events.append(PilotSuperseded(str(error)))
         else:
             self._events.append(ExchangeFailed(str(error) or repr(error), getattr(error, "retry_after", 0.0)))
-
-
-def started_at() -> float:
-    """When this process was started, in seconds of the clock that the machine uses (CLOCK_BOOTTIME)."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b") ")[2].split()[19])
-        return ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)

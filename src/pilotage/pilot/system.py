@@ -41,6 +41,16 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def started_at() -> float:
+    """When this process was started, by `clock`. A shell that became this process by `exec` counts."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b") ")[2].split()[19])
+        return ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return clock()
+
+
 def kill(pid: int, number: int) -> None:
     """Send a signal to a process that may have ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

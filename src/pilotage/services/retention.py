@@ -14,7 +14,7 @@ from typing import Any
 
 from pilotage.core.policy import Policy
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import history, retention
+from pilotage.store.tables import costs, history, retention
 
 SLICE = 0.002
 """Seconds that a slice should take in the writer's thread, so that no write takes over 5 ms."""
@@ -92,6 +92,10 @@ def _attempts(connection: Connection, _: Sequence[Any], before: float, most: int
     return retention.delete_attempts(connection, before, most)
 
 
+def _costs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    return costs.delete_before(connection, before, most)
+
+
 def _events(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
     return retention.delete_events(connection, before, most)
 
@@ -130,6 +134,7 @@ RULES = (
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
     Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
     Rule("attempts", Policy.attempt_retention, _attempts),
+    Rule("costs", Policy.attempt_retention, _costs),
     Rule("events", lambda policy: policy.retention.events, _events, month=retention.drop_month_of_events),
     Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.expired_reasons),
     Rule("pilots", Policy.pilot_retention, _pilots, retention.expired_pilots),

@@ -61,6 +61,8 @@ class EnrolRequest:
     version: Name = ""
     hostname: Name = ""
     batch_id: Name = ""
+    age: float = 0.0
+    """Seconds since the batch job began."""
 
 
 @dataclass

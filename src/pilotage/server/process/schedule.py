@@ -14,6 +14,7 @@ from pilotage.outside.batch.local import LocalBatch
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
 from pilotage.server.duties.batch_clients import slurm_client
+from pilotage.server.duties.costs import CostDuty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.loop import every, until_stopped
@@ -36,7 +37,7 @@ ABANDONED_PERIOD = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
-    *("servers", "limits", "submissions"),
+    *("servers", "limits", "submissions", "costs"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 SERVER_PREFIXES = ("PILOTAGE_", "PG")
@@ -81,6 +82,7 @@ class DutySchedule:
     def _duties(self) -> list[Coroutine[None, None, None]]:
         context, home = self._context, self._settings.home
         queues, shares, reasons = QueueDuty(context), ShareDuty(context), ReasonDuty(context)
+        costs = CostDuty(context, self._duty_leases)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_ces.cycle)
@@ -92,6 +94,7 @@ class DutySchedule:
             every(context, retention.period, self._leased("retention", retention.cycle)),
             every(context, self._local_ces.period, local_ces, context.wake_director),
             every(context, lambda: BATCH_PERIOD, batch_ces),
+            every(context, costs.period, costs.cycle),
         ]
 
     def _peer_duties(self, leases: DutyLeases) -> list[Coroutine[None, None, None]]:

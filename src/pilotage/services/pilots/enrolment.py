@@ -13,6 +13,7 @@ from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
+from pilotage.services.pilots.lifecycle import DEFAULT_LEASE
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, pilots
 from pilotage.store.tables.events import record
@@ -42,7 +43,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     _compare_batch_ids(pool, tx, pilot, request.batch_id, now)
     token = secrets.token_urlsafe(32)
     ce = pool.policy.ces.get(pilot.ce)
-    lease = ce.lease if ce else 3600.0
+    lease = ce.lease if ce else DEFAULT_LEASE
     if pilot.state is not PilotState.RUNNING:
         _record_enrolment(pool, tx, pilot, request.hostname, now)
     pilots.update(
@@ -59,9 +60,20 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         lease_until=now + lease,
         reason=pilot.reason if pilot.leave else "",
         server=pool.peers.server,
+        cores_from=_begin_of_cores(pilot, request, now),
+        cores_until=None,
     )
     tx.put(pool.last_seen, pilot.id, now)
+    tx.put(pool.heard, pilot.id, now)
     return _settings(pool, pilot, ce, token, lease)
+
+
+def _begin_of_cores(pilot: PilotRow, request: EnrolRequest, now: float) -> float:
+    """When the batch job began. A pilot that was started again is the same batch job."""
+    if pilot.started is not None and pilot.cores_from is not None:
+        return pilot.cores_from
+    # The pilot knows best; a listing sees a batch job only some time after its start.
+    return min(now, max(pilot.submitted, now - max(0.0, request.age)))
 
 
 def _find_pilot(tx: Transaction, request: EnrolRequest) -> PilotRow:

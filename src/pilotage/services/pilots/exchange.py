@@ -93,6 +93,8 @@ def exchange_many(
     requests = [entry for entry in admitted if isinstance(entry, PilotRequest)]
     living = [request.pilot.id for request in requests if request.pilot.state not in _GONE]
     tx.put_all(pool.last_seen, living, now)
+    # No rollback takes a sign of life back.
+    pool.heard.update(dict.fromkeys(living, now))
     moves.load(job for request in requests if request.names_jobs for job in request.named_jobs())
     for request in requests:
         request.carry_out()
@@ -246,7 +248,15 @@ class PilotRequest:
         PILOT_STATES.check(pilot.state, PilotState.RUNNING)
         self.pool.pilots.touch(self.tx, pilot)
         pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
-        pilots.update(self.tx.connection, pilot.id, state=pilot.state, ended=None, reason="")
+        pilots.update(
+            self.tx.connection,
+            pilot.id,
+            state=pilot.state,
+            ended=None,
+            reason="",
+            cores_until=None,
+            silent_until=self.now,
+        )
         self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
 
     def _leaves(self, reason: str) -> None:

@@ -13,11 +13,14 @@ from pilotage.core.pilots.orders import ENDS_AS_DELETED
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import pilots
+from pilotage.store.tables import costs, pilots
 from pilotage.store.tables.events import record
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
+
+DEFAULT_LEASE = 3600.0
+"""Seconds of the lease of a pilot whose CE has gone from the policy."""
 
 
 class PilotEnd(StrEnum):
@@ -118,9 +121,19 @@ def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str
     for job in moves.of_pilot(pilot.id):
         _take_back(moves, job, pilot, rule, rule.job_reason.format(reason=reason))
     # Another message of this pilot may share the transaction and its row.
+    silence = {} if rule.by_pilot else {"silent_from": _last_sign_of_life(moves, pilot), "silent_until": None}
     pilot.state, pilot.ended, pilot.lease_until, pilot.reason = new, moves.now, None, reason
     pool.pilots.forget(pilot)
-    pilots.update(tx.connection, pilot.id, state=new, ended=moves.now, lease_until=None, reason=reason)
+    pilots.update(
+        tx.connection,
+        pilot.id,
+        state=new,
+        ended=moves.now,
+        lease_until=None,
+        reason=reason,
+        cores_until=None if pilot.cores_from is None else moves.now,
+        **silence,
+    )
     record(
         tx.connection,
         pool.ids.events,
@@ -134,6 +147,21 @@ def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str
     tx.delete(pool.unconfirmed, pilot.id)
     forget_unheard(pool, tx, pilot.id)
     return new
+
+
+def _last_sign_of_life(moves: JobTransitions, pilot: PilotRow) -> float | None:
+    """When the pilot was last heard, at the earliest; None: never."""
+    if pilot.started is None:
+        return None
+    heard = moves.pool.heard.get(pilot.id)
+    if heard is None:
+        # Another server heard it, or an earlier process. Its costs are booked up to a sign of life.
+        ce = moves.pool.policy.ces.get(pilot.ce)
+        lease = ce.lease if ce else DEFAULT_LEASE
+        renewed = pilot.started if pilot.lease_until is None else pilot.lease_until - lease
+        booked = costs.booked_until(moves.tx.connection, [pilot.id])[pilot.id]
+        heard = renewed if booked is None else max(renewed, booked)
+    return min(moves.now, max(heard, pilot.started))
 
 
 def end_silent_pilot(
@@ -186,4 +214,5 @@ def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
     tx.delete(pool.finished, pilot)
     tx.on_rollback(pool.turns.end(pilot, pool.last_seen.get(pilot)))
     tx.delete(pool.last_seen, pilot)
+    tx.delete(pool.heard, pilot)
     tx.discard(pool.stalled, pilot)

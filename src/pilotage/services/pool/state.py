@@ -46,6 +46,8 @@ class Pool:
     submissions: SubmissionCache = field(default_factory=SubmissionCache)
     last_seen: dict[PilotId, float] = field(default_factory=dict)
     """When each pilot sent its last message. The store has only its lease."""
+    heard: dict[PilotId, float] = field(default_factory=dict)
+    """The last sign of life of each pilot that this server has heard. Costs are booked up to it."""
     unconfirmed: dict[PilotId, float] = field(default_factory=dict)
     """Pilots with offered jobs that they may not have confirmed, and the time of the first such offer."""
     stalled: set[PilotId] = field(default_factory=set)

@@ -6,6 +6,9 @@ import sqlalchemy as sa
 
 from pilotage.store.schema.base import Id, metadata
 
+UNBOOKED = "cores_until IS NOT NULL AND (booked_until IS NULL OR booked_until < cores_until)"
+"""Pilots that have ended and whose core-seconds are not all booked."""
+
 pilots = sa.Table(
     "pilots",
     metadata,
@@ -46,6 +49,16 @@ pilots = sa.Table(
     sa.Column("server", sa.Text, nullable=False, server_default=""),
     # The end of its own output, sent when it left. Only where the server cannot read the batch system's file.
     sa.Column("log", sa.Text, nullable=False, server_default=""),
+    # Seconds of wall time that the batch system was asked for; 0: the wall time in the policy.
+    sa.Column("wall", sa.Float, nullable=False, server_default="0"),
+    # When its batch job had its cores. Both are NULL until known.
+    sa.Column("cores_from", sa.Float),
+    sa.Column("cores_until", sa.Float),
+    # Its last sign of life before it ended without a word, and its return.
+    sa.Column("silent_from", sa.Float),
+    sa.Column("silent_until", sa.Float),
+    # Its core-seconds before this instant are in `costs`.
+    sa.Column("booked_until", sa.Float),
     sa.Index(
         "ix_pilots_live",
         "ce",
@@ -67,6 +80,28 @@ pilots = sa.Table(
         sqlite_where=sa.text("ended IS NULL AND leave = 'kill'"),
         postgresql_where=sa.text("ended IS NULL AND leave = 'kill'"),
     ),
+    sa.Index(
+        "ix_pilots_unbooked",
+        "id",
+        sqlite_where=sa.text(UNBOOKED),
+        postgresql_where=sa.text(UNBOOKED),
+    ),
+)
+
+# Core-seconds of pilots by CE, hour (its start, in seconds since 1970), owner and group.
+costs = sa.Table(
+    "costs",
+    metadata,
+    sa.Column("ce", sa.Text, primary_key=True),
+    sa.Column("hour", sa.BigInteger, primary_key=True, autoincrement=False),
+    # Of the attempts; of time without an attempt: the owner that the pilot was bound to, or empty.
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("grp", sa.Text, primary_key=True),
+    sa.Column("payload", sa.Float, nullable=False),
+    sa.Column("startup", sa.Float, nullable=False),
+    sa.Column("idle", sa.Float, nullable=False),
+    sa.Column("lost", sa.Float, nullable=False),
+    sa.Index("ix_costs_hour", "hour"),
 )
 
 # Submissions of pilots to batch systems: arrays of equal pilots, each with one stamp.

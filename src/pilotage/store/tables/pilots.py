@@ -45,12 +45,16 @@ class PilotRow:
     leave: str
     reason: str
     server: str = ""
+    wall: float = 0.0
+    """Seconds that the batch system was asked for; 0: the wall time in the policy."""
+    cores_from: float | None = None
+    """When its batch job began; None: not known."""
 
 
 _COLUMNS = (
     "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
     " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason,"
-    " server"
+    " server, wall, cores_from"
 )
 _JOBS, _STATE = ([name.strip() for name in _COLUMNS.split(",")].index(name) for name in ("jobs", "state"))
 _CHANGEABLE = frozenset(
@@ -70,6 +74,10 @@ _CHANGEABLE = frozenset(
         "reason",
         "server",
         "log",
+        "cores_from",
+        "cores_until",
+        "silent_from",
+        "silent_until",
     ]
 )
 
@@ -100,17 +108,18 @@ def insert(
     id_: int | None = None,
     batch_id: str = "",
     lease_until: float | None = None,
+    wall: float = 0.0,
 ) -> PilotId:
     """Store the intent to start a pilot, before anything is started; returns its id.
 
     `id_`: an unused id; None: the next id. `batch_id`: the part known before the start. `lease_until`: the end of the
-    intent.
+    intent. `wall`: seconds that the batch system is asked for; 0: the wall time in the policy.
     """
     sql = (
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted, batch_id, lease_until) VALUES (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
+        " submitted, batch_id, lease_until, wall) VALUES (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
         " (SELECT max(id) AS known FROM pilots UNION ALL SELECT id_floor FROM instance) AS given)),"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
     )
     values = (
         id_,
@@ -127,6 +136,7 @@ def insert(
         now,
         batch_id,
         lease_until,
+        wall,
     )
     return PilotId(connection.execute(sql, values).fetchone()[0])
 

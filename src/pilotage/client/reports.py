@@ -1,0 +1,34 @@
+"""Methods of the client for shares, use and costs."""
+
+from __future__ import annotations
+
+from pilotage.client.transport import Query
+from pilotage.client.typed_requests import TypedRequests
+from pilotage.wire.costs import CostReport
+from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
+
+
+class ReportMethods(TypedRequests):
+    """Methods of the client that report on the use of resources."""
+
+    def shares(self) -> ShareTable:
+        """Return share, usage and correction factor of every group and owner."""
+        return self._get("/v1/shares", ShareTable)
+
+    def fairness(self, since: float = 604800.0) -> FairnessReport:
+        """Compare usage over the last `since` seconds with the shares."""
+        return self._get("/v1/fairness", FairnessReport, {"since": since})
+
+    def accounting(self, begin: float | None = None, end: float | None = None) -> list[AccountRow]:
+        """Return usage by month, site, group and owner, of attempts that ended in [begin, end) (seconds since 1970)."""
+        asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
+        return self._get("/v1/accounting", list[AccountRow], asked)
+
+    def costs(self, *, ce: str = "", since: float | None = None, by: str = "ce") -> CostReport:
+        """Return where the core-seconds of pilots went: payload, start-up, idle or lost.
+
+        `ce`: only this CE. `since`: only the last seconds, in whole hours. `by`: "ce", "owner", "group" or "month".
+        Administrators see everything, others the core-seconds of their own jobs and pilots.
+        """
+        span: Query = {} if since is None else {"since": since}
+        return self._get("/v1/costs", CostReport, {"by": by, **({"ce": ce} if ce else {}), **span})

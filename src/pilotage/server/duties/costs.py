@@ -1,0 +1,62 @@
+"""The duty that books the core-seconds of pilots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+
+from pilotage.server.context import Context
+from pilotage.server.duties.duty_leases import DutyLeases
+from pilotage.services.pilots.costs import Booking, book_pilots, save_bookings, unbooked
+
+BOOKING_PERIOD = 30.0
+"""Seconds between two passes."""
+
+PILOTS_PER_SECOND = 200
+"""Live pilots booked a second at most, on average: with more pilots the passes are rarer."""
+
+SLICE = 0.002
+"""Seconds of work in one turn of the event loop."""
+
+MAX_LOAD = 0.1
+"""Maximum fraction of the event loop's time."""
+
+
+class CostDuty:
+    """Books the pilots that this server has heard. The server with the duty's lease also books ended ones."""
+
+    name = "costs"
+
+    def __init__(self, context: Context, duty_leases: DutyLeases | None = None) -> None:
+        self._context = context
+        self._duty_leases = duty_leases
+
+    def period(self) -> float:
+        return max(BOOKING_PERIOD, len(self._context.pool.heard) / PILOTS_PER_SECOND)
+
+    async def cycle(self) -> None:
+        context = self._context
+        heard, now = dict(context.pool.heard), context.clock()
+        ended = self._duty_leases is None or self._duty_leases.holds(self.name)
+        rows = await context.quick_read(lambda connection: unbooked(connection, heard, now, ended=ended))
+        if not rows:
+            return
+        if not context.in_loop:
+            made = await asyncio.to_thread(lambda: list(book_pilots(context.readers.connection(), rows)))
+            for bookings in made:
+                await self._save(bookings)
+            return
+        begun = perf_counter()
+        for bookings in book_pilots(context.readers.connection(), rows):
+            await self._save(bookings)
+            worked = perf_counter() - begun
+            if worked >= SLICE:
+                if context.stop.is_set():
+                    return
+                await asyncio.sleep(worked / MAX_LOAD - worked)
+                begun = perf_counter()
+
+    async def _save(self, bookings: Sequence[Booking]) -> None:
+        if bookings:
+            await self._context.writer.acall(lambda tx: save_bookings(tx, bookings))

@@ -1,0 +1,41 @@
+"""Messages of costs: where the core-seconds of pilots went.
+
+    GET  /v1/costs     ce, since (seconds), by (ce, owner, group, month) → CostReport; of others than oneself
+                       for administrators only
+
+Rules of bodies, instants and errors: wire/__init__.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional
+
+
+@dataclass
+class CostRow:
+    """Core-seconds of pilots. Each one is payload, startup, idle or lost."""
+
+    name: str
+    """A CE, owner, group or month ("2026-11", UTC). Empty: an owner or group of time that belongs to nobody."""
+    payload: float
+    """Cores that attempts held."""
+    startup: float
+    """From the start of a batch job to the pilot's first call."""
+    idle: float
+    """Cores of pilots that no attempt held."""
+    lost: float
+    """Of pilots that ended without a word, from their last sign of life on, or that never called."""
+    total: float
+    efficiency: Optional[float]
+    """payload / total; None: there is nothing."""
+
+
+@dataclass
+class CostReport:
+    begin: float
+    """The start of the first hour that counts."""
+    end: float
+    by: str
+    rows: List[CostRow]
+    total: CostRow
