@@ -164,11 +164,11 @@ class Rounds:
 
         def watched(match: Match, rest: Remaining) -> QueueIdentity | None:
             wanted = self.plain(match, rest)
-            before = len(match._given)
+            before = len(match.given)
             found = give(match, rest)
             assert (found is None) == (wanted is None)
             if wanted is not None:
-                head, _, queue, weight = match._given[before]
+                head, _, queue, weight = match.given[before]
                 place = self.waiting[queue, weight].index(head[0])
                 assert place < FIRST, f"{place} others of that UserPriority have lower ids"
                 self.compare(match, (queue, weight, place), wanted)
@@ -213,7 +213,7 @@ class Rounds:
 
     def compare(self, match: Match, found: tuple[int, int, int], wanted: tuple[int, int, int]) -> None:
         self.draws += 1
-        nth = min(3, len(match._given) - 1)
+        nth = min(3, len(match.given) - 1)
         for side, (queue, weight, place) in enumerate((found, wanted)):
             identity = match.pool.queues.index.entries[queue].identity  # type: ignore[index]
             for aspect, key in {

@@ -299,7 +299,8 @@ class QueueIndex:
             entry = self._candidates.peek(offer_class)
             if entry is not None:
                 for weight, part in entry.levels.items():
-                    if len(part.heads) < FIRST and part.needs_heads:
+                    known = len(part.heads)
+                    if known < FIRST and known < part.count:
                         short[entry.id, weight] = (entry, weight, part)
         self._recent_classes.clear()
         if short:
@@ -340,12 +341,13 @@ class QueueIndex:
         weight = next(iter(classes)) if len(classes) == 1 else self._draw_user_priority(entry, rng)
         part = classes[weight]
         heads = part.heads
-        if part.needs_heads:
+        known = len(heads)
+        if known < FIRST and known < part.count:
             self._read_heads([(entry, weight, part)])
-        if not heads:
+            known = len(heads)
+        if not known:
             self._update_standing(entry)
             return None
-        known = len(heads)
         head = heads.pop(int(rng.random() * (known if known < FIRST else FIRST)))
         part.count -= 1
         entry.waiting -= 1

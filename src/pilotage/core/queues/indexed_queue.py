@@ -8,7 +8,6 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from pilotage.core.ids import QueueId
-from pilotage.core.queues.draws import FIRST
 from pilotage.core.queues.fit import Condition, Offer, RequirementsHold, first_failure
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import Limit
@@ -53,12 +52,6 @@ class PriorityLevel:
     """All waiting jobs up to this id are in `heads` or were proposed."""
     prefetch: int = 0
     """Size of the last fetch of heads."""
-
-    @property
-    def needs_heads(self) -> bool:
-        """Whether heads must be read before a draw."""
-        known = len(self.heads)
-        return known < FIRST and known < self.count
 
 
 @dataclass(slots=True, eq=False)

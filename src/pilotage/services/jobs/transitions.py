@@ -173,7 +173,8 @@ class JobTransitions:
         return epoch
 
     def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
-        """Record that request `number` of `pilot` is answered with an offer of these jobs."""
+        """Record that request `number` of `pilot` is answered with an offer of these jobs, and touch the pilot."""
+        self._pilots[pilot.token_hash] = pilot
         pilot.take_number = number
         pilot.jobs.extend(given)
         since = self.pool.unconfirmed.get(pilot.id, inf)

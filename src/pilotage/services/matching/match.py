@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate, parse_expression
 from pilotage.core.errors import InvalidInput
-from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.pilots.ads import offer_ad
 from pilotage.core.queues.fit import Offer, binds_owner
 from pilotage.core.queues.identity import QueueIdentity
@@ -73,15 +72,15 @@ class Match:
     """The answer to one take. A take that finds nothing writes nothing."""
 
     __slots__ = (
-        *("_answered", "_bound", "_given", "_no_match", "_noted", "_offers", "_requirements", "_rest"),
-        *("moves", "pilot", "pool", "take", "tx"),
+        *("_answered", "_bound", "_no_match", "_noted", "_offers", "_requirements", "_rest"),
+        *("given", "moves", "pilot", "pool", "take", "tx"),
     )
 
     def __init__(
         self, pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: JobTransitions
     ) -> None:
         self.pool, self.tx, self.pilot, self.take, self.moves = pool, tx, pilot, take, moves
-        self._given: list[tuple[Head, int, QueueId, int]] = []
+        self.given: list[tuple[Head, int, QueueId, int]] = []
         """Jobs (values of `WaitingJob`), their epochs, the queues that they come from, and their UserPriority."""
         self._no_match: dict[str, int] = {}
         self._noted = False
@@ -109,29 +108,29 @@ class Match:
             and not next_turn(pool, self.tx, pilot, self._lots, now)
         ):
             return
-        before = len(self._given)
+        before = len(self.given)
         owner, left = self._draw_all(offers.whole(pilot))
         if owner is not None:
-            self.moves.touch_pilot(pilot)
             if pilot.only_owner is None and binds_owner(pilot.pilot_type):
+                self.moves.touch_pilot(pilot)
                 # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
                 begin_turn(pool, self.tx, pilot, now)
-            given = self._given[before:] if before else self._given
+            given = self.given[before:] if before else self.given
             self.moves.taken(pilot, take.number, [offered[0][0] for offered in given])
             self._answered = True
-        elif not self._given:
+        elif not self.given:
             self._no_match = self._explain(left)
 
     def drop_lost(self, lost: set[tuple[PilotId, JobId]]) -> bool:
         """Drop jobs that another pilot was given; whether any was offered here. Call it once everything is written."""
         pilot = self.pilot
-        gone = [offered for offered in self._given if (pilot.id, offered[0][0]) in lost]
+        gone = [offered for offered in self.given if (pilot.id, offered[0][0]) in lost]
         for head, _, queue, user_priority in gone:
             self.pool.record_lost_job(self.tx, queue, user_priority, head[0], pilot)
         if gone:
             pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
-            self._given = [offered for offered in self._given if offered not in gone]
+            self.given = [offered for offered in self.given if offered not in gone]
             if self._bound and not pilot.jobs:
                 # No offer is left: the pilot serves anybody, as before.
                 pilot.only_owner, self._bound = None, False
@@ -139,29 +138,24 @@ class Match:
                 self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
 
-    def submissions(self) -> Iterator[SubmissionId]:
-        """The submissions of the offered jobs."""
-        for head, *_ in self._given:
-            yield head[1]
-
     def fill_in(self, response: ExchangeResponse) -> None:
         """Write the offers into the response, or the reasons why there are none."""
         response.no_match = self._no_match
         if self._answered:
             # Also when nothing is left of it: under this number there will never be anything else.
             response.take_number = self.take.number
-        if self._given:
+        if self.given:
             pool, tx = self.pool, self.tx
             response.offers = [
                 OfferedJob(job, epoch, payload(pool.submissions.get(tx, submission), job, parameters))
-                for (job, submission, _, _, parameters), epoch, *_ in self._given
+                for (job, submission, _, _, parameters), epoch, *_ in self.given
             ]
 
     def _repeat_answer(self) -> None:
         """The answer was lost: give the same again, from the rows."""
         self._answered = True
         self.moves.write()
-        self._given = [
+        self.given = [
             (
                 WaitingJob(row.id, row.submission, row.epoch, row.last_event, row.parameters),
                 row.epoch,
@@ -174,11 +168,11 @@ class Match:
     def _draw_all(self, whole: Remaining) -> tuple[str | None, Remaining]:
         """Draw up to the number of jobs asked for: the owner of the first, and the last remaining offer."""
         most = min(self.take.count, MOST)
-        count = most - len(self._given)
+        count = most - len(self.given)
         # Jobs asked for ahead need not fit beside the others.
         beside = count - self.take.ahead
         owner, rest = None, whole
-        for _, _, queue, _ in self._given:
+        for _, _, queue, _ in self.given:
             rest = rest.without(self.pool.queues.identity(self.tx, queue))
         place = 0
         while place < count:
@@ -221,7 +215,7 @@ class Match:
             return None
         head, entry, user_priority = proposal
         epoch = moves.offer(head, entry, pilot, self.take.number)
-        self._given.append((head, epoch, entry.id, user_priority))
+        self.given.append((head, epoch, entry.id, user_priority))
         return entry.identity
 
     def _holds(self, text: str) -> bool:

@@ -84,13 +84,14 @@ def exchange_many(
     if pool.peers.shared:
         pool.pilots.reload(tx, [hashed for hashed, _ in messages])
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, SEVERAL_PILOTS))
-    admitted: list[PilotRequest | PilotageError] = []
+    requests: list[PilotRequest] = []
+    # By their place in `messages`.
+    refused: dict[int, PilotageError] = {}
     for hashed, message in messages:
         try:
-            admitted.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, message), message, moves))
+            requests.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, message), message, moves))
         except PilotageError as error:
-            admitted.append(error)
-    requests = [entry for entry in admitted if isinstance(entry, PilotRequest)]
+            refused[len(requests) + len(refused)] = error
     living = [request.pilot.id for request in requests if request.pilot.state not in _GONE]
     tx.put_all(pool.last_seen, living, now)
     # No rollback takes a sign of life back.
@@ -101,13 +102,18 @@ def exchange_many(
     moves.write()
     _replace_lost_offers(moves, requests)
     pool.queues.index.prefetch_heads()
-    matches = [request.match for request in requests if request.match]
-    pool.submissions.load(tx, [id_ for match in matches for id_ in match.submissions()])
-    return [entry if isinstance(entry, PilotageError) else entry.answer() for entry in admitted]
+    pool.submissions.load(
+        tx, [head[1] for request in requests if request.match for head, *_ in request.match.given]
+    )
+    answers: list[ExchangeResponse | PilotageError] = [request.answer() for request in requests]
+    # Ascending places, so that each one is right when its error is inserted.
+    for place, refusal in refused.items():
+        answers.insert(place, refusal)
+    return answers
 
 
 def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -> PilotRow:
-    pilot = pilot_of_token(pool, tx, hashed)
+    pilot = pool.pilots.use(hashed) or pilot_of_token(pool, tx, hashed)
     if request.incarnation != pool.incarnation:
         raise Superseded(
             f"the server's incarnation is {pool.incarnation}, the message is of {request.incarnation}",
