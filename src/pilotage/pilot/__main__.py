@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pilotage.wire.server_trust import ServerTrust
 
     from .loop import WakeUp
+    from .node import NodeResources
     from .servers import Servers
 
 REFUSED = 4
@@ -49,25 +50,23 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
     from pilotage.wire.server_trust import ServerTrust
 
     from .enrol import make_config
+    from .isolation.client import Launcher, set_up_isolation
     from .log import log
     from .loop import Loop, WakeUp
-    from .node import find_node
     from .servers import Servers
     from .transport import Connection
 
     trust, servers = ServerTrust(options.fingerprint, options.ca_file), Servers(options.server)
+    # Forked before the secret is read and any thread is started: payloads descend from it.
+    launcher = Launcher(options.secret_fd, options.program_fd)
     wake_up = WakeUp()
     wake_up.install()
     answer = _enrol(options, servers, trust, wake_up, began)
     if isinstance(answer, int):
         return answer
-    resources = find_node(
-        os.environ,
-        processors=options.processors or answer.processors,
-        memory=options.memory or answer.memory,
-        tags=tuple(answer.tags),
-    )
-    config = make_config(answer, resources, options, os.environ, began)
+    isolation, unfit = set_up_isolation(launcher, answer, folder)
+    resources = _find_resources(options, answer, isolated=isolation is not None)
+    config = make_config(answer, resources, options, os.environ, began, unfit)
     log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=resources.node.processors)
     if answer.probe:
         from .probe import run_probe
@@ -84,7 +83,22 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
         folder,
         os.environ,
         log_facts,
+        isolation,
     ).run()
+
+
+def _find_resources(options: argparse.Namespace, answer: EnrolResponse, *, isolated: bool) -> NodeResources:
+    from .isolation.client import TAG, USERNS
+    from .node import find_node
+
+    resources = find_node(
+        os.environ,
+        processors=options.processors or answer.processors,
+        memory=options.memory or answer.memory,
+        tags=(*answer.tags, *((TAG,) if isolated else ())),
+    )
+    resources.node.isolation = USERNS if isolated else ""
+    return resources
 
 
 def _enrol(

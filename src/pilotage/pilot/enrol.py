@@ -83,6 +83,7 @@ def make_config(
     options: argparse.Namespace,
     environment: Mapping[str, str],
     start: float,
+    unfit: str = "",
 ) -> PilotConfig:
     """The settings of this pilot. `start`: when the batch job began, by `clock`."""
     end = start + answer.wall if answer.wall > 0 else math.inf
@@ -102,6 +103,7 @@ def make_config(
         margin=answer.margin * fraction,
         min_remaining=answer.least * fraction,
         max_output=answer.max_output_file,
+        unfit=unfit,
         patience=options.patience,
         send_log=answer.send_log,
     )

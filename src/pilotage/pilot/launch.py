@@ -75,9 +75,16 @@ def base_environment(environment: Mapping[str, str]) -> Dict[str, str]:
     return kept
 
 
-def build_command(payload: Payload, key: Key, folder: str, tmp: str, base: Mapping[str, str]) -> Command:
-    """The command to run in `folder`. Raises CannotRun."""
+def build_command(
+    payload: Payload, key: Key, folder: str, tmp: str, base: Mapping[str, str], *, isolated: bool = False
+) -> Command:
+    """The command to run in `folder`. Raises CannotRun.
+
+    An isolated payload cannot see the home of the account. Its program is found later, among the visible files.
+    """
     environment = dict(base)
+    if isolated:
+        environment["HOME"] = tmp
     environment.update(dict.fromkeys(_THREADS, str(payload.processors)))
     environment.update(payload.environment)
     environment.update(
@@ -93,7 +100,7 @@ def build_command(payload: Payload, key: Key, folder: str, tmp: str, base: Mappi
         argv = ["/bin/bash", "-l", _write_setup(payload.setup_lines, tmp), *argv]
     if payload.container:
         return _in_container(payload.container, argv, environment, folder, tmp, base)
-    program = argv[0] if payload.setup_lines else _find_program(argv[0], folder, path)
+    program = argv[0] if payload.setup_lines or isolated else find_program(argv[0], folder, path)
     return Command(program, argv, environment)
 
 
@@ -113,7 +120,9 @@ def _payload_executable(name: str, folder: str) -> str:
     return f"./{os.path.normpath(name)}"
 
 
-def _find_program(name: str, folder: str, path: str) -> str:
+def find_program(name: str, folder: str, path: str) -> str:
+    """The path of a program, as a shell would find it. Raises CannotRun."""
+    path = path or _DEFAULT_PATH
     if "/" in name:
         candidate = os.path.join(folder, name)
     else:

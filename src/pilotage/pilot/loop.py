@@ -30,6 +30,7 @@ from .events import (
     Start,
     Tick,
 )
+from .isolation.client import Isolation
 from .log import log, log_tail
 from .log_streaming import LogStreamer
 from .machine import Machine
@@ -85,6 +86,7 @@ class Loop:
         folder: str,
         environment: Mapping[str, str],
         log_facts: Mapping[str, str],
+        isolation: Optional[Isolation] = None,
     ) -> None:
         self._wake_up = wake_up
         self._log_facts = dict(log_facts)
@@ -92,7 +94,14 @@ class Loop:
         self._exchanges = ThreadPool(connect, wake_up.wake)
         background = ThreadPool(connect, wake_up.wake, _BACKGROUND_THREADS)
         self._runner = PayloadRunner(
-            folder, resources.cores, config.cpu_power, environment, background, clock, config.max_output
+            folder,
+            resources.cores,
+            config.cpu_power,
+            environment,
+            background,
+            clock,
+            config.max_output,
+            isolation,
         )
         self._background = background
         self._streamer = LogStreamer(background, clock)

@@ -45,6 +45,7 @@ LEFT = 0
 SUPERSEDED = 3
 SERVER_UNAVAILABLE = 5
 RESULTS_LOST = 6
+UNFIT = 7
 
 COALESCE_SECONDS = 0.03
 """Minimum seconds between exchanges while payloads are very short: each exchange costs both sides CPU time."""
@@ -63,7 +64,7 @@ class Machine:
         self.config = config
         self.assignments = Assignments()
         self.timing = ExchangeTiming(config, now, rng)
-        self.leaving = ""
+        self.leaving = config.unfit
         self._job_rate = JobRate()
         self._stopping_all = False
         self._superseded = False
@@ -350,6 +351,7 @@ class Machine:
             confirms=assignments.references(Stage.OFFERED),
             take=take,
             leaving=farewell,
+            unfit=bool(farewell and self.config.unfit),
         )
         for assignment in assignments.in_stages(Stage.OFFERED):
             assignments.move(assignment, Stage.CONFIRMING, now)
@@ -369,10 +371,8 @@ class Machine:
         if self._superseded:
             leaves, code = not len(self.assignments), SUPERSEDED
         else:
-            leaves, code = (
-                bool(self.leaving) and self._is_leave_reported(),
-                RESULTS_LOST if unreported else LEFT,
-            )
+            leaves = bool(self.leaving) and self._is_leave_reported()
+            code = RESULTS_LOST if unreported else UNFIT if self.config.unfit else LEFT
         unavailable_for = now - self.timing.away_since if self.timing.away_since is not None else -1.0
         if unavailable_for >= self._patience() and not self.timing.in_flight and not len(self.assignments):
             leaves, code = True, SERVER_UNAVAILABLE

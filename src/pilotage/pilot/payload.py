@@ -8,6 +8,7 @@ import math
 import os
 import resource
 import signal
+import urllib.parse
 from functools import partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
@@ -16,6 +17,7 @@ from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, Ref
 from .events import Key
 from .folders import stays_inside
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
+from .isolation.client import CannotIsolate, Isolation
 from .launch import NOT_EXECUTABLE, CannotRun, build_command, spawn
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
@@ -102,6 +104,20 @@ class RunningPayload:
             lambda: self.killed,
         )
 
+    def check_inputs(self, isolation: Isolation) -> None:
+        """Refuse inputs by which an isolated payload would see more of the node. Raises CannotRun."""
+        for item in self.payload.inputs:
+            if item.mode == "url" and urllib.parse.urlsplit(item.source).scheme == "file":
+                raise CannotRun(
+                    f"input {item.name}: an isolated pilot fetches no file addresses", failure="input"
+                )
+            if item.mode == "shared" and not isolation.shows(item.source):
+                raise CannotRun(
+                    f"input {item.name}: isolated payloads do not see {item.source};"
+                    " `visible` of the CE in the policy can show it",
+                    failure="node",
+                )
+
     def link_inputs(self) -> None:
         """Link shared inputs into the folder. Raises CannotRun."""
         try:
@@ -111,19 +127,35 @@ class RunningPayload:
             raise placement_error(error) from None
 
     def launch(
-        self, base: Dict[str, str], null: int, cores: Tuple[int, ...], power: float, now: float
+        self,
+        base: Dict[str, str],
+        null: int,
+        cores: Tuple[int, ...],
+        power: float,
+        now: float,
+        isolation: Optional[Isolation] = None,
     ) -> None:
         """Start the process. Raises CannotRun."""
         assert self.work_dir is not None
+        tmp = self.work_dir.tmp
         try:
-            command = build_command(self.payload, self.key, self.folder, self.work_dir.tmp, base)
+            command = build_command(
+                self.payload, self.key, self.folder, tmp, base, isolated=isolation is not None
+            )
         except (OSError, ValueError) as error:
             raise CannotRun(f"cannot prepare the command: {error}", failure="node") from None
         self._open_files()
         self.started = now
         self.cores = cores
-        self.pid = spawn(command, self.folder, (null, self._files[0], self._files[-1]), cores)
-        self._set_resource_limits(power)
+        files = (null, self._files[0], self._files[-1])
+        if isolation is None:
+            self.pid = spawn(command, self.folder, files, cores)
+            self._set_resource_limits(power)
+            return
+        try:
+            self.pid = isolation.start(command, self.folder, tmp, files, cores, self._resource_limits(power))
+        except CannotIsolate as error:
+            raise CannotRun(f"isolation: {error}", failure="node") from None
 
     def _open_files(self) -> None:
         """Create the files of standard output and error. Raises CannotRun."""
@@ -161,13 +193,20 @@ class RunningPayload:
     def _set_resource_limits(self, power: float) -> None:
         """Set hard limits of the kernel, for processes that grow faster than sampling can notice."""
         with contextlib.suppress(OSError, ValueError):
-            if self.payload.memory:
-                limit_bytes = 2 * self.payload.memory * MB + _DATA_ALLOWANCE
-                resource.prlimit(self.pid, resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
-            limit = self.cpu_limit(power)
-            if limit < math.inf:
-                limit_seconds = math.ceil(limit) + 1
-                resource.prlimit(self.pid, resource.RLIMIT_CPU, (limit_seconds, limit_seconds + 5))
+            for name, limit in self._resource_limits(power).items():
+                resource.prlimit(self.pid, getattr(resource, name), limit)
+
+    def _resource_limits(self, power: float) -> Dict[str, Tuple[int, int]]:
+        """Soft and hard limits by their names in `resource`."""
+        limits = {}
+        if self.payload.memory:
+            limit_bytes = 2 * self.payload.memory * MB + _DATA_ALLOWANCE
+            limits["RLIMIT_DATA"] = (limit_bytes, limit_bytes)
+        limit = self.cpu_limit(power)
+        if limit < math.inf:
+            limit_seconds = math.ceil(limit) + 1
+            limits["RLIMIT_CPU"] = (limit_seconds, limit_seconds + 5)
+        return limits
 
     def cpu_limit(self, power: float) -> float:
         """CPU seconds on this node's cores that the whole process tree may use."""

@@ -16,6 +16,7 @@ from pilotage.wire.pilot import MB, OfferedJob
 
 from .events import Event, Key, PayloadEnded, ProcessesEnded
 from .inputs import InputCache, placement_error
+from .isolation.client import Isolation
 from .launch import CannotRun, base_environment
 from .log import log
 from .orphans import Orphans
@@ -44,8 +45,10 @@ class PayloadRunner:
         background: ThreadPool,
         clock: Callable[[], float],
         max_output: int = 0,
+        isolation: Optional[Isolation] = None,
     ) -> None:
         """`max_output`: maximum bytes of one output file; 0: not known."""
+        self._isolation = isolation
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
         self._work_dirs = WorkDirs(folder)
@@ -71,6 +74,8 @@ class PayloadRunner:
         self.running[payload.key] = payload
         try:
             payload.make_folder(self._work_dirs)
+            if self._isolation is not None:
+                payload.check_inputs(self._isolation)
             if payload.has_remote_inputs():
                 self._background.submit(
                     lambda connection: payload.fetch_inputs(connection, self._cache),
@@ -101,7 +106,7 @@ class PayloadRunner:
         cores = self._take_cores(payload.payload.processors)
         now = self._clock()
         try:
-            payload.launch(self._base, self._null, cores, self._power, now)
+            payload.launch(self._base, self._null, cores, self._power, now, self._isolation)
         except CannotRun:
             self._free_cores.update(cores)
             raise
@@ -161,7 +166,7 @@ class PayloadRunner:
             payload.on_leader_reaped(status, usage, self._clock())
             self._free_cores.update(payload.cores)
             ended.append(payload)
-        if pid == 0:
+        if pid == 0 and self._isolation is None:  # isolated payloads leave no process behind
             self._sweep(ended)
         for payload in ended:
             self._collect(payload)
@@ -199,7 +204,9 @@ class PayloadRunner:
             payload.finish.failure = "killed"
         payload.close()
         del self.running[payload.key]
-        if not payload.clean_up(self._work_dirs, alone=peek_dead_child() is None):
+        if not payload.clean_up(
+            self._work_dirs, alone=self._isolation is not None or peek_dead_child() is None
+        ):
             self._background.submit(payload.remove_folders, _log_cleanup_error)
         self.events.append(PayloadEnded(payload.finish))
 
@@ -246,8 +253,12 @@ class PayloadRunner:
             own_processes = descendants(pid, processes)
             if pid in processes:
                 own_processes.append(processes[pid])
-            own_processes += self._orphans.of_payload(payload.key, processes)
+            if self._isolation is None:
+                own_processes += self._orphans.of_payload(payload.key, processes)
             payload.cpu = max(payload.cpu, sum(process.cpu for process in own_processes))
+            if self._isolation is not None:
+                # The memory of the outer process and of init is the pilot's.
+                own_processes = [entry for entry in own_processes if pid not in (entry.pid, entry.parent)]
             rss = sum(process.rss for process in own_processes)
             limit = payload.payload.memory * MB
             if limit and rss > limit and len(own_processes) > 1:
@@ -258,7 +269,8 @@ class PayloadRunner:
                 self._terminate(payload, "limit-memory", f"{rss // MB} MB of {payload.payload.memory} MB")
             if payload.cpu > payload.cpu_limit(self._power):
                 self._terminate(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
-        self._orphans.update(processes, self._leaders())
+        if self._isolation is None:
+            self._orphans.update(processes, self._leaders())
         self._sampling.record_sample(now, self._clock(), oldest)
 
     def kill_all(self) -> None:

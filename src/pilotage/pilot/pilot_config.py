@@ -28,6 +28,8 @@ class PilotConfig:
     """With less time left than this, no job is taken or started."""
     max_output: int = 0
     """Maximum bytes of one output file; 0: not known."""
+    unfit: str = ""
+    """Why no payload may run on this node: the pilot only reports it and leaves. Empty: payloads may run."""
     patience: float = 600.0
     """How long a pilot without jobs waits for an unavailable server."""
     send_log: bool = False

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 import urllib.parse
+from typing import List
 
 from pilotage.wire.pilot import EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
 from pilotage.wire.server_trust import ServerTrust
@@ -49,6 +50,7 @@ def run_probe(
         check_memory(resources),
         check_time(config, answer.wall, clock()),
         check_tags(resources),
+        *check_isolation(answer.isolation, resources, config),
     ]
     for check in checks:
         log("probe", check=check.name, state=check.state, text=check.text)
@@ -66,6 +68,17 @@ def run_probe(
 def check_python() -> ProbeCheck:
     """The interpreter. The batch script starts the pilot with Python 3.9 or newer only."""
     return ProbeCheck("Python", OK, f"{platform.python_version()}, {sys.executable}")
+
+
+def check_isolation(wanted: str, resources: NodeResources, config: PilotConfig) -> List[ProbeCheck]:
+    """Whether payloads are isolated, where the CE asks for it."""
+    if wanted == "none":
+        return []
+    if resources.node.isolation:
+        return [ProbeCheck("isolation", OK, "a program was started in namespaces of its own")]
+    if config.unfit:
+        return [ProbeCheck("isolation", FAILED, config.unfit)]
+    return [ProbeCheck("isolation", WARNING, "this node cannot isolate payloads; the pilot's log tells why")]
 
 
 def check_server(server: str, trust: ServerTrust) -> ProbeCheck:

@@ -72,6 +72,7 @@ class CeSummary:
     type: str
     site: str
     owners: str
+    """"home" or "any": whose jobs run there."""
     state: str
     """active, paused, unreachable, stopped (after failures), disabled (by an administrator), or banned (its site)."""
     reason: str = ""
@@ -98,6 +99,8 @@ class CeSummary:
     alike: int = 0
     """Failures in a row that were all `failure`."""
     failure: str = ""
+    isolation: str = "none"
+    """none, userns (pilots isolate payloads where the node can) or require."""
 
 
 @dataclass

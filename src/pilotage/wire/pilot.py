@@ -44,6 +44,8 @@ class Node:
     tags: Tags = field(default_factory=list)
     attributes: Facts = field(default_factory=dict)
     """Further facts for Requirements: KernelVersion, CPUModel, Glibc, GPUModel ..."""
+    isolation: Name = ""
+    """How this pilot isolates its payloads from each other and from itself: "userns", or empty for not at all."""
 
 
 @dataclass
@@ -95,6 +97,9 @@ class EnrolResponse:
     """MB that the batch job was given; 0: find out."""
     tags: List[str] = field(default_factory=list)
     isolation: str = "none"
+    """none; userns: isolate payloads if this node can; require: leave if it cannot."""
+    visible: List[str] = field(default_factory=list)
+    """Paths of the node that isolated payloads see: PATH or PATH:ro, read-only, or PATH:rw."""
     ahead: int = 128
     """The most jobs that may be held beyond the running ones, when jobs are very short."""
     max_output_file: int = 0
@@ -227,6 +232,8 @@ class ExchangeRequest:
     "signal"). Everything it held must be finished or released in this or an earlier message."""
     log: LogText = ""
     """With `leaving`, if the server wants it: the end of the pilot's own output."""
+    unfit: bool = False
+    """The pilot leaves because no payload may run on this node; `leaving` tells why."""
 
 
 @dataclass

@@ -248,7 +248,7 @@ def test_sites_are_taken_and_ces_of_other_types_stay_as_comments() -> None:
     made = import_policy(text)
     assert list(made.policy.sites) == ["LCG.CERN.ch", "DIRAC.home.ch"]
     short, long = made.policy.ces["local-short"], made.policy.ces["local-long"]
-    assert (short.site, short.type, short.owners) == ("DIRAC.home.ch", "local", "home")
+    assert (short.site, short.type, short.serves_everybody) == ("DIRAC.home.ch", "local", False)
     assert (short.processors, short.memory, short.wall, short.tags) == (
         4,
         16000,

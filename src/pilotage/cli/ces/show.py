@@ -86,6 +86,8 @@ def _show_facts(screen: CommandOutput, ce: CeSummary) -> None:
             ("CE", ce.name),
             ("type", ce.type),
             ("site", ce.site),
+            ("jobs of", "all users" if ce.owners == "any" else "the owner of the home"),
+            ("isolation", ce.isolation),
             ("state", ce.state),
             ("reason", ce.reason),
             ("advice", ce.advice),

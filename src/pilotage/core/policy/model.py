@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import msgspec
 
+from pilotage.core.policy.isolation import TrustSettings
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
 from pilotage.core.setting import BYTES, COUNT, SECONDS, YEAR, Setting
@@ -27,7 +28,6 @@ DIRAC_PROPERTIES = {
 }
 """Names of the properties in DIRAC's configuration; a policy may use them too."""
 
-Owners = Literal["home", "any"]
 CeType = Literal["local", "slurm"]
 
 
@@ -83,17 +83,11 @@ class SlurmOptions(_Table, frozen=True):
     ] = ""
 
 
-class Ce(_Table, frozen=True):
+class Ce(TrustSettings, frozen=True, kw_only=True):
     site: Annotated[str, Setting("the site of the CE")]
     type: Annotated[
         CeType, Setting("how pilots are started: local (processes of this machine) or slurm (batch jobs)")
     ] = "local"
-    owners: Annotated[
-        Owners,
-        Setting(
-            "home: pilots run jobs of the owner of the home only; any: jobs of all users, one owner per pilot"
-        ),
-    ] = "home"
     setup: Annotated[str, Setting("setup that its pilots offer")] = ""
     processors: Annotated[
         int, Setting("cores that all pilots together may use; 0: all cores available to the server", 0, 10**6)
@@ -167,7 +161,7 @@ class Ce(_Table, frozen=True):
     @property
     def takes_turns(self) -> bool:
         """Whether a pilot gives way to another owner: a place in a batch system's queue is worth more than a turn."""
-        return self.owners == "any" and self.type == "local"
+        return self.serves_everybody and self.type == "local"
 
 
 class Matching(_Table, frozen=True):

@@ -13,13 +13,14 @@ import msgspec
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
+from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.policy.key_lines import check_shape, line_of
 from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, NamedInstance, Policy
 from pilotage.core.policy.reference import KEYS
 from pilotage.core.policy.validation import validate
 from pilotage.core.shares.priorities import scaled_range
 
-NODE_TAGS = frozenset({"GPU", "apptainer", "userns"})
+NODE_TAGS = frozenset({"GPU", "apptainer", "userns", ISOLATED_TAG})
 """Tags that a pilot detects on its node, independent of the tags of its CE in the policy."""
 
 
@@ -60,7 +61,7 @@ def warnings(policy: Policy) -> list[str]:
             f"no user is in a group with {ADMINISTRATOR}: nobody could change this policy any more after it is applied"
         )
     for name, ce in policy.ces.items():
-        if ce.owners == "any":
+        if ce.owners == "any" and ce.isolation != "require":
             messages.append(
                 f'ces.{name}: owners = "any" lets every user of the policy run programs on this machine under the'
                 " account of the server. They can read and change all files of this account, including the"

@@ -62,4 +62,4 @@ def _type_name(kind: Any) -> str:
     if "tuple" in str(kind):
         first = inner[0] if inner[0] in names else get_args(inner[0])[0]
         return f"list of {names[first]}s"
-    return names[inner[0]]
+    return _type_name(inner[0])

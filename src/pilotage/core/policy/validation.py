@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import posixpath
 from typing import Any
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.bounds import first_violation
+from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
 from pilotage.core.queues.limits import ATTRIBUTES
@@ -75,6 +77,12 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
     for name, ce in policy.ces.items():
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
+        for path in map(visible_path, ce.visible):
+            if not path.startswith("/") or posixpath.normpath(path) in ("/", "//", "/proc", "/dev"):
+                reason = f"CE {name}: {path!r} cannot be made visible"
+                refuse(
+                    reason, "ces", name, "visible", hint="name an absolute path, such as /data or /data:rw"
+                )
         for key in ("lease", "heartbeat", "cpu_power", "wall", "quantum"):
             if not 0 < getattr(ce, key) < math.inf:
                 refuse(f"CE {name}: {key} must be a finite number above 0", "ces", name, key)

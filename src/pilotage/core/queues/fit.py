@@ -78,6 +78,8 @@ class Offer:
     job_types: frozenset[str] | None = None
     closed: bool = False
     """The policy lets nothing start there now."""
+    isolated: bool = False
+    """The pilot isolates its payloads, so it serves several owners at the same time."""
 
 
 _NAMES = tuple(one.name for one in fields(Offer))
@@ -129,15 +131,15 @@ def remaining_sizes(processors: int, memory: int, taken: QueueIdentity) -> tuple
     return processors - taken.processors, max(1, memory - taken.memory) if memory else 0
 
 
-def binds_owner(pilot_type: str) -> bool:
+def binds_owner(pilot_type: str, *, isolated: bool) -> bool:
     """Whether a pilot's first job binds it to its owner: a private pilot's identity says whom it serves."""
-    return pilot_type != "private"
+    return not isolated and pilot_type != "private"
 
 
 def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
     """The rest of an offer after a job of this queue."""
     processors, memory = remaining_sizes(offer.processors, offer.memory, taken)
-    only_owner = taken.owner if binds_owner(offer.pilot_type) else offer.only_owner
+    only_owner = taken.owner if binds_owner(offer.pilot_type, isolated=offer.isolated) else offer.only_owner
     return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
 
 

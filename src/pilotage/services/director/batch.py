@@ -124,7 +124,7 @@ class BatchDirector:
             room_for_pilots(
                 len(waiting), len(live) - len(waiting) + self.lingering, ce.max_waiting, ce.max_running
             ),
-            binds=True,
+            binds=ce.binds_pilots,
             queues=tuple(queues),
             free_pilots=Counter(pilot.only_owner for pilot in staying if pilot.id not in busy),
         )

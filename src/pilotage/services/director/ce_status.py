@@ -49,7 +49,7 @@ def _summary(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> CeSum
         name=name,
         type=ce.type,
         site=ce.site,
-        owners=ce.owners,
+        owners="any" if ce.serves_everybody else "home",
         state=state,
         reason=reason,
         advice=advice,
@@ -61,6 +61,7 @@ def _summary(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> CeSum
         listed=progress.listed,
         alike=progress.alike,
         failure=progress.failure,
+        isolation=ce.isolation,
     )
 
 

@@ -187,7 +187,7 @@ class LocalDirector:
         now: float,
         place: str,
     ) -> PilotIntent:
-        home_owner = pool.home_owner if ce.owners == "home" else None
+        home_owner = None if ce.serves_everybody else pool.home_owner
         owner = turn.owner if turn else home_owner
         intent = self._insert_pilot(pool, tx, ce, planned.processors, owner, "generic", now, place)
         self.back_off.started_for[intent.pilot] = planned.queue

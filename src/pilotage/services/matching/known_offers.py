@@ -9,6 +9,7 @@ from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
 from pilotage.core.policy import Ce
+from pilotage.core.policy.isolation import ISOLATED
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.offer_history import KnownOffer, OfferRecord
@@ -41,7 +42,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         state=PilotState.RUNNING,
         site=ce.site,
         ce=name,
-        only_owner=pool.home_owner if ce.owners == "home" else None,
+        only_owner=None if ce.serves_everybody else pool.home_owner,
         pilot_type="generic",
         owner="",
         group="",
@@ -59,7 +60,10 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         leave="",
         reason="",
     )
-    return offer_of(pool.policy, pilot, replace(node, cpu_left=cpu_time_of_new_pilot(ce.wall, ce.cpu_power)))
+    cpu_left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
+    # Where isolation is not required, it is not known before the pilot starts.
+    isolation = ISOLATED if ce.isolation == "require" else ""
+    return offer_of(pool.policy, pilot, replace(node, cpu_left=cpu_left, isolation=isolation))
 
 
 def rekey_offer_stats(pool: Pool) -> None:

@@ -111,7 +111,7 @@ class Match:
         before = len(self.given)
         owner, left = self._draw_all(offers.whole(pilot))
         if owner is not None:
-            if pilot.only_owner is None and binds_owner(pilot.pilot_type):
+            if pilot.only_owner is None and self._binds():
                 self.moves.touch_pilot(pilot)
                 # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
@@ -186,11 +186,14 @@ class Match:
                 continue
             if owner is None:
                 owner = given.owner
-                if place < count and binds_owner(self.pilot.pilot_type):
+                if place < count and self._binds():
                     whole, rest = whole.bound_to(owner), rest.bound_to(owner)
             if place < beside:
                 rest = rest.without(given)
         return owner, whole
+
+    def _binds(self) -> bool:
+        return binds_owner(self.pilot.pilot_type, isolated=self._offers.base.isolated)
 
     def _lots(self) -> dict[str, int]:
         """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""

@@ -125,6 +125,8 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
         processors=pilot.processors,
         memory=pilot.memory,
         tags=list(ce.tags) if ce else [],
+        isolation=ce.isolation if ce else "none",
+        visible=list(ce.visible) if ce else [],
         max_output_file=pool.policy.jobs.max_output_file,
         send_log=pool.peers.shared if ce is None or ce.type == "local" else not ce.slurm.log_folder,
         probe=pilot.pilot_type == PROBE,

@@ -22,7 +22,7 @@ from pilotage.core.shares.turns import SHARE, next_owner
 from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
-from pilotage.services.pilots.lifecycle import end_of_goodbye, end_pilot
+from pilotage.services.pilots.lifecycle import PilotEnd, end_of_goodbye, end_pilot
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
 from pilotage.store.tables.events import SEVERAL_PILOTS, record
@@ -275,7 +275,7 @@ class PilotRequest:
             reason = pilot.reason
         if self.request.log:
             pilots.update(self.tx.connection, pilot.id, log=self.request.log)
-        end_pilot(self.moves, pilot, end_of_goodbye(pilot), reason)
+        end_pilot(self.moves, pilot, PilotEnd.UNFIT if self.request.unfit else end_of_goodbye(pilot), reason)
 
     def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:
         actor = f"pilot:{self.pilot.id}"

@@ -34,6 +34,8 @@ class PilotEnd(StrEnum):
     """A complete listing of the batch system does not have it any more."""
     NEVER_STARTED = "never-started"
     """The batch system never had it: its submission failed, or was never made."""
+    UNFIT = "unfit"
+    """It said that no payload may run on its node, say because the node cannot isolate payloads."""
     CANCELLED = "cancelled"
     """A person or the director ended it: it said goodbye, or a complete listing does not have it any more."""
 
@@ -65,6 +67,15 @@ END_RULES: Mapping[PilotEnd, EndRule] = {
         PilotState.DONE,
         PilotState.DONE,
         "pilot-left",
+        "released",
+        "pilot leaves: {reason}",
+        costs_try=False,
+        by_pilot=True,
+    ),
+    PilotEnd.UNFIT: EndRule(
+        PilotState.FAILED,
+        PilotState.FAILED,
+        "pilot-unfit",
         "released",
         "pilot leaves: {reason}",
         costs_try=False,

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pilotage.core.policy import Policy
+from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.queues.fit import Identity, Offer, remaining_sizes
-from pilotage.core.queues.identity import QueueIdentity
+from pilotage.core.queues.identity import NONE, QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.offer_classes import OfferClass
 from pilotage.core.queues.offer_history import OfferRecord
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.pilot import Node
+
+_ISOLATED = frozenset({ISOLATED_TAG})
 
 MAX_PILOTS = 16384
 """Pilots in the cache. The oldest entry is evicted first."""
@@ -75,6 +78,7 @@ class PilotOffers:
                 and mine.memory == node.memory
                 and mine.platform == node.platform
                 and mine.tags == node.tags
+                and mine.isolation == node.isolation
             )
         )
 
@@ -135,6 +139,7 @@ def offer_of(policy: Policy, pilot: PilotRow, node: Node) -> Offer:
     if pilot.pilot_type == "private":
         sharing = "JOB_SHARING" in policy.properties(pilot.owner, pilot.group)
         identities = (Identity(pilot.owner, pilot.group, sharing),)
+    isolated = bool(node.isolation)
     job_types = None if site is None or site.job_types is None else frozenset(site.job_types)
     return Offer(
         site=pilot.site,
@@ -145,11 +150,12 @@ def offer_of(policy: Policy, pilot: PilotRow, node: Node) -> Offer:
         identities=identities,
         only_owner=pilot.only_owner,
         platforms=policy.compatible(node.platform),
-        tags=frozenset(node.tags) | frozenset(ce.tags if ce else ()),
+        tags=frozenset(node.tags) | frozenset(ce.tags if ce else ()) | (_ISOLATED if isolated else NONE),
         required_tags=frozenset(ce.required_tags if ce else ()),
         # A pilot cannot offer more than its batch job was given.
         processors=min(node.processors, pilot.processors) if pilot.processors else node.processors,
         memory=min(node.memory, pilot.memory) if pilot.memory and node.memory else node.memory,
         job_types=job_types,
-        closed=site is None or site.banned or ce is None,
+        closed=site is None or site.banned or ce is None or (ce.isolation == "require" and not isolated),
+        isolated=isolated,
     )

@@ -95,7 +95,7 @@ def _nothing_fits(
 def _lasting(known_offer: KnownOffer, policy: Policy) -> KnownOffer:
     """The offer without the owner that its pilot is reserved for: the next pilot may serve any owner."""
     ce = policy.ces.get(known_offer.offer.ce)
-    if known_offer.possible or known_offer.offer.only_owner is None or ce is None or ce.owners == "home":
+    if known_offer.possible or known_offer.offer.only_owner is None or ce is None or not ce.serves_everybody:
         return known_offer
     return replace(known_offer, offer=replace(known_offer.offer, only_owner=None))
 

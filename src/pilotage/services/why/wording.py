@@ -142,6 +142,10 @@ def _closures(policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
             closures[f"the CE {offer.ce} is no longer in the policy"] = (
                 "an administrator can restore the CE (`pilotage policy apply`); or submit the job to another CE"
             )
+        elif policy.ces[offer.ce].isolation == "require" and not offer.isolated:
+            closures[f"the CE {offer.ce} requires isolation, which its pilots do not offer"] = (
+                f"`pilotage ce show {offer.ce}` shows why its nodes cannot isolate payloads"
+            )
     return closures
 
 
