@@ -70,8 +70,8 @@ def _failed(probe: CeProbe) -> bool:
 def _report_new_steps(screen: CommandOutput, probe: CeProbe, reported: set[str], waiting: str) -> str:
     """Print the steps that were reached since the last call; the step that it waits for."""
     for step in probe.steps:
-        if step.state in _REACHED and step.name not in reported:
-            reported.add(step.name)
+        if step.state in _REACHED and f"{step.name}: {step.state}" not in reported:
+            reported.add(f"{step.name}: {step.state}")
             screen.line(_line(step))
         elif step.state == "waiting" and f"{step.name}: {_reason(step)}" != waiting:
             waiting = f"{step.name}: {_reason(step)}"

@@ -32,6 +32,8 @@ class ProbeFacts:
 
     unreachable: str = ""
     """Why the last listing of the batch system failed."""
+    listed: bool = True
+    """There was a complete listing of the batch system, or there is none to list."""
     is_local: bool = False
     submitted: bool = False
     """The director has stored its intent."""
@@ -85,6 +87,8 @@ def clock_step(offset: float) -> ProbeStep:
 def _batch_system(facts: ProbeFacts) -> ProbeStep:
     if facts.unreachable and not facts.started:
         return ProbeStep("batch system", StepState.FAILED, facts.unreachable)
+    if not facts.listed and not facts.started:
+        return ProbeStep("batch system", StepState.WAITING, "for the first listing")
     return ProbeStep("batch system", StepState.OK, "this machine" if facts.is_local else "it answers")
 
 

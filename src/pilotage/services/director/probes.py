@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from pilotage.core.errors import InvalidInput, NotAuthenticated
@@ -79,15 +81,15 @@ def _step(check: ProbeCheck) -> ProbeStep:
 
 def account(connection: Connection, row: CeProbeRow, ce: Ce, log: str, now: float) -> tuple[ProbeStep, ...]:
     """The steps of a probe, as the rows tell them. `log`: the end of its own output."""
-    facts = ProbeFacts(ces.by_name(connection, row.ce).progress.unreachable, ce.type == "local")
+    progress = ces.by_name(connection, row.ce).progress
+    is_local = ce.type == "local"
+    facts = ProbeFacts(progress.unreachable, is_local or progress.listed is not None, is_local)
     pilot = None if row.pilot is None else pilots.by_id(connection, row.pilot)
     if pilot is None:
         return explain(facts)
-    checks = msgspec.json.decode(row.checks, type=tuple[ProbeStep, ...]) if row.checks else ()
     return explain(
-        ProbeFacts(
-            facts.unreachable,
-            facts.is_local,
+        replace(
+            facts,
             submitted=True,
             batch_id=pilot.batch_id.partition("@")[0],
             wait_reason=_wait_reason(connection, pilot),
@@ -97,7 +99,7 @@ def account(connection: Connection, row: CeProbeRow, ce: Ce, log: str, now: floa
             ended=pilot.ended is not None,
             reason=pilot.reason,
             log=log,
-            checks=checks,
+            checks=msgspec.json.decode(row.checks, type=tuple[ProbeStep, ...]) if row.checks else (),
         )
     )
 
