@@ -40,7 +40,9 @@ def instance(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -
 def server(folder: Path, environment: dict[str, str]) -> Iterator[Instance]:
     made = Instance(folder)
     made.environment = environment
-    made.policy = made.policy.replace("[jobs]", "# Jobs of all CEs.\n[jobs]")
+    made.policy = made.policy.replace(
+        "[jobs]", '[director]\ndemand = "matched"\n\n# Jobs of all CEs.\n[jobs]'
+    )
     try:
         made.start()
         made.apply()

@@ -31,6 +31,11 @@ lease = 60
 idle = 2
 """
 
+MATCHED = """\
+[director]
+demand = "matched"
+"""
+
 
 @contextmanager
 def instance_on(
@@ -43,7 +48,7 @@ def instance_on(
     lines = [line for line in SLURM_CE.splitlines() if line.partition(" =")[0] not in ce]
     lines += [f"{key} = {value}" for key, value in ce.items()]
     section = "\n".join([*lines, ""])
-    instance.policy = begin + section + "[jobs]" + rest.partition("[jobs]")[2]
+    instance.policy = begin + section + MATCHED + "[jobs]" + rest.partition("[jobs]")[2]
     instance.environment = environment or cluster.environment
     try:
         instance.start()

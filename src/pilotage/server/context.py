@@ -15,11 +15,13 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.director_state import DirectorState
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.home_token import HomeToken
 from pilotage.server.metrics_cache import CachedJobTotals
 from pilotage.server.prospects import Prospects
 from pilotage.server.submission_gate import SubmissionGate
+from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pilots.exchange import PilotMessage, exchange_many
 from pilotage.services.pool.state import Pool
@@ -71,6 +73,8 @@ class Context:
     """Whether transactions run in the event loop's thread. No other thread may then compute for long."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the number of pilots that are needed may have changed."""
+    director: DirectorState = field(default_factory=DirectorState)
+    submit_pools: SubmitPools = field(init=False)
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections must be computed again."""
     retention_ran_at: float | None = None
@@ -94,6 +98,7 @@ class Context:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange
+        self.submit_pools = SubmitPools(lambda name: self.pool.policy.director.pool(name).max_threads)
         self.prospects = Prospects(self.pool, self.writer, self.clock)
         self.totals = CachedJobTotals(self.readers, time.monotonic)
 

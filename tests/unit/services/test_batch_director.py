@@ -16,9 +16,11 @@ from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_record import switch_ce
+from pilotage.services.director.demand import post_orders, run_iteration
 from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
+from pilotage.store.writer.transaction import Transaction
 from tests.paper_batch import PaperBatch, PaperJob
 from tests.unit.services.bench import NODE, POLICY, Bench, Paper
 
@@ -36,10 +38,13 @@ lease = 300
 heartbeat = 10
 idle = 1
 wall = 100000
+pilot_types = ["private"]
 max_waiting = {MAX_WAITING}
 settle = {SETTLE}
 max_running = {MAX_RUNNING}
 max_failures = 0
+[director]
+demand = "matched"
 """
 )
 SUBMIT_FAULTS = (
@@ -90,9 +95,16 @@ class Site:
             batch.cancel_tasks(steps.cancel_tasks, listing.epoch)
         if not listing.complete:
             return
-        for intent in bench.do(lambda tx: director.order(bench.pool, tx, bench.now)):
+        for intent in bench.do(self._order):
             self._reach("after the intent", crash)
             self._submit(intent, crash)
+
+    def _order(self, tx: Transaction) -> list[SubmissionIntent]:
+        """An iteration over all CEs, and the CE's own cycle that carries it out."""
+        pool, now = self.bench.pool, self.bench.now
+        pool.local_nodes.setdefault("batch", NODE)
+        post_orders(pool, tx, run_iteration(pool, tx.connection, pool.rng, now))
+        return self.director.order(pool, tx, now)
 
     def _reach(self, point: str, crash: str) -> None:
         if point == crash:

@@ -57,4 +57,4 @@ def test_parsed_requirements_are_bounded(bench: Bench) -> None:
     offer = Requirements(Offer(site="here", ce="local", cpu_time=1.0), NODE, 0.0)
     for number in range(PARSED_TEXTS + 10):
         assert offer(f"{number} >= 0")
-    assert match._stored.cache_info().currsize == PARSED_TEXTS
+    assert match.stored_expression.cache_info().currsize == PARSED_TEXTS

@@ -21,12 +21,12 @@ from pilotage.core.policy.model import (
     LimitEntry,
     Matching,
     Policy,
-    Retention,
     Site,
     User,
 )
 from pilotage.core.policy.parser import known_properties, parse, warnings
 from pilotage.core.policy.reference import KEYS, reference_markdown
+from pilotage.core.policy.retention import Retention
 
 __all__ = [
     "ADMINISTRATOR",

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import msgspec
 
+from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL, UNHANDLED_POOLS, Director
 from pilotage.core.policy.isolation import TrustSettings
+from pilotage.core.policy.retention import DAYS_365, Retention
+from pilotage.core.policy.table import Table as _Table
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
 from pilotage.core.setting import BYTES, COUNT, SECONDS, YEAR, Setting
@@ -29,10 +32,7 @@ DIRAC_PROPERTIES = {
 """Names of the properties in DIRAC's configuration; a policy may use them too."""
 
 CeType = Literal["local", "slurm"]
-
-
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One table of the document."""
+PilotType = Literal["private", "generic"]
 
 
 class Group(_Table, frozen=True):
@@ -64,6 +64,9 @@ class User(_Table, frozen=True):
 
 class Site(_Table, frozen=True):
     banned: Annotated[bool, Setting("true: no job starts there")] = False
+    draining: Annotated[
+        bool, Setting("true: pilots are submitted there only for queues that can run nowhere else")
+    ] = False
     job_types: Annotated[
         tuple[str, ...] | None, Setting("the job types that the site accepts; absent: all")
     ] = None
@@ -156,7 +159,29 @@ class Ce(TrustSettings, frozen=True, kw_only=True):
             10**6,
         ),
     ] = 10
+    pool: Annotated[
+        str,
+        Setting(
+            f"submit pool of the CE; empty: {LOCAL_POOL} for a local CE, {BATCH_POOL} for a batch system"
+        ),
+    ] = ""
+    middleware: Annotated[
+        str, Setting("the CE's name in `GridMiddleware` of job descriptions; empty: its type")
+    ] = ""
+    pilot_types: Annotated[
+        tuple[PilotType, ...],
+        Setting("types of pilots that may be submitted there: private (bound to owner and group), generic"),
+    ] = ("private", "generic")
     slurm: SlurmOptions = SlurmOptions()
+
+    @property
+    def submit_pool(self) -> str:
+        return self.pool or (LOCAL_POOL if self.type == "local" else BATCH_POOL)
+
+    @property
+    def allowed_pilot_types(self) -> frozenset[str]:
+        """Where payloads are not isolated and not all users trust each other, pilots are bound when submitted."""
+        return frozenset(self.pilot_types) - ({"generic"} if self.binds_pilots else frozenset())
 
     @property
     def takes_turns(self) -> bool:
@@ -271,67 +296,16 @@ class Accounting(_Table, frozen=True):
     ] = 34560000.0
 
 
-DAYS_365 = 31536000.0
-
-
-class Retention(_Table, frozen=True):
-    hot: Annotated[
-        float,
-        Setting("seconds after its end for which a job stays in the table of active jobs", *SECONDS),
-    ] = 3600.0
-    jobs: Annotated[
-        float,
-        Setting(
-            "seconds after its end for which a job, its submission and its description are kept",
-            *SECONDS,
-        ),
-    ] = DAYS_365
-    outputs: Annotated[
-        float,
-        Setting(
-            "seconds after a job's end for which its output files, standard output and error are kept",
-            *SECONDS,
-        ),
-    ] = DAYS_365 / 2
-    attempts: Annotated[
-        float | None,
-        Setting(
-            "seconds after their end for which attempts are kept; at least accounting.history and retention.jobs;"
-            " absent: the longest of these and two years",
-            *SECONDS,
-        ),
-    ] = None
-    """None: the longest of two years, `accounting.history` and `jobs`."""
-    events: Annotated[
-        float,
-        Setting(
-            "seconds for which events of jobs and pilots, and actions of administrators, are kept", *SECONDS
-        ),
-    ] = DAYS_365
-    pilots: Annotated[
-        float,
-        Setting(
-            "seconds after its end for which a pilot and its log are kept; at least the longest ces.*.wall",
-            *SECONDS,
-        ),
-    ] = 7776000.0
-    uploads: Annotated[
-        float, Setting("seconds for which an input file without a submission is kept", *SECONDS)
-    ] = 2592000.0
-    reasons: Annotated[
-        float, Setting("seconds for which the reasons why queues waited are kept", *SECONDS)
-    ] = DAYS_365
-
-
 class Policy(_Table, frozen=True):
     """The whole document. `parse` has checked all references between its tables."""
 
     groups: dict[str, Group]
     users: dict[str, User]
-    sites: dict[str, Site] = {}
-    ces: dict[str, Ce] = {}
+    sites: dict[str, Site] = msgspec.field(default_factory=dict)
+    ces: dict[str, Ce] = msgspec.field(default_factory=dict)
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
+    director: Director = Director()
     limits: tuple[LimitEntry, ...] = ()
     correction: Correction = Correction()
     accounting: Accounting = Accounting()
@@ -339,7 +313,7 @@ class Policy(_Table, frozen=True):
     platforms: Annotated[
         dict[str, tuple[str, ...]],
         Setting("further platforms that a node of this platform is compatible with"),
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
 
     def properties(self, user: str, group: str) -> frozenset[str]:
         """The rights of `user` in `group`; empty if the user is not a member."""
@@ -365,6 +339,19 @@ class Policy(_Table, frozen=True):
             return False
         known = self.users.get(owner)
         return self.sharing(group) or (known is not None and group in known.groups)
+
+    def submit_pools(self) -> tuple[str, ...]:
+        """The submit pools known to the system."""
+        named = self.director.known_pools
+        if named is not None:
+            return named
+        of_ces = [ce.submit_pool for ce in self.ces.values()]
+        return tuple(dict.fromkeys([*UNHANDLED_POOLS, *self.director.pools, *of_ces]))
+
+    def default_submit_pools(self) -> tuple[str, ...]:
+        """The pools of a queue that names none."""
+        named = self.director.default_pools
+        return self.submit_pools() if named is None else named
 
     def attempt_retention(self) -> float:
         """Seconds for which attempts are kept after their end. Accounting and shares are computed from them."""

@@ -58,6 +58,8 @@ def _type_name(kind: Any) -> str:
         return names[kind]
     if str(kind).startswith("typing.Literal"):
         return " or ".join(f"`{choice}`" for choice in get_args(kind))
+    if str(kind).startswith("tuple[typing.Literal"):
+        return f"list of {_type_name(get_args(kind)[0])}"
     inner = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
     if "tuple" in str(kind):
         first = inner[0] if inner[0] in names else get_args(inner[0])[0]

@@ -6,6 +6,7 @@ import math
 import posixpath
 from typing import Any
 
+from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.bounds import first_violation
 from pilotage.core.policy.isolation import visible_path
@@ -23,6 +24,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_people(policy, refuse)
     _check_places(policy, refuse)
     _check_limits(policy, refuse)
+    _check_director(policy, refuse)
     _check_jobs(policy.jobs, refuse)
     _check_correction(policy, refuse)
     _check_retention(policy, refuse)
@@ -114,6 +116,31 @@ def _check_limits(policy: Policy, refuse: _Refuser) -> None:
             refuse(f"limits: there is no site {limit.site}", *here, "site", hint=_known(policy.sites))
         if limit.ce and limit.ce not in policy.ces:
             refuse(f"limits: there is no CE {limit.ce}", *here, "ce", hint=_known(policy.ces))
+
+
+def _check_director(policy: Policy, refuse: _Refuser) -> None:
+    director = policy.director
+    known = policy.submit_pools()
+    for name in director.default_pools or ():
+        if name not in known:
+            hint = f"SubmitPools: {', '.join(known)}"
+            refuse(f"there is no submit pool {name}", "director", "DefaultSubmitPools", hint=hint)
+    for name, ce in policy.ces.items():
+        if ce.submit_pool not in known:
+            hint = f"add {ce.submit_pool} to director.SubmitPools, or set ces.{name}.pool to one of its pools"
+            refuse(f"CE {name}: there is no submit pool {ce.submit_pool}", "ces", name, "pool", hint=hint)
+        if not ce.allowed_pilot_types:
+            hint = 'add "private", or set owners = "any"'
+            message = f"CE {name}: its pilots must be private, since it does not isolate payloads"
+            refuse(message, "ces", name, "pilot_types", hint=hint)
+    for name, pool in director.pools.items():
+        here = ("director", "pools", name)
+        if name not in known:
+            refuse(f"director.SubmitPools has no pool {name}", *here, hint=f"it has: {', '.join(known)}")
+        try:
+            parse_expression(pool.rank or "0")
+        except InvalidInput as error:
+            refuse(f"pool {name}: Rank is no ClassAd expression: {error.message}", *here, "Rank")
 
 
 def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:

@@ -55,6 +55,17 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyIdentity(Identity):
+    """Of a private pilot that has not been submitted yet: it will be bound to any owner and group."""
+
+    owner: str = ""
+    group: str = ""
+
+    def serves(self, queue: QueueIdentity) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """The free resources of a node, and the attributes of its pilot.
 

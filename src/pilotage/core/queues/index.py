@@ -74,6 +74,7 @@ class QueueIndex:
         self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
         self._offer_classes = self._candidates.offer_classes
         self.bucket_sizes = self._offer_classes.bucket_sizes
+        self.fitting_slots = self._offer_classes.fitting_slots
         self._recent_classes: deque[OfferClass] = deque(maxlen=MOST_FOLLOWING)
         """The classes of the latest draws: they are likely to be drawn from again."""
         self._heads = heads

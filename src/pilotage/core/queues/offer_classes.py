@@ -175,6 +175,12 @@ class OfferClasses:
         """The class of `key`, if it is cached."""
         return (self._unbound if key.only_owner is None else self._bound).get((key, ()))
 
+    def fitting_slots(self, offer: Offer, closed: Sequence[Limit]) -> Slots:
+        """The slots of the queues that fit `offer`, waiting or not, Requirements not checked."""
+        offer_class = self.get(self.class_key(offer), closed)
+        self.refresh_members(offer_class)
+        return offer_class.slots
+
     def refresh_members(self, offer_class: OfferClass) -> None:
         """Match the queues that were added since the class was last refreshed."""
         place = offer_class.base

@@ -114,7 +114,8 @@ class BatchCeDuty:
         shape = Shape(intent.processors, intent.memory, intent.wall)
         submission = Submission(intent.stamp, intent.pilots, shape, self._script(intent), intent.properties)
         try:
-            receipt = await self._call(lambda: self._batch.submit(submission))
+            async with self._context.submit_pools.turn(intent.pool):
+                receipt = await self._call(lambda: self._batch.submit(submission))
         except SubmissionFailed as error:
             reason = error.reason
             log.warning("CE %s: submission %s: %s", self._director.ce, error.refusal, reason)

@@ -15,6 +15,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
 from pilotage.server.duties.batch_clients import slurm_client
 from pilotage.server.duties.costs import CostDuty
+from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.loop import every, until_stopped
@@ -65,6 +66,7 @@ class DutySchedule:
         self._open_files = open_files
         self._local_ces = LocalCesDuty(context, self._local_ce)
         self._batch_ces = BatchCesDuty(context, self._batch_ce)
+        self._director = DirectorDuty(context)
         self._started = False
 
     async def run(self) -> None:
@@ -85,7 +87,7 @@ class DutySchedule:
         costs = CostDuty(context, self._duty_leases)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
-        batch_ces = self._leased("batch pilots", self._batch_ces.cycle)
+        batch_ces = self._leased("batch pilots", self._batch_pilots)
         return [
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, shares.period, self._leased("shares", shares.cycle), context.wake_shares),
@@ -96,6 +98,11 @@ class DutySchedule:
             every(context, lambda: BATCH_PERIOD, batch_ces),
             every(context, costs.period, costs.cycle),
         ]
+
+    async def _batch_pilots(self) -> None:
+        """One lease for both: the CEs' cycles carry out the orders that the director leaves in memory."""
+        await self._batch_ces.cycle()
+        await self._director.cycle()
 
     def _peer_duties(self, leases: DutyLeases) -> list[Coroutine[None, None, None]]:
         """The duties of a server that shares its database."""
@@ -155,4 +162,5 @@ class DutySchedule:
 
     async def close(self) -> None:
         """End the calls to batch systems that are under way."""
+        self._director.close()
         await self._batch_ces.close()

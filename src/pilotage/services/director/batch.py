@@ -6,7 +6,7 @@ before the batch system is called. The table of core/pilots/handover.py decides 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -16,14 +16,8 @@ from pilotage.core.pilots.backoff import BackOff
 from pilotage.core.pilots.handover import Action, Seen, Sight, SubmissionPhase, next_step, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
-from pilotage.core.provisioning.batch import (
-    BatchFacts,
-    BatchOrder,
-    BatchQueue,
-    plan_submissions,
-    room_for_pilots,
-)
-from pilotage.core.queues.fit import concurrent_jobs
+from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
+from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
@@ -35,13 +29,11 @@ from pilotage.services.director.submissions import (
     properties_of,
     store_submission,
 )
-from pilotage.services.matching.known_offers import possible_offer
-from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import PROBE
 from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import ces, jobs, pilot_submissions, pilots
+from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
@@ -69,7 +61,7 @@ class BatchDirector:
         self.memory = CeMemory(self.ce)
 
     def order(self, pool: Pool, tx: Transaction, now: float) -> list[SubmissionIntent]:
-        """Plan this cycle, and store the intents of its submissions."""
+        """Store the intents of the submissions that the last iteration has ordered, within the room of the CE."""
         ce = pool.policy.ces.get(self.ce)
         if ce is None:
             return []
@@ -78,9 +70,11 @@ class BatchDirector:
         live = pilots.live(tx.connection, self.ce)
         self.memory.restore(tx)
         self._look_back(pool, tx, ce, live, now)
-        orders: tuple[BatchOrder, ...] = ()
-        if ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON and not self._holds_back(pool, ce, now):
-            orders = plan_submissions(self._facts(pool, tx, ce, node, live, now), pool.rng)
+        orders = pool.pilot_orders.get(self.ce, ())
+        tx.delete(pool.pilot_orders, self.ce)
+        open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON
+        # Orders that are not carried out now are decided again in the next iteration.
+        orders = self._within_room(ce, live, orders) if open_ and not self._holds_back(pool, ce, now) else ()
         self._note(pool, tx, ce, live, sum(order.pilots for order in orders), now)
         self.memory.store(tx)
         intents = [self._store_intent(pool, tx, ce, order, now) for order in orders]
@@ -95,9 +89,14 @@ class BatchDirector:
     def _store_intent(
         self, pool: Pool, tx: Transaction, ce: Ce, order: BatchOrder, now: float
     ) -> SubmissionIntent:
-        properties = properties_of(pool, order)
+        properties = properties_of(order)
+        # Where a pilot isolates payloads, a private pilot may serve all owners of a group with JOB_SHARING.
+        owner = order.owner if order.pilot_type == PRIVATE and ce.isolation != "require" else None
         intent, members = store_submission(
-            pool, tx, self.ce, ce, order.pilots, order.owner, now, properties=properties
+            *(pool, tx, self.ce, ce, order.pilots, owner, now),
+            properties=properties,
+            pilot_type=order.pilot_type,
+            order=order,
         )
         self.back_off.started_for.update(dict.fromkeys(members, order.queue))
         return intent
@@ -107,27 +106,19 @@ class BatchDirector:
         banned = pool.policy.sites[ce.site].banned
         return pool.draining or banned or paused or self.back_off.pauses_for_all(now)
 
-    def _facts(
-        self, pool: Pool, tx: Transaction, ce: Ce, node: Node, live: Sequence[PilotRow], now: float
-    ) -> BatchFacts:
-        waiting = [pilot for pilot in live if pilot.started is None]
-        staying = [pilot for pilot in live if not pilot.leave]
-        busy = jobs.having_jobs(tx.connection, staying)
-        offer = possible_offer(pool, self.ce, node)
-        closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
-        queues = [
-            BatchQueue(entry.id, entry.identity.owner, entry.waiting, concurrent_jobs(entry.identity, offer))
-            for entry in pool.queues.index.candidates(offer, Requirements(offer, node, now), closed)
-            if not self.back_off.pauses_at(entry.id, now)
-        ]
-        return BatchFacts(
-            room_for_pilots(
-                len(waiting), len(live) - len(waiting) + self.lingering, ce.max_waiting, ce.max_running
-            ),
-            binds=ce.binds_pilots,
-            queues=tuple(queues),
-            free_pilots=Counter(pilot.only_owner for pilot in staying if pilot.id not in busy),
-        )
+    def _within_room(
+        self, ce: Ce, live: Sequence[PilotRow], orders: Sequence[BatchOrder]
+    ) -> tuple[BatchOrder, ...]:
+        """The orders as far as the caps of the CE allow now."""
+        waiting = sum(pilot.started is None for pilot in live)
+        running = len(live) - waiting + self.lingering
+        room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
+        allowed = []
+        for order in orders:
+            if room > 0:
+                allowed.append(replace(order, pilots=min(room, order.pilots)))
+                room -= allowed[-1].pilots
+        return tuple(allowed)
 
     def _note(
         self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], ordered: int, now: float

@@ -189,7 +189,9 @@ class LocalDirector:
     ) -> PilotIntent:
         home_owner = None if ce.serves_everybody else pool.home_owner
         owner = turn.owner if turn else home_owner
-        intent = self._insert_pilot(pool, tx, ce, planned.processors, owner, "generic", now, place)
+        intent = self._insert_pilot(
+            pool, tx, ce, planned.processors, owner, "generic", now, place, planned.queue
+        )
         self.back_off.started_for[intent.pilot] = planned.queue
         if turn is not None:
             tx.on_rollback(pool.turns.start(intent.pilot, turn))
@@ -205,6 +207,7 @@ class LocalDirector:
         pilot_type: str,
         now: float,
         place: str,
+        queue: QueueId | None = None,
     ) -> PilotIntent:
         stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
         cores, all_memory = capacity(ce, self.node)
@@ -224,6 +227,7 @@ class LocalDirector:
             id_=pool.ids.next_pilot(),
             batch_id=place,
             lease_until=now + ce.lease,
+            queue=queue,
         )
         tx.add(self.ordered, pilot)
         return PilotIntent(pilot, stamp, secret, 0, processors, memory, owner)
@@ -272,8 +276,11 @@ class LocalDirector:
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
         holds = Requirements(offer, self.node, now)
+        pools = pool.policy.default_submit_pools()
         for entry in pool.queues.index.candidates(offer, holds, closed):
             identity = entry.identity
+            if ce.submit_pool not in (identity.submit_pools or pools):
+                continue
             yield WaitingQueue(
                 entry.id,
                 identity.owner,

@@ -30,6 +30,8 @@ class SubmissionIntent:
     wall: float
     properties: Mapping[str, str] = field(default_factory=dict)
     """Facts for the administrators of the site: the owner, group and task queue that the pilots are for."""
+    pool: str = ""
+    """The submit pool that submits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,10 @@ class BatchSteps:
     """Batch ids to cancel: doubles, and pilots that were ordered to be killed."""
 
 
-def properties_of(pool: Pool, order: BatchOrder) -> dict[str, str]:
-    """The owner that pilots are bound to, and the task queue that they are submitted for first."""
-    properties = {"queue": str(order.queue)}
-    if order.owner is not None:
-        properties["owner"] = order.owner
-        if (entry := pool.queues.index.entries.get(order.queue)) is not None:
-            properties["group"] = entry.identity.group
-    return properties
+def properties_of(order: BatchOrder) -> dict[str, str]:
+    """The identity under which pilots are submitted, and the task queue that they are for."""
+    named = {"queue": str(order.queue), "owner": order.owner, "group": order.group}
+    return {name: value for name, value in named.items() if value}
 
 
 def store_submission(
@@ -65,10 +63,11 @@ def store_submission(
     *,
     properties: Mapping[str, str],
     pilot_type: str = "generic",
+    order: BatchOrder | None = None,
 ) -> tuple[SubmissionIntent, list[PilotId]]:
     """Store the intent of `count` equal pilots of CE `name`; also their ids.
 
-    `owner`: the owner that they are bound to; None: they serve everybody.
+    `owner`: the owner that they are bound to; None: they serve everybody. `order`: None for a probe.
     """
     stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
     # The call follows at once: a director that ends before it cannot be told from one that ends in it.
@@ -89,8 +88,12 @@ def store_submission(
             memory=ce.pilot_memory,
             now=now,
             id_=pool.ids.next_pilot(),
+            owner="" if order is None else order.owner,
+            group="" if order is None else order.group,
+            queue=None if order is None else order.queue,
         )
         for index in range(count)
     ]
     size = ce.pilot_processors, ce.pilot_memory, ce.wall
-    return SubmissionIntent(stamp, secret, count, *size, properties), members
+    submit_pool = ce.submit_pool if order is None else order.pool
+    return SubmissionIntent(stamp, secret, count, *size, properties, submit_pool), members

@@ -48,7 +48,7 @@ class Requirements:
     def __call__(self, text: str) -> bool:
         held = self._known.get(text)
         if held is None:
-            expression = _stored(text)
+            expression = stored_expression(text)
             if self._ad is None:
                 node = self.node
                 self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
@@ -60,7 +60,7 @@ class Requirements:
 
 
 @lru_cache(maxsize=PARSED_TEXTS)
-def _stored(text: str) -> Expression:
+def stored_expression(text: str) -> Expression:
     """Requirements as they were stored. An expression that only an earlier version accepted is true nowhere."""
     try:
         return parse_expression(text)

@@ -12,6 +12,7 @@ from random import Random
 
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.policy import Policy
+from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.offer_history import OfferStats
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
@@ -69,6 +70,8 @@ class Pool:
     """The node of each local CE, as a pilot with the whole CE finds it."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """The last cycle of each CE's director."""
+    pilot_orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)
+    """By CE: orders of the last iteration that its own cycle has not stored as intents yet."""
     recorded_reasons: dict[QueueId, RecordedReason] | None = None
     """The last recorded wait reason of each queue; None until the history has been read."""
     draining: bool = False

@@ -59,11 +59,20 @@ pilots = sa.Table(
     sa.Column("silent_until", sa.Float),
     # Its core-seconds before this instant are in `costs`.
     sa.Column("booked_until", sa.Float),
+    # The task queue that it was submitted for, which may have gone since; it may serve others.
+    sa.Column("queue_id", Id),
     sa.Index(
         "ix_pilots_live",
         "ce",
         sqlite_where=sa.text("ended IS NULL"),
         postgresql_where=sa.text("ended IS NULL"),
+    ),
+    # The director counts waiting pilots by queue in each iteration.
+    sa.Index(
+        "ix_pilots_waiting",
+        *("queue_id", "processors", "memory", "submitted"),
+        sqlite_where=sa.text("ended IS NULL AND started IS NULL"),
+        postgresql_where=sa.text("ended IS NULL AND started IS NULL"),
     ),
     # Finds a pilot that calls home.
     sa.Index("ix_pilots_secret", "secret_hash", "idx"),

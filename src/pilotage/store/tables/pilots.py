@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pilotage.core.ids import PilotId
+from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
@@ -109,17 +109,22 @@ def insert(
     batch_id: str = "",
     lease_until: float | None = None,
     wall: float = 0.0,
+    owner: str = "",
+    group: str = "",
+    queue: QueueId | None = None,
 ) -> PilotId:
     """Store the intent to start a pilot, before anything is started; returns its id.
 
     `id_`: an unused id; None: the next id. `batch_id`: the part known before the start. `lease_until`: the end of the
-    intent. `wall`: seconds that the batch system is asked for; 0: the wall time in the policy.
+    intent. `wall`: seconds that the batch system is asked for; 0: the wall time in the policy. `owner` and `group`: the
+    identity under which it is submitted. `queue`: the queue that it is for.
     """
     sql = (
         "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted, batch_id, lease_until, wall) VALUES (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
+        " submitted, batch_id, lease_until, wall, owner, grp, queue_id) VALUES"
+        " (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
         " (SELECT max(id) AS known FROM pilots UNION ALL SELECT id_floor FROM instance) AS given)),"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
     )
     values = (
         id_,
@@ -137,6 +142,9 @@ def insert(
         batch_id,
         lease_until,
         wall,
+        owner,
+        group,
+        queue,
     )
     return PilotId(connection.execute(sql, values).fetchone()[0])
 

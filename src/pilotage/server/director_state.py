@@ -1,0 +1,35 @@
+"""The iterations of this server's director, for the duty that runs them and the route that explains them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import SystemRandom
+
+from pilotage.services.director.demand import Iteration
+
+SEEDS = 2**53
+"""Seeds are below this number, so that JSON keeps them exactly."""
+
+
+def new_seed() -> int:
+    return SystemRandom().randrange(SEEDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ActedIteration:
+    """An iteration whose orders were given to the CEs."""
+
+    number: int
+    seed: int
+    work: Iteration
+    pilots: int
+    """Pilots that were ordered."""
+
+
+@dataclass(slots=True)
+class DirectorState:
+    """The last iteration of this server, and the seed of its next one."""
+
+    next_seed: int = field(default_factory=new_seed)
+    last: ActedIteration | None = None
+    """None: this server has not run an iteration since it started."""

@@ -1,0 +1,324 @@
+"""One iteration of the director over all CEs: its facts, its decisions, and the orders that follow from them.
+
+Each step is short, so that the caller can make pauses between them. All steps but `read_counts` run in the writer's
+thread or, where it says so, in any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import numpy as np
+
+from pilotage.core.classads import ClassAd, Literal, evaluate
+from pilotage.core.ids import QueueId
+from pilotage.core.pilots.ads import offer_ad
+from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy.model import PilotType
+from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
+from pilotage.core.provisioning.demand import DemandQueue
+from pilotage.core.provisioning.iteration import CeLoad, IterationFacts, Mask, QueueDecision, decide
+from pilotage.core.provisioning.matched import FreePilots, decide_matched
+from pilotage.core.provisioning.pilot_types import PRIVATE
+from pilotage.core.provisioning.submit_pools import PoolLoad
+from pilotage.core.queues.fit import AnyIdentity, Offer
+from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.services.matching.known_offers import possible_offer
+from pilotage.services.matching.match import REQUIREMENTS_STEPS, Requirements, stored_expression
+from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import ces, pilot_demand
+from pilotage.store.tables.ces import CeRow, CeSwitch
+from pilotage.store.tables.pilot_demand import FreePilotsRow, WaitingPilots
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import Node
+
+ANY_IDENTITY = (AnyIdentity(),)
+
+CLOSED_LOCAL = "local pilots have a director of their own"
+CLOSED_NEW = "its cycle has not begun yet"
+
+
+@dataclass(frozen=True, slots=True)
+class DemandCounts:
+    """Counts from the store at the begin of an iteration. Read by any thread."""
+
+    waiting: Sequence[WaitingPilots]
+    pilots: Mapping[str, tuple[int, int]]
+    """CE → waiting and running pilots."""
+    ces: Mapping[str, CeRow]
+    free: Sequence[FreePilotsRow] = ()
+    """Only with demand matched."""
+
+
+def read_counts(connection: Connection, policy: Policy, now: float) -> DemandCounts:
+    """Read the counts; for a reader's connection, in any thread."""
+    settings = policy.director
+    since = now - settings.max_pilot_waiting_hours * 3600
+    return DemandCounts(
+        pilot_demand.waiting_by_queue(connection, since),
+        ces.pilot_counts(connection),
+        ces.all_rows(connection),
+        pilot_demand.free_pilots(connection) if settings.demand == "matched" else (),
+    )
+
+
+@dataclass(slots=True)
+class CeFitting:
+    """The predicate of the match for all waiting queues and all CEs. Requirements are evaluated when asked for."""
+
+    requirements: Sequence[Requirements]
+    pauses: Sequence[frozenset[QueueId]]
+    """By CE: queues for which no pilot is started there for a while."""
+    places: Mapping[QueueId, int]
+    generic: Mask
+    """By queue and CE."""
+    private: Mask
+
+    def ces(self, queue: DemandQueue, pilot_type: PilotType) -> Mask:
+        row: Mask = (self.private if pilot_type == PRIVATE else self.generic)[self.places[queue.id]]
+        return row
+
+    def holds(self, queue: DemandQueue, ce: int) -> bool:
+        if queue.id in self.pauses[ce]:
+            return False
+        text = queue.identity.requirements
+        return not text or self.requirements[ce](text)
+
+
+@dataclass(slots=True)
+class Iteration:
+    """One iteration. Made by `begin`; complete after all steps of `match_ces`."""
+
+    facts: IterationFacts
+    fitting: CeFitting
+    free: list[FreePilots]
+    now: float
+    policy: Policy
+    decisions: list[QueueDecision] = field(default_factory=list)
+
+    def decide(self, rng: Random) -> Iterator[QueueDecision | None]:
+        """The decisions, kept in `decisions` too. Runs in any thread; the caller may pause after each."""
+        steps: Iterator[QueueDecision | None]
+        if self.policy.director.demand == "matched":
+            steps = decide_matched(self.facts, self.fitting, self.free, rng)
+        else:
+            steps = decide(self.facts, self.fitting, rng)
+        for decision in steps:
+            if decision is not None:
+                self.decisions.append(decision)
+            yield decision
+
+
+def begin(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int], now: float) -> Iteration:
+    """Copy the waiting queues and the state of CEs and pools. `submissions`: by pool, the number under way."""
+    policy = pool.policy
+    entries = [entry for entry in pool.queues.index.entries.values() if entry.waiting and entry.admitted]
+    waiting = _waiting_by_queue(pool, counts.waiting)
+    queues = [
+        DemandQueue(
+            entry.id, entry.identity, entry.priority, entry.waiting, waiting.get(entry.id, 0), entry.slot
+        )
+        for entry in entries
+    ]
+    names = sorted(policy.ces)
+    loads = [_ce_load(pool, name, counts, now) for name in names]
+    facts = IterationFacts(
+        settings=policy.director,
+        default_pools=policy.default_submit_pools(),
+        max_cpu=policy.matching.cpu_buckets[-1],
+        queues=queues,
+        ces=loads,
+        pools=_pool_loads(pool, submissions),
+    )
+    nodes = [pool.local_nodes.get(name) for name in names]
+    size = (len(queues), len(names))
+    fitting = CeFitting(
+        [Requirements(load.offer, node or _NO_NODE, now) for load, node in zip(loads, nodes, strict=True)],
+        [_paused_queues(pool, name, now) for name in names],
+        {queue.id: place for place, queue in enumerate(queues)},
+        np.zeros(size, dtype=np.bool_),
+        np.zeros(size, dtype=np.bool_),
+    )
+    places = {name: place for place, name in enumerate(names)}
+    free = [_free_pilots(places[row.ce], row) for row in counts.free if row.ce in places]
+    return Iteration(facts, fitting, free, now, policy)
+
+
+def match_ces(pool: Pool, work: Iteration, first: int, last: int) -> None:
+    """Ask the index which queues fit the CEs `first` to `last - 1`. In the writer's thread."""
+    if pool.policy is not work.policy:
+        return  # The slots are of an earlier index, and the orders will not be posted.
+    index, queues = pool.queues.index, work.facts.queues
+    slots = np.fromiter((queue.slot for queue in queues), np.int64, len(queues))
+    fits = np.zeros(int(slots.max()) + 1 if len(slots) else 0, dtype=np.bool_)
+    for place in range(first, last):
+        offer = work.facts.ces[place].offer
+        closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
+        private = replace(offer, pilot_type=PRIVATE, identities=ANY_IDENTITY)
+        for of_type, mask in ((offer, work.fitting.generic), (private, work.fitting.private)):
+            fitting = index.fitting_slots(of_type, closed)
+            fitting = fitting[: fitting.searchsorted(len(fits))]
+            fits[fitting] = True
+            mask[:, place] = fits[slots]
+            fits[fitting] = False
+
+
+def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
+    """Leave the orders for the cycles of the CEs, which store them as intents; the number of pilots."""
+    policy = pool.policy
+    if policy is not work.policy:
+        return 0  # A new policy has come since: the next iteration follows it.
+    of_ce: dict[str, list[BatchOrder]] = {}
+    for decision in work.decisions:
+        identity = decision.queue.identity
+        for order in decision.orders:
+            owner, group = identity.owner, identity.group
+            if order.pilot_type != PRIVATE:
+                owner, group = policy.director.generic_pilot_dn, policy.director.generic_pilot_group
+            submission = BatchOrder(
+                decision.queue.id, order.pilots, order.pilot_type, owner, group, _pool_of(policy, order.ce)
+            )
+            of_ce.setdefault(order.ce, []).append(submission)
+    for ce, orders in of_ce.items():
+        tx.put(pool.pilot_orders, ce, (*pool.pilot_orders.get(ce, ()), *orders))
+    return sum(order.pilots for orders in of_ce.values() for order in orders)
+
+
+def _pool_of(policy: Policy, ce: str) -> str:
+    known = policy.ces.get(ce)
+    return known.submit_pool if known is not None else ""
+
+
+def _waiting_by_queue(pool: Pool, rows: Sequence[WaitingPilots]) -> dict[QueueId, int]:
+    """By queue: the jobs that its waiting and its ordered pilots run beside each other."""
+    entries = pool.queues.index.entries
+    ordered = [
+        WaitingPilots(order.queue, ce.pilot_processors, ce.pilot_memory, order.pilots)
+        for name, orders in pool.pilot_orders.items()
+        if (ce := pool.policy.ces.get(name)) is not None
+        for order in orders
+    ]
+    waiting: dict[QueueId, int] = {}
+    for row in (*rows, *ordered):
+        entry = entries.get(row.queue)
+        if entry is not None:
+            beside = _beside(entry, row.processors, row.memory)
+            waiting[row.queue] = waiting.get(row.queue, 0) + row.pilots * beside
+    return waiting
+
+
+def _beside(entry: IndexedQueue, processors: int, memory: int) -> int:
+    """Jobs of a queue that a pilot of this size runs beside each other; at least 1."""
+    identity = entry.identity
+    beside = processors // max(1, identity.processors)
+    if memory and identity.memory:
+        beside = min(beside, memory // identity.memory)
+    return max(1, beside)
+
+
+def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
+    policy, ce, node = pool.policy, pool.policy.ces[name], pool.local_nodes.get(name)
+    waiting, running = counts.pilots.get(name, (0, 0))
+    waiting += sum(order.pilots for order in pool.pilot_orders.get(name, ()))
+    offer = possible_offer(pool, name, node or _NO_NODE)
+    row = counts.ces.get(name)
+    closed = _closed(pool, ce, row, now) if node is not None else CLOSED_NEW
+    return CeLoad(
+        name=name,
+        pool=ce.submit_pool,
+        middleware=ce.middleware or ce.type,
+        offer=offer,
+        pilot_types=ce.allowed_pilot_types,
+        room=room_for_pilots(waiting, running, ce.max_waiting, ce.max_running),
+        closed=closed,
+        draining=policy.sites[ce.site].draining,
+        rank=_rank(policy, ce, offer, waiting, running) if not closed else 0.0,
+    )
+
+
+def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
+    """Why no pilot is submitted to a CE now; empty: it is open."""
+    if pool.draining:
+        return "the server is stopping"
+    if ce.type == "local":
+        return CLOSED_LOCAL
+    if row is None:
+        return ""
+    if row.switch is not CeSwitch.ON:
+        return f"{row.switch}: {row.switch_reason}" if row.switch_reason else str(row.switch)
+    if row.progress.unreachable:
+        return f"unreachable: {row.progress.unreachable}"
+    note = pool.directors.get(row.ce)
+    paused = max(row.progress.not_before, note.not_before if note else 0.0)
+    return f"paused: {row.progress.trouble or 'pilots came in vain'}" if now < paused else ""
+
+
+def _rank(policy: Policy, ce: Ce, offer: Offer, waiting: int, running: int) -> float:
+    """The pool's Rank for the ad of a CE; an undefined value counts as 0."""
+    settings = policy.director.pool(ce.submit_pool)
+    if not settings.enable_list_match or not settings.rank:
+        return 0.0
+    ad = offer_ad(offer, "", "", {})
+    numbers = {
+        "WaitingPilots": waiting,
+        "RunningPilots": running,
+        "MaxWaiting": ce.max_waiting,
+        "MaxRunning": ce.max_running,
+    }
+    ad = ClassAd((*ad.attributes, *((name, Literal(value)) for name, value in numbers.items())))
+    value = evaluate(stored_expression(settings.rank), my=ad, target=ad, now=0.0, steps=REQUIREMENTS_STEPS)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _pool_loads(pool: Pool, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:
+    settings = pool.policy.director
+    loads = {
+        name: PoolLoad(
+            name,
+            settings.pool(name).total_threads,
+            settings.pool(name).enabled,
+            settings.is_handled(name),
+            submissions.get(name, 0),
+        )
+        for name in pool.policy.submit_pools()
+    }
+    for orders in pool.pilot_orders.values():
+        for order in orders:
+            if order.pool in loads:
+                loads[order.pool].submissions += 1
+    return loads
+
+
+def _paused_queues(pool: Pool, name: str, now: float) -> frozenset[QueueId]:
+    note = pool.directors.get(name)
+    return (
+        frozenset() if note is None else frozenset(q for q, pause in note.pauses.items() if now < pause.until)
+    )
+
+
+def _free_pilots(place: int, row: FreePilotsRow) -> FreePilots:
+    private = row.pilot_type == PRIVATE
+    return FreePilots(
+        place,
+        row.pilot_type,
+        row.started,
+        row.waiting,
+        row.owner,
+        row.group if private and row.group else None,
+    )
+
+
+_NO_NODE = Node(processors=1)
+"""Of a CE whose cycle has not begun: nothing is submitted there yet."""
+
+
+def run_iteration(pool: Pool, connection: Connection, rng: Random, now: float) -> Iteration:
+    """A whole iteration without pauses, in the writer's thread; nothing is ordered."""
+    work = begin(pool, read_counts(connection, pool.policy, now), {}, now)
+    match_ces(pool, work, 0, len(work.facts.ces))
+    for _ in work.decide(rng):
+        pass
+    return work

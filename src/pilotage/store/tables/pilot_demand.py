@@ -1,0 +1,73 @@
+"""Counts of live pilots that a director needs before an iteration. Each is one statement over indexed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilotage.core.ids import QueueId
+from pilotage.store.engine.connection import Connection, in_list, json_numbers
+
+
+class WaitingPilots(NamedTuple):
+    """Equal pilots of one queue that have not called home."""
+
+    queue: QueueId
+    processors: int
+    memory: int
+    pilots: int
+
+
+def waiting_by_queue(connection: Connection, since: float) -> list[WaitingPilots]:
+    """Pilots that were submitted after `since` and wait, from their intent on, by queue and size."""
+    sql = (
+        "SELECT queue_id, processors, memory, count(*) FROM pilots WHERE ended IS NULL AND started IS NULL"
+        " AND queue_id IS NOT NULL AND submitted > ? GROUP BY queue_id, processors, memory"
+    )
+    return [WaitingPilots(*row) for row in connection.execute(sql, (since,))]
+
+
+class PilotsOfQueue(NamedTuple):
+    """Live pilots that were submitted for one queue."""
+
+    waiting: int
+    running: int
+
+
+def live_by_queue(connection: Connection, queues: Iterable[QueueId]) -> dict[QueueId, PilotsOfQueue]:
+    """The live pilots that were submitted for these queues."""
+    condition, value = in_list(connection, "queue_id", list(queues))
+    sql = (
+        "SELECT queue_id, sum(CASE WHEN started IS NULL THEN 1 ELSE 0 END), count(*) FROM pilots"
+        f" WHERE ended IS NULL AND {condition} GROUP BY queue_id"
+    )
+    return {
+        QueueId(queue): PilotsOfQueue(int(waiting), int(live - waiting))
+        for queue, waiting, live in connection.execute(sql, (value,))
+    }
+
+
+class FreePilotsRow(NamedTuple):
+    """Equal pilots without a job that were not told to leave."""
+
+    ce: str
+    pilot_type: str
+    owner: str | None
+    """The only owner that they serve; None: they serve everybody."""
+    group: str
+    started: int
+    waiting: int
+
+
+def free_pilots(connection: Connection) -> list[FreePilotsRow]:
+    """The live pilots without a job, by CE, type and binding."""
+    has_job = (
+        "EXISTS (SELECT 1 FROM jobs j WHERE j.pilot_id = p.id AND j.id IN"
+        f" ({json_numbers(connection, 'p.jobs')}))"
+    )
+    sql = (
+        "SELECT p.ce, p.pilot_type, p.only_owner, p.grp, sum(CASE WHEN p.started IS NULL THEN 0 ELSE 1 END),"
+        " sum(CASE WHEN p.started IS NULL THEN 1 ELSE 0 END) FROM pilots p WHERE p.ended IS NULL AND p.leave = ''"
+        f" AND (p.jobs = '[]' OR NOT {has_job}) GROUP BY p.ce, p.pilot_type, p.only_owner, p.grp"
+    )
+    return [FreePilotsRow(*row) for row in connection.execute(sql)]
