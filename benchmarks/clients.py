@@ -1,7 +1,8 @@
 """A process of pilots that ask a server over HTTP and do nothing else; as cheap as Python makes it.
 
-Reads one JSON object from standard input: host, port, pilots ([token, node] ...), connections, ask, begin and end
-(time.monotonic, which all processes of a machine share). Writes one: matched, empty, refused, latencies (seconds), cpu
+Reads one JSON object from standard input: host, port, pins (of the server's certificates; none: no TLS), pilots
+([token, node] ...), connections, ask, begin and end (time.monotonic, which all processes of a machine share). Writes
+one: matched, empty, refused, latencies (seconds), cpu
 (seconds of this process in that time).
 
 Each connection asks for one pilot after the other, as soon as the last one is answered. A pilot whose owner has nothing
@@ -13,10 +14,13 @@ from __future__ import annotations
 import json
 import select
 import socket
+import ssl
 import sys
 import time
 from collections import deque
 from typing import Any
+
+from pilotage.wire.server_trust import ServerTrust
 
 FIRST_NUMBER = 1_000_000
 """Numbers of takes have all one length, so that requests have."""
@@ -43,9 +47,13 @@ class _Pilot:
 class _Connection:
     __slots__ = ("begun", "parts", "pilot", "socket", "wanted")
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket)
+            # The server also sends records without data, such as session tickets.
+            self.socket.setblocking(False)
         self.parts, self.wanted, self.begun = b"", 0, 0.0
         self.pilot: _Pilot | None = None
 
@@ -56,7 +64,12 @@ class _Connection:
 
     def receive(self) -> bytes | None:
         """The whole answer, once it is there."""
-        data = self.socket.recv(262144)
+        try:
+            data = self.socket.recv(262144)
+            while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+                data += self.socket.recv(262144)
+        except ssl.SSLWantReadError:
+            return None
         if not data:
             raise ConnectionError("the server has closed a connection")
         self.parts = self.parts + data if self.parts else data
@@ -74,12 +87,13 @@ def main() -> None:
     host, port, begin, end = told["host"], told["port"], told["begin"], told["end"]
     pilots = deque(_Pilot(host, token, node, told["ask"]) for token, node in told["pilots"])
     poll, connections = select.epoll(), dict[int, _Connection]()
+    tls = ServerTrust(told["pins"]).make_context() if told["pins"] else None
     for _ in range(told["connections"]):
-        one = _Connection(host, port)
-        connections[one.socket.fileno()] = one
-        poll.register(one.socket, select.EPOLLIN)
-    for one in connections.values():
-        one.ask(pilots.popleft())
+        connection = _Connection(host, port, tls)
+        connections[connection.socket.fileno()] = connection
+        poll.register(connection.socket, select.EPOLLIN)
+    for connection in connections.values():
+        connection.ask(pilots.popleft())
     matched = empty = refused = 0
     latencies: list[float] = []
     cpu = None
@@ -87,20 +101,20 @@ def main() -> None:
         if cpu is None and now >= begin:
             cpu = time.process_time()
         for handle, _ in poll.poll(0.1):
-            one = connections[handle]
-            answer = one.receive()
-            if answer is None or one.pilot is None:
+            connection = connections[handle]
+            answer = connection.receive()
+            if answer is None or connection.pilot is None:
                 continue
             offers = answer.count(b'"payload":')
             now = time.monotonic()
             if begin <= now < end:
-                latencies.append(now - one.begun)
+                latencies.append(now - connection.begun)
                 matched += offers
                 empty += not offers
                 refused += answer[9:12] != b"200"
             if offers or len(pilots) < 2 or answer[9:12] != b"200":
-                pilots.append(one.pilot)
-            one.ask(pilots.popleft())
+                pilots.append(connection.pilot)
+            connection.ask(pilots.popleft())
     used = time.process_time() - (cpu or 0.0)
     print(
         json.dumps(

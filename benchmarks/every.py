@@ -69,6 +69,7 @@ LINES = (
     Line(f"match {HTTP} {TEN}", "< 2 GB", memory=2_000),
     Line(f"match {HTTP} {TEN} {AGAINST}", "within 20 % of 1M", ratio=0.8),
     Line(f"match {HTTP} {POSTGRES}", **SIXTEEN),
+    Line(f"match {HTTP} --tls", "≥ 0.7 of the same without TLS", ratio=0.7),
     Line("plot", "flat against jobs, sub-linear against queues"),
     Line("restart", "< 3 s", most=3.0),
     Line(f"restart {POSTGRES}", "< 3 s", most=3.0),
@@ -122,6 +123,7 @@ def _measured(command: str, quick: bool) -> dict[str, Any]:
         words += QUICK[words[0]].split()
         words += [os.devnull] if words[-1] == "--file" else []
         words += ["--against", "300000"] if "--against" in words else []
+        words += ["--jobs", "300000"] if "--tls" in words else []
     arguments = [sys.executable, "-m", "benchmarks", *words, "--json"]
     answer = subprocess.run(arguments, capture_output=True, text=True)
     if answer.returncode:

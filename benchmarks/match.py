@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import asked as in_process
+from benchmarks import own_network
 from benchmarks.figure import Figure, part
 from benchmarks.filled import Store, fill_apart, store_at
 from benchmarks.processes import forget_most, memory
@@ -56,9 +57,18 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="JOBS",
         help="measure in turns with a pool of so many jobs: the ratio is that of the two",
     )
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="with --http: measure a server over TLS in turns with one without: the ratio is that of the two",
+    )
 
 
 def run(asked: argparse.Namespace) -> Figure:
+    if asked.tls:
+        if not asked.http or asked.against or asked.store != "sqlite":
+            raise SystemExit("--tls is for --http, without --against, on SQLite")
+        own_network.enter()
     shape = shape_of(asked)
     with (
         tempfile.TemporaryDirectory(prefix="bench-match-") as folder,
@@ -66,7 +76,7 @@ def run(asked: argparse.Namespace) -> Figure:
     ):
         if asked.http and asked.no_sync:
             raise SystemExit("--no-sync is for pilots in process: a server makes everything durable")
-        if asked.against:
+        if asked.against or asked.tls:
             return _in_turns(asked, Path(folder), store, shape)
         if asked.http:
             from benchmarks.over_http import measured
@@ -109,23 +119,27 @@ def _in_process(asked: argparse.Namespace, store: Store, shape: Shape) -> Figure
 
 def _in_turns(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape) -> Figure:
     """The machine may be twice as fast a minute later: so neither pool has a minute of its own."""
-    other = shape_of(argparse.Namespace(**{**vars(asked), "jobs": asked.against}))
+    other = shape_of(argparse.Namespace(**{**vars(asked), "jobs": asked.against or asked.jobs}))
     with store_at(folder / "other", asked.store) as second:
         pools = ((folder, store, shape), (folder / "other", second, other))
         notes = {"pool": pool_told(asked, store, shape)}
         if asked.http:
             from benchmarks.over_http import in_turns
 
-            ours, beside = in_turns(asked, pools, TURNS)
+            listen = (own_network.ADDRESS, "") if asked.tls else ("", "")
+            (ours, beside), costs = in_turns(asked, pools, TURNS, listen)
+            notes["server"] = "{:.1f} and {:.1f} µs of processor time for a job".format(*costs)
         else:
             ours, beside = _turns_in_process(asked, pools)
             notes["memory"] = f"{memory('self', 'VmHWM')} MB at most, of both pools"
     if not all(beside):
-        raise SystemExit(f"{asked.against:,} jobs do not last for all turns: take more, or fewer --seconds")
-    notes["in turns"] = ", ".join(f"{one:,.0f} and {two:,.0f}" for one, two in zip(ours, beside, strict=True))
-    ratio = round(median(one / two for one, two in zip(ours, beside, strict=True)), 3)
-    peers = {f"with {asked.against:,} jobs": median(beside)}
-    return Figure("match", median(ours), "matches/s", peers, ratio, ours, notes)
+        raise SystemExit(f"{other.jobs:,} jobs do not last for all turns: take more, or fewer --seconds")
+    turns = list(zip(ours, beside, strict=True))
+    notes["in turns"] = ", ".join(f"{rate:,.0f} and {rate_beside:,.0f}" for rate, rate_beside in turns)
+    ratio = round(median(rate / rate_beside for rate, rate_beside in turns), 3)
+    peers = {"without TLS" if asked.tls else f"with {asked.against:,} jobs": median(beside)}
+    name = "match --http --tls" if asked.tls else "match"
+    return Figure(name, median(ours), "matches/s", peers, ratio, ours, notes)
 
 
 def _turns_in_process(

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,10 +68,41 @@ def measured(asked: argparse.Namespace, folder: Path, store: Store, shape: Shape
     )
 
 
+@dataclass
+class _Served:
+    """A server that is asked in turns with another one."""
+
+    home: Path
+    url: str
+    pilots: list[Any]
+    rates: list[float] = field(default_factory=list)
+    used: float = 0.0
+    """CPU seconds while its jobs were counted."""
+
+    @property
+    def pid(self) -> int:
+        return int(self._facts["pid"])
+
+    @property
+    def pins(self) -> list[str]:
+        return list(self._facts.get("fingerprints", ()))
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = json.loads((self.home / "server.json").read_text())
+        return facts
+
+
 def in_turns(
-    asked: argparse.Namespace, pools: Sequence[tuple[Path, Store, Shape]], turns: int
-) -> list[list[float]]:
-    """Jobs per second of each pool in each turn; each pool has its own server."""
+    asked: argparse.Namespace,
+    pools: Sequence[tuple[Path, Store, Shape]],
+    turns: int,
+    listen: Sequence[str] = ("", ""),
+) -> tuple[list[list[float]], list[float]]:
+    """Jobs per second of each pool in each turn, and microseconds of its server's processor time for a job.
+
+    Each pool has its own server; `listen`: their addresses.
+    """
     ask = asked.ask or 16
     # A client numbers its takes from 1, so each turn has its own pilots.
     of_turn = asked.clients * PILOTS
@@ -79,21 +110,24 @@ def in_turns(
     part = argparse.Namespace(**{**vars(asked), "seconds": asked.seconds / turns})
     with ExitStack() as stack:
         servers = []
-        for folder, store, shape in pools:
+        for (folder, store, shape), address in zip(pools, listen, strict=True):
             fill_apart(store, shape, asked.rule, tokens, interleaved=asked.interleaved)
-            client = stack.enter_context(served(folder, again=True, database=store.url))
+            client = stack.enter_context(served(folder, again=True, database=store.url, listen=address))
             rng = Random(3)
-            servers.append((folder, client.url, [[token, asdict(shape.node(rng, ask))] for token in tokens]))
-            while index_waiting(client.url) < shape.jobs:
+            pilots = [[token, asdict(shape.node(rng, ask))] for token in tokens]
+            server = _Served(folder / "home", client.url, pilots)
+            servers.append(server)
+            while index_waiting(server.url, server.pins) < shape.jobs:
                 time.sleep(0.1)
-        rates: list[list[float]] = [[] for _ in pools]
         for turn in range(turns):
-            for (folder, url, pilots), found in zip(servers, rates, strict=True):
-                pid = json.loads((folder / "home" / "server.json").read_text())["pid"]
-                mine = pilots[turn * of_turn : (turn + 1) * of_turn]
-                answers, _, _ = _asked(part, url, mine, ask, pid, [])
-                found.append(round(sum(one["matched"] for one in answers) / part.seconds, 1))
-    return rates
+            for server in servers:
+                mine = server.pilots[turn * of_turn : (turn + 1) * of_turn]
+                answers, used, _ = _asked(part, server.url, mine, ask, server.pid, [], server.pins)
+                server.rates.append(round(sum(answer["matched"] for answer in answers) / part.seconds, 1))
+                server.used += used
+        jobs = [max(1.0, sum(server.rates) * part.seconds) for server in servers]
+    costs = [server.used / count * 1e6 for server, count in zip(servers, jobs, strict=True)]
+    return [server.rates for server in servers], costs
 
 
 def postmaster(store: Store) -> str:
@@ -107,6 +141,7 @@ def _asked(
     ask: int,
     server: int,
     database: Sequence[int],
+    pins: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], float, float]:
     """The answers of the clients; CPU seconds of the server and of its database while they counted."""
     place = urlsplit(url)
@@ -114,6 +149,7 @@ def _asked(
     task = {
         "host": place.hostname,
         "port": place.port,
+        "pins": list(pins),
         "ask": ask,
         "begin": begin,
         "end": begin + asked.seconds,

@@ -8,32 +8,33 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pilotage.client import Client
+from pilotage.wire.server_trust import ServerTrust
 
 WITHIN = 120.0
 
 
 @contextmanager
-def served(folder: Path, *, again: bool = False, database: str = "") -> Iterator[Client]:
+def served(folder: Path, *, again: bool = False, database: str = "", listen: str = "") -> Iterator[Client]:
     """A client of a fresh `pilotage up`, with its defaults; `again`: of one on the home that is there.
 
-    `database`: the address of a PostgreSQL database to be used instead of a file.
+    `database`: the address of a PostgreSQL database to be used instead of a file. `listen`: an address instead of
+    127.0.0.1; off loopback the server talks TLS.
     """
     home = folder / "home"
     home.mkdir(mode=0o700, exist_ok=again)
-    process = start(folder, database)
+    process = start(folder, database, *(["--listen", listen] if listen else []))
     try:
         deadline = time.monotonic() + WITHIN
         while not _ready(home, process.pid):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError((folder / "server.log").read_text())
             time.sleep(0.05)
-        url = json.loads((home / "server.json").read_text())["url"]
-        with Client(url, (home / "token").read_text().strip()) as client:
+        with Client.connect(home=home) as client:
             yield client
             client.shutdown("cancel")
         process.wait(WITHIN)
@@ -61,10 +62,11 @@ def _ready(home: Path, pid: int) -> bool:
         return False
 
 
-def index_waiting(url: str) -> int:
-    """Waiting jobs that the index of the server knows so far; -1 if it does not answer."""
+def index_waiting(url: str, fingerprints: Sequence[str] = ()) -> int:
+    """Waiting jobs that the index of the server knows so far; -1 if it does not answer. The pins are those of TLS."""
+    context = ServerTrust(fingerprints).make_context() if fingerprints else None
     try:
-        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60, context=context) as answer:
             lines = answer.read().decode().splitlines()
     except OSError:
         return -1
