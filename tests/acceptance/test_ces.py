@@ -73,6 +73,33 @@ def test_a_cluster_is_added_and_runs_jobs(instance: Instance) -> None:
     assert {pilot.ce for pilot in client.pilots()} == {"cluster"}
 
 
+def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Instance) -> None:
+    client = instance.client()
+    ces = [name for name in ("cluster", "local") if name in {ce.name for ce in client.ces()}]
+    assert ces
+    for ce in ces:
+        sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
+        until(lambda sent=sent: client.job(sent.first).job.state == "Running", 120, "a running job")
+        [job] = [job for job in client.ce_jobs(ce) if job.state == "running"]
+        [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
+        assert (job.pilot, job.batch_id, job.index) == (pilot.id, pilot.batch_id, 0)
+        assert job.owner == client.job(sent.first).job.owner
+        assert job.properties["cores"] == str(pilot.processors)
+        if ce == "cluster":
+            assert (job.group, job.node, job.properties["wall"]) == ("home", "n1", "1200")
+            assert job.queue == str(client.job(sent.first).job.queue)
+        listed = instance.cli("ce", "jobs", ce)
+        assert listed.returncode == 0, listed.stderr
+        head, row = (line.split("\t") for line in listed.stdout.splitlines())
+        assert head[:5] == ["batch_job", "pilot", "state", "age", "owner"]
+        assert row[:3] == [pilot.batch_id, str(pilot.id), "running"]
+        client.kill(Selection(ids=[sent.first]))
+    with pytest.raises(Forbidden):
+        instance.client("alice").ce_jobs("local")
+    with pytest.raises(NotFound, match="no CE lcoal"):
+        client.ce_jobs("lcoal")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [

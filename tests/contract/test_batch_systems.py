@@ -21,7 +21,7 @@ import pytest
 
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
-from pilotage.core.policy.model import SlurmOptions
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.runner import LocalRunner

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pilotage.main import main
+from pilotage.outside.batch import local
 from pilotage.outside.batch.local import LocalBatch
-from pilotage.server.process import schedule
 
 MOMENT = os.environ["PILOTAGE_TEST_DIES"]
 MARKER = Path(os.environ["PILOTAGE_TEST_MARKER"])
@@ -47,5 +47,5 @@ class DyingBatch(LocalBatch):
 
 
 if __name__ == "__main__":
-    schedule.LocalBatch = DyingBatch  # type: ignore[attr-defined]
+    local.LocalBatch = DyingBatch
     raise SystemExit(main())

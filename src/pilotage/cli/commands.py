@@ -42,6 +42,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "site list": _here("lists", "sites", "List the sites with their pilots and jobs"),
     "ce list": _here("ces.show", "list_ces", "List the CEs, and why no pilots are submitted to one"),
     "ce show": _here("ces.show", "show", "Explain the state of a CE and its last failures"),
+    "ce jobs": _here("ces.jobs", "jobs", "List the batch jobs of a CE's pilots (administrators)"),
     "ce enable": _here("ces.show", "enable", "Submit pilots to a CE again (administrators)"),
     "ce disable": _here("ces.show", "disable", "Submit no more pilots to a CE (administrators)"),
     "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from pilotage.client.answers import decode
 from pilotage.client.typed_requests import TypedRequests
-from pilotage.wire.ces import BatchSystem, CeChange, CeCheck, CeProbe, CeProbeRequest, CeRefusal, CeSummary
+from pilotage.wire.ces import (
+    BatchSystem,
+    CeChange,
+    CeCheck,
+    CeJob,
+    CeProbe,
+    CeProbeRequest,
+    CeRefusal,
+    CeSummary,
+)
 from pilotage.wire.identity import TokenRequest, TokenResponse
 from pilotage.wire.policy import (
     PolicyChange,
@@ -36,6 +45,13 @@ class AdministrationMethods(TypedRequests):
     def ce_probe(self, name: str) -> CeProbe:
         """Return the last probe of a CE. Administrators only. Raises NotFound."""
         return self._get("/v1/ces/probe", CeProbe, {"name": name})
+
+    def ce_jobs(self, name: str) -> list[CeJob]:
+        """Return the batch jobs of a CE's pilots, read from its batch system. Administrators only.
+
+        Raises NotFound, and Unreachable if the batch system does not answer.
+        """
+        return self._get("/v1/ces/jobs", list[CeJob], {"name": name})
 
     def describe_batch_system(self, kind: str) -> BatchSystem:
         """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.

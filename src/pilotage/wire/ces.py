@@ -2,6 +2,7 @@
 
 GET    /v1/ces                             list of CeSummary, by name
 GET    /v1/ces/report                      name → CeReport
+GET    /v1/ces/jobs                        name → list of CeJob; administrators only
 POST   /v1/ces/enable                      CeChange → CeSummary; administrators only
 POST   /v1/ces/disable                     CeChange → CeSummary; administrators only, with a reason
 POST   /v1/ces/probe                       CeProbeRequest → CeProbe; administrators only
@@ -124,6 +125,34 @@ class CeReport:
     ce: CeSummary
     failures: List[CeFailure] = field(default_factory=list)
     """The last ones, newest first."""
+
+
+@dataclass
+class CeJob:
+    """A batch job of a CE's pilots, as the batch system has it."""
+
+    batch_id: str
+    state: str
+    """held, waiting, running or unknown."""
+    native: str
+    """The batch system's own word for the state."""
+    reason: str
+    """Why it waits, in the batch system's words."""
+    node: str
+    stamp: str
+    """The name of its submission in the batch system."""
+    index: int
+    """Its number within the submission."""
+    pilot: Optional[int]
+    """None: its pilot was given up."""
+    submitted: Optional[float]
+    owner: str
+    """The owner that its pilot is bound to; empty: it serves all owners."""
+    group: str
+    queue: str
+    """The task queue that its pilot was submitted for first."""
+    properties: Dict[str, str] = field(default_factory=dict)
+    """Further facts that the batch job carries, such as cores."""
 
 
 @dataclass

@@ -57,6 +57,39 @@ def karma() -> dict[str, int]:
     """The karma of the server."""
     return {"karma": 1}
 '''
+BATCH_OPTIONS = """\
+from typing import Annotated, ClassVar
+
+from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.setting import Setting
+
+
+class KarmaOptions(BatchOptions, frozen=True):
+    meaning: ClassVar[str] = "batch jobs of Karma"
+
+    lane: Annotated[str, Setting("the lane of its pilots")] = "slow"
+"""
+ADAPTER = """\
+from pilotage.outside.batch.local import LocalBatch
+
+
+class KarmaBatch(LocalBatch):
+    def __init__(self, lane, *options, **named):
+        super().__init__(*options, **named)
+        self.lane = lane
+
+
+def make_adapter(ce, machine, timeout):
+    return KarmaBatch(ce.karma.lane, machine.environment, machine.logs)
+"""
+KARMA_CE = """
+[sites.here]
+[ces.karma]
+site = "here"
+type = "karma"
+[ces.karma.karma]
+lane = "fast"
+"""
 BENCHMARK = """\
 import argparse
 
@@ -83,6 +116,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "benchmarks", root / "benchmarks", ignore=skipped)
     shutil.copytree(ROOT / "tests" / "unit" / "docs", root / "tests" / "unit" / "docs", ignore=skipped)
     (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
+    (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
+    (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
+    (root / "ces.toml").write_text(POLICY + KARMA_CE)
     (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
     (root / "benchmarks" / "karma.py").write_text(BENCHMARK)
     (root / "policy.toml").write_text(POLICY)
@@ -139,6 +175,41 @@ def test_a_corrector_and_a_route_are_in_the_pages(copy: Path) -> None:
     )
     assert "`Karma`: the same factor for everybody." in pages.stdout
     assert "| `GET` | `/v1/karma` | The karma of the server. |" in pages.stdout
+
+
+def test_a_batch_system_is_found_by_the_check_of_a_policy(copy: Path) -> None:
+    check = ("-m", "pilotage.main", "policy", "check", "--offline")
+    done = python(copy, *check, "ces.toml")
+    assert done.returncode == 0, done.stderr
+    for old, new, message in (
+        ('type = "karma"', 'type = "kharma"', "karma (batch jobs of Karma)"),
+        ("lane =", "lnae =", "did you mean lane?"),
+    ):
+        (copy / "wrong.toml").write_text((POLICY + KARMA_CE).replace(old, new))
+        refused = python(copy, *check, "wrong.toml")
+        assert refused.returncode in (1, 2)
+        assert message in refused.stderr
+
+
+def test_a_batch_system_has_its_adapter_and_stands_in_the_pages(copy: Path) -> None:
+    code = """
+from pathlib import Path
+from pilotage.core.policy import parse
+from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.registry import Machine, make_adapter_of
+ce = parse(Path("ces.toml").read_text()).ces["karma"]
+batch = make_adapter_of(ce, Machine({}, "me", Path("logs")))
+receipt = batch.submit(Submission("pilotage-plug-in", 1, Shape(1), "echo hello"))
+for child in batch._children.values():
+    child.wait()
+print(type(batch).__name__, batch.lane, batch.output("pilotage-plug-in", 0, 100))
+"""
+    assert python(copy, "-c", code).stdout == "KarmaBatch fast hello\n\n"
+    code = "from tests.unit.docs.generate import the_policy; print(the_policy())"
+    pages = python(copy, "-c", code)
+    assert '| `ces.*.karma.lane` | text | `"slow"` |  | the lane of its pilots |' in pages.stdout, (
+        pages.stderr
+    )
 
 
 def test_a_benchmark_is_listed_and_runs(copy: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.policy.model import SlurmOptions
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.slurm import commands, output
 from pilotage.outside.batch.slurm.output import UnreadableOutput

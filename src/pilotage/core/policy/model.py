@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import msgspec
 
-from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL, UNHANDLED_POOLS, Director
-from pilotage.core.policy.isolation import TrustSettings
+from pilotage.core.policy.ce_model import Ce as Ce
+from pilotage.core.policy.ce_model import PilotType as PilotType
+from pilotage.core.policy.director import UNHANDLED_POOLS, Director
 from pilotage.core.policy.retention import DAYS_365, Retention
 from pilotage.core.policy.table import Table as _Table
 from pilotage.core.queues.draws import Rule
@@ -30,9 +31,6 @@ DIRAC_PROPERTIES = {
     "GenericPilot": GENERIC_PILOT,
 }
 """Names of the properties in DIRAC's configuration; a policy may use them too."""
-
-CeType = Literal["local", "slurm"]
-PilotType = Literal["private", "generic"]
 
 
 class Group(_Table, frozen=True):
@@ -70,123 +68,6 @@ class Site(_Table, frozen=True):
     job_types: Annotated[
         tuple[str, ...] | None, Setting("the job types that the site accepts; absent: all")
     ] = None
-
-
-class SlurmOptions(_Table, frozen=True):
-    partition: Annotated[str, Setting("partition of its pilots; empty: the default one of the cluster")] = ""
-    account: Annotated[str, Setting("account that its pilots are charged to")] = ""
-    qos: Annotated[str, Setting("quality of service of its pilots")] = ""
-    constraint: Annotated[
-        str, Setting("node features that its pilots need, as for `sbatch --constraint`")
-    ] = ""
-    gres: Annotated[str, Setting("generic resources of each pilot, as for `sbatch --gres`")] = ""
-    reservation: Annotated[str, Setting("reservation that its pilots use")] = ""
-    log_folder: Annotated[
-        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
-    ] = ""
-
-
-class Ce(TrustSettings, frozen=True, kw_only=True):
-    site: Annotated[str, Setting("the site of the CE")]
-    type: Annotated[
-        CeType, Setting("how pilots are started: local (processes of this machine) or slurm (batch jobs)")
-    ] = "local"
-    setup: Annotated[str, Setting("setup that its pilots offer")] = ""
-    processors: Annotated[
-        int, Setting("cores that all pilots together may use; 0: all cores available to the server", 0, 10**6)
-    ] = 0
-    memory: Annotated[
-        int, Setting("MB (2^20 bytes) that all pilots together may use; 0: all memory of the machine", *COUNT)
-    ] = 0
-    tags: Annotated[
-        tuple[str, ...], Setting("tags that its pilots offer, in addition to the tags detected on the node")
-    ] = ()
-    required_tags: Annotated[tuple[str, ...], Setting("tags that a job must have to start there")] = ()
-    cpu_power: Annotated[float, Setting("speed of a core, in reference cores", 1e-6, 1e6)] = 1.0
-    wall: Annotated[
-        float,
-        Setting(
-            "lifetime of a pilot in seconds; up to 35 s are reserved for its start and end, so jobs of the CPU bucket"
-            " 5000 s need 5035 (with cpu_power 1)",
-            1e-3,
-            100 * YEAR,
-        ),
-    ] = 604800.0
-    idle: Annotated[float, Setting("seconds without work after which a pilot ends", *SECONDS)] = 5.0
-    lease: Annotated[
-        float,
-        Setting("seconds for which a silent pilot keeps its jobs", 1e-3, YEAR),
-    ] = 3600.0
-    heartbeat: Annotated[float, Setting("seconds between two heartbeats of a pilot", 1e-3, YEAR)] = 5.0
-    quantum: Annotated[
-        float,
-        Setting(
-            "seconds for which a pilot that serves one owner at a time continues with this owner before all owners take"
-            " part in the draw; if another owner is drawn, the pilot ends and a pilot for that owner starts",
-            1e-3,
-            100 * YEAR,
-        ),
-    ] = 60.0
-    pilot_processors: Annotated[int, Setting("cores of each pilot of a batch system", 1, 10**6)] = 1
-    pilot_memory: Annotated[
-        int, Setting("MB (2^20 bytes) of each pilot of a batch system; 0: the system's default", *COUNT)
-    ] = 0
-    max_waiting: Annotated[
-        int, Setting("pilots that may wait in the batch system at the same time", 0, 10**6)
-    ] = 5
-    max_running: Annotated[
-        int, Setting("pilots that may wait or run in the batch system at the same time", 0, 10**6)
-    ] = 20
-    listing_period: Annotated[
-        float, Setting("seconds between two listings of the batch system", 0.1, YEAR)
-    ] = 60.0
-    settle: Annotated[
-        float,
-        Setting(
-            "seconds between two complete listings that prove a submission absent: at least twice the batch system's"
-            " own time-outs",
-            0.1,
-            YEAR,
-        ),
-    ] = 120.0
-    submit_rate: Annotated[float, Setting("submissions a second at most", 1e-3, 1000)] = 1.0
-    max_failures: Annotated[
-        int,
-        Setting(
-            "pilots of a batch system that fail alike, in a row and without a job, before nothing more is submitted;"
-            " a change of the CE or `pilotage ce enable` ends this; 0: never",
-            0,
-            10**6,
-        ),
-    ] = 10
-    pool: Annotated[
-        str,
-        Setting(
-            f"submit pool of the CE; empty: {LOCAL_POOL} for a local CE, {BATCH_POOL} for a batch system"
-        ),
-    ] = ""
-    middleware: Annotated[
-        str, Setting("the CE's name in `GridMiddleware` of job descriptions; empty: its type")
-    ] = ""
-    pilot_types: Annotated[
-        tuple[PilotType, ...],
-        Setting("types of pilots that may be submitted there: private (bound to owner and group), generic"),
-    ] = ("private", "generic")
-    slurm: SlurmOptions = SlurmOptions()
-
-    @property
-    def submit_pool(self) -> str:
-        return self.pool or (LOCAL_POOL if self.type == "local" else BATCH_POOL)
-
-    @property
-    def allowed_pilot_types(self) -> frozenset[str]:
-        """Where payloads are not isolated and not all users trust each other, pilots are bound when submitted."""
-        return frozenset(self.pilot_types) - ({"generic"} if self.binds_pilots else frozenset())
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether a pilot gives way to another owner: a place in a batch system's queue is worth more than a turn."""
-        return self.serves_everybody and self.type == "local"
 
 
 class Matching(_Table, frozen=True):

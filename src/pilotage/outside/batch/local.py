@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
+from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import (
     Partition,
     Receipt,
@@ -34,6 +35,7 @@ from pilotage.outside.batch.adapter import (
     submissions_of,
 )
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
+from pilotage.outside.batch.registry import Machine
 from pilotage.outside.batch.submission import (
     STAMP_PREFIX,
     BatchListing,
@@ -367,3 +369,8 @@ def _listing(
             for pilot in pilots:
                 listed.setdefault(pilot, []).append(known)
     return listed, complete
+
+
+def make_adapter(ce: Ce, machine: Machine, timeout: float) -> LocalBatch:
+    """The adapter of this machine."""
+    return LocalBatch(machine.environment, machine.logs, host=machine.host, files=machine.open_files)

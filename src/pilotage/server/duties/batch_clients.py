@@ -1,19 +1,31 @@
-"""Clients of batch systems that the server's machine can reach."""
+"""Adapters of batch systems that the server's machine can reach."""
 
 from __future__ import annotations
 
 import getpass
 import os
+import socket
+from pathlib import Path
 
-from pilotage.core.policy.model import SlurmOptions
-from pilotage.outside.batch.runner import LocalRunner
-from pilotage.outside.batch.slurm.adapter import TIMEOUT, SlurmBatch
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.adapter import BatchAdapter
+from pilotage.outside.batch.registry import Machine, make_adapter_of
+from pilotage.server.context import Context
 
-BATCH_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
-"""Variables that the commands of a batch system get, and through them its pilots."""
+SERVER_PREFIXES = ("PILOTAGE_", "PG")
+"""Prefixes of environment variables for the server and its database. Pilots do not get these variables."""
+
+COMMAND_TIMEOUT = 15.0
+"""Seconds for a command of a batch system while a person waits for its answer."""
 
 
-def slurm_client(options: SlurmOptions, timeout: float = TIMEOUT) -> SlurmBatch:
-    """A client of this machine's Slurm, under the account of the server."""
-    environment = {key: os.environ[key] for key in BATCH_ENVIRONMENT if key in os.environ}
-    return SlurmBatch(LocalRunner(environment), getpass.getuser(), options, timeout)
+def server_machine(logs: Path, *, shared: bool, open_files: int | None = None) -> Machine:
+    """The machine of this server. `shared`: servers of other machines may use its database."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(SERVER_PREFIXES)}
+    return Machine(environment, getpass.getuser(), logs, socket.gethostname() if shared else "", open_files)
+
+
+def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:
+    """An adapter for one request of a person, beside the one of the CE's director."""
+    machine = server_machine(context.pilot_logs, shared=context.pool.peers.shared)
+    return make_adapter_of(ce, machine, COMMAND_TIMEOUT)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING
 
-from pilotage.outside.batch.local import LocalBatch
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.adapter import BatchAdapter
+from pilotage.outside.batch.registry import make_adapter_of
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
-from pilotage.server.duties.batch_clients import slurm_client
+from pilotage.server.duties.batch_clients import server_machine
 from pilotage.server.duties.costs import CostDuty
 from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty_leases import DutyLeases
@@ -41,8 +41,6 @@ DUTIES = (
     *("servers", "limits", "submissions", "costs"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
-SERVER_PREFIXES = ("PILOTAGE_", "PG")
-"""Prefixes of environment variables for the server and its database. Pilots do not get these variables."""
 
 Cycle = Callable[[], Awaitable[None]]
 
@@ -130,18 +128,18 @@ class DutySchedule:
             running.append(until_stopped(context, self._notifications.listen(peers.on_notification)))
         return running
 
+    def _adapter(self, ce: Ce) -> BatchAdapter:
+        logs, shared = self._context.pilot_logs, self._context.pool.peers.shared
+        return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
+
     def _local_ce(self, name: str) -> LocalCeDuty:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(SERVER_PREFIXES)}
-        host = socket.gethostname() if self._context.pool.peers.shared else ""
-        batch = LocalBatch(
-            environment, self._settings.home.folder / "pilots", host=host, files=self._open_files
-        )
-        return LocalCeDuty(self._context, LocalDirector(name, self._settings.node), batch, sys.executable)
+        director = LocalDirector(name, self._settings.node)
+        batch = self._adapter(self._context.pool.policy.ces[name])
+        return LocalCeDuty(self._context, director, batch, sys.executable)
 
     def _batch_ce(self, name: str) -> BatchCeDuty:
-        ce = self._context.pool.policy.ces[name]
         director = BatchDirector(name, self._settings.node.platform)
-        return BatchCeDuty(self._context, director, slurm_client(ce.slurm))
+        return BatchCeDuty(self._context, director, self._adapter(self._context.pool.policy.ces[name]))
 
     async def stop_pilots(self) -> None:
         """End the pilots as `down` has asked: after their running jobs, at once, or not at all."""

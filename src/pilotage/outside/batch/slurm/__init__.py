@@ -1,1 +1,16 @@
 """Slurm: arguments of its commands, readers of their text output, and the adapter that uses both."""
+
+from __future__ import annotations
+
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.registry import Machine
+from pilotage.outside.batch.runner import LocalRunner
+from pilotage.outside.batch.slurm.adapter import SlurmBatch
+
+VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
+"""Variables that Slurm's commands get, and through them its pilots."""
+
+
+def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SlurmBatch:
+    """The adapter of this machine's Slurm, under the account of the server."""
+    return SlurmBatch(LocalRunner(machine.variables(VARIABLES)), machine.user, ce.slurm, timeout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
-from pilotage.core.policy.model import SlurmOptions
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import ceil
 
-from pilotage.core.policy.model import SlurmOptions
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.properties import all_properties, write_properties
 

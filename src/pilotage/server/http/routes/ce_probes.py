@@ -60,7 +60,7 @@ def _require_ce(context: Context, name: str) -> Ce:
 
 def _show(connection: Connection, row: CeProbeRow, ce: Ce, now: float) -> CeProbe:
     pilot = None if row.pilot is None else pilots.by_id(connection, row.pilot)
-    log = "" if pilot is None or pilot.ended is None else read_log_tail(ce.slurm.log_folder, pilot.stamp)
+    log = "" if pilot is None or pilot.ended is None else read_log_tail(ce.log_folder, pilot.stamp)
     steps = account(connection, row, ce, log, now)
     failed = next((step for step in steps if step.state is StepState.FAILED), None)
     return CeProbe(
@@ -78,6 +78,6 @@ def _show(connection: Connection, row: CeProbeRow, ce: Ce, now: float) -> CeProb
 
 def _advice(failed: ProbeStep, log: str, ce: Ce) -> str:
     advice = f"this looks like a fault of: {blame(log, failed.text)}"
-    if ce.type != "local" and not ce.slurm.log_folder:
+    if ce.type != "local" and not ce.log_folder:
         advice += "; with `log_folder` in the CE's section the server can show the pilot's own output"
     return advice

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Ce, Policy, parse
-from pilotage.core.policy.model import SlurmOptions
 from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context, caller_of, context_of
-from pilotage.server.duties.batch_clients import slurm_client
+from pilotage.server.duties.batch_clients import waiting_adapter
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
+from pilotage.services.director.ce_jobs import listed_jobs
 from pilotage.services.director.ce_record import switch_ce
 from pilotage.services.director.ce_status import failure, summaries
 from pilotage.store.tables import ces
@@ -23,6 +23,7 @@ from pilotage.wire.ces import (
     BatchSystem,
     CeChange,
     CeCheck,
+    CeJob,
     CeName,
     CeRefusal,
     CeReport,
@@ -35,18 +36,15 @@ router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 FAILURES_SHOWN = 5
 """Failed pilots in a report."""
 
-COMMAND_TIMEOUT = 15.0
-"""Seconds for a command of a batch system while a person waits for its answer."""
-
 
 @router.get("/batch-systems/{name}")
-async def describe_batch_system(name: CeName, caller: Caller = Depends(caller_of)) -> BatchSystem:
+async def describe_batch_system(
+    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> BatchSystem:
     """The partitions of a batch system, as the server's machine sees it. Administrators only."""
     caller.need_administrator()
-    if name != "slurm":
-        raise NotFound(f"there is no batch system {name!r}", hint="known: slurm")
-    client = slurm_client(SlurmOptions(), COMMAND_TIMEOUT)
-    partitions = await asyncio.to_thread(client.describe)
+    batch = waiting_adapter(context, Ce(site="", type=name))
+    partitions = await asyncio.to_thread(batch.describe)
     return BatchSystem(name, [_partition(partition) for partition in partitions])
 
 
@@ -63,22 +61,29 @@ def _partition(partition: adapter.Partition) -> Partition:
 
 
 @router.post("/ces/check")
-async def check_ce(body: CeCheck, caller: Caller = Depends(caller_of)) -> CeRefusal:
+async def check_ce(
+    body: CeCheck, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeRefusal:
     """Ask the batch system whether it would accept the pilots of a CE. Nothing is submitted. Administrators only."""
     caller.need_administrator()
     policy: Policy = await asyncio.to_thread(parse, body.text)
     ce = policy.ces.get(body.name)
     if ce is None:
         raise NotFound(f"the policy has no CE {body.name}", hint=f"CEs: {', '.join(policy.ces) or 'none'}")
-    return CeRefusal(await asyncio.to_thread(_refusal, ce))
-
-
-def _refusal(ce: Ce) -> str:
-    """Why the batch system would refuse a pilot of this CE; empty: it would accept it."""
     if ce.type == "local":
-        return ""
+        return CeRefusal()
     shape = adapter.Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
-    return slurm_client(ce.slurm, COMMAND_TIMEOUT).check(shape)
+    return CeRefusal(await asyncio.to_thread(waiting_adapter(context, ce).check, shape))
+
+
+@router.get("/ces/jobs")
+async def list_ce_jobs(
+    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> list[CeJob]:
+    """The batch jobs of a CE's pilots with their properties, read from the batch system. Administrators only."""
+    caller.need_administrator()
+    batch = waiting_adapter(context, _require_ce(context, name))
+    return await asyncio.to_thread(lambda: listed_jobs(batch, name, context.readers.connection()))
 
 
 @router.get("/ces")
@@ -101,7 +106,7 @@ def report_ce(
     return CeReport(
         summary,
         [
-            failure(pilot, read_log_tail(ce.slurm.log_folder, pilot.stamp), everything=everything)
+            failure(pilot, read_log_tail(ce.log_folder, pilot.stamp), everything=everything)
             for pilot in pilots
         ],
     )

@@ -1,0 +1,14 @@
+"""The base of the tables `[ces.NAME.TYPE]`, one for each type of batch system."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+
+class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The options of the CEs of one batch system. Subclasses add fields; each field is a key of the policy."""
+
+    meaning: ClassVar[str]
+    """A few words for the reference of the policy."""

@@ -1,0 +1,66 @@
+"""The adapters of all batch systems. A module or folder beside this file is found by itself.
+
+It is the adapter of the `ces.*.type` of its name if it has a function `make_adapter(ce, machine, timeout)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from pilotage.core.errors import NotFound
+from pilotage.core.policy import Ce
+from pilotage.outside import batch
+from pilotage.outside.batch.adapter import BatchAdapter
+
+TIMEOUT = 60.0
+"""Seconds for one call. Slurm's own clients give up after three times MessageTimeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine of the server, from which adapters are used."""
+
+    environment: Mapping[str, str]
+    """Of the server, without its own variables."""
+    user: str
+    """The account that batch jobs are submitted under."""
+    logs: Path
+    """Folder for the output of this machine's pilots."""
+    host: str = ""
+    """The name of this machine where servers of several machines share a database."""
+    open_files: int | None = None
+    """The limit of open files for this machine's pilots; None: the server's."""
+
+    def variables(self, names: tuple[str, ...]) -> dict[str, str]:
+        """These variables of the environment, as far as they are set."""
+        return {name: self.environment[name] for name in names if name in self.environment}
+
+
+AdapterMaker = Callable[[Ce, Machine, float], BatchAdapter]
+
+
+@cache
+def adapter_makers() -> Mapping[str, AdapterMaker]:
+    """The function that makes an adapter, by type of CE."""
+    return dict(_find())
+
+
+def _find() -> Iterator[tuple[str, AdapterMaker]]:
+    for module in iter_modules(batch.__path__):
+        if module.name != "registry":
+            make = getattr(import_module(f"{batch.__name__}.{module.name}"), "make_adapter", None)
+            if make is not None:
+                yield module.name, make
+
+
+def make_adapter_of(ce: Ce, machine: Machine, timeout: float = TIMEOUT) -> BatchAdapter:
+    """The adapter of a CE. `timeout`: seconds for one call."""
+    makers = adapter_makers()
+    if ce.type not in makers:
+        raise NotFound(f"there is no batch system {ce.type!r}", hint=f"known: {', '.join(sorted(makers))}")
+    return makers[ce.type](ce, machine, timeout)
