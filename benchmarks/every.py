@@ -81,6 +81,7 @@ LINES = (
     Line("history"),
     Line("shares", "< 50 ms", most=50.0),
     Line("why", "< 100 ms", most=100.0),
+    Line("slurm", "< 1 s for 1,000 pilots", most=1.0),
 )
 
 QUICK = {
