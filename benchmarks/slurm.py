@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.shapes import Absent
-from pilotage.core.policy.model import SlurmOptions
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.script import PilotSettings, pilot_program, render
