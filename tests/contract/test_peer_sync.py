@@ -16,11 +16,15 @@ from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.shares.turns import Turn
 from pilotage.services.jobs.actions import act
 from pilotage.services.pilots import leases
+from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.exchange import exchange, token_hash
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.policy import apply
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
 from tests.instance import until
@@ -224,7 +228,7 @@ def test_a_turn_is_given_back_when_its_pilot_calls_another_server_first(
 
     def start(tx: Any) -> PilotId:
         pilot = pilots.insert(
-            tx.connection, stamp="s", secret_hash="h", idx=0, site="here", ce="local", only_owner="alice",
+            tx.connection, stamp="s", secret_hash=secret_hash("h"), idx=0, site="here", ce="local", only_owner="alice",
             pilot_type="generic", processors=1, memory=0, now=1.0,
         )  # fmt: skip
         book.start(pilot, turn)
@@ -233,7 +237,85 @@ def test_a_turn_is_given_back_when_its_pilot_calls_another_server_first(
     pilot = a.writer.call(start)
     a.writer.call(lambda tx: leases.silent(a.pool, tx, 2.0))
     assert book.running == {pilot: turn}
-    b.writer.call(lambda tx: pilots.update(tx.connection, pilot, state="Running", server="b", started=2.0))
-    a.writer.call(lambda tx: leases.silent(a.pool, tx, 3.0))
+    call_home(b, "h", 2.0)
+    a.follow()
     assert book.running == {}
     assert book.accounts["local"] == {"alice": 0.0, "bob": 0.0}
+
+
+def call_home(one: One, secret: str, now: float) -> str:
+    """The hash of the token that a pilot gets from a server."""
+    request = EnrolRequest(secret=secret, index=0, nonce="n", hostname="n1")
+    return token_hash(one.writer.call(lambda tx: enrol(one.pool, tx, request, now)).token)
+
+
+def new_pilot(one: One, secret: str) -> PilotId:
+    return one.writer.call(
+        lambda tx: pilots.insert(
+            tx.connection, stamp=secret, secret_hash=secret_hash(secret), idx=0, site="here", ce="local",
+            only_owner=None, pilot_type="generic", processors=1, memory=0, now=1.0,
+        )
+    )  # fmt: skip
+
+
+def silent(one: One, now: float, *, orphans: bool = False) -> list[PilotId]:
+    while not one.writer.call(lambda tx: leases.load_watch(one.pool, tx, now, orphans=orphans)):
+        pass
+    return one.writer.call(lambda tx: leases.silent(one.pool, tx, now))
+
+
+def beat(one: One, token: str, now: float) -> None:
+    request = ExchangeRequest(incarnation=1)
+    one.writer.call(lambda tx: exchange(one.pool, tx, token, request, now))
+
+
+def test_a_pilot_is_watched_by_the_server_that_it_speaks_to(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+    pilot = new_pilot(a, "moving")
+    token = call_home(a, "moving", 10.0)
+    assert silent(a, 11.0) == []
+    assert pilot in a.pool.last_seen
+    beat(b, token, 20.0)
+    a.follow()
+    assert pilot not in a.pool.last_seen
+    assert (silent(a, 500.0), silent(b, 500.0)) == ([], [pilot])
+    # It returns before the note of its move has been read: the note is old by then.
+    beat(a, token, 510.0)
+    beat(b, token, 511.0)
+    beat(a, token, 512.0)
+    a.follow()
+    b.follow()
+    assert pilot in a.pool.last_seen
+    assert (silent(a, 900.0), silent(b, 900.0)) == ([pilot], [])
+
+
+def test_a_pilot_that_another_server_ended_is_forgotten(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+    pilot = new_pilot(a, "ended")
+    call_home(a, "ended", 10.0)
+    a.writer.call(lambda tx: tx.put(a.pool.finished, pilot, 3))
+
+    def end(tx: Any) -> None:
+        row = pilots.by_id(tx.connection, pilot)
+        assert row is not None
+        end_silent_pilot(b.pool, tx, row, PilotEnd.VANISHED, "gone", 20.0)
+
+    b.writer.call(end)
+    a.follow()
+    assert pilot not in a.pool.last_seen
+    counted = a.connection.execute("SELECT finished FROM pilots WHERE id = ?", (pilot,)).fetchone()
+    assert counted == (3,)
+    assert silent(a, 900.0) == []
+
+
+def test_the_server_with_the_duty_listens_to_pilots_whose_server_has_gone(
+    pools: tuple[One, One, QueueId],
+) -> None:
+    a, b, _ = pools
+    pilot = new_pilot(a, "orphan")
+    call_home(a, "orphan", 10.0)
+    assert silent(b, 11.0, orphans=True) == []
+    assert pilot not in b.pool.last_seen
+    b.writer.call(lambda tx: tx.connection.execute("DELETE FROM servers WHERE name = 'a'"))
+    assert silent(b, 20.0, orphans=True) == []
+    assert silent(b, 900.0, orphans=True) == [pilot]

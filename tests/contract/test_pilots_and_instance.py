@@ -26,15 +26,14 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     assert pilots.with_expired_lease(connection, 110.0, "", 10) == []
     assert pilots.unconfirmed_since(connection) == [(1, 60.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
-    assert pilots.live_pilots(connection) == [
-        (1, "ce here", "Running", ""),
-        (2, "ce there", "Submitted", ""),
-    ]
+    assert pilots.running_after(connection, "", 0, 10) == [("ce here", 1, "")]
+    assert pilots.running_after(connection, "ce here", 1, 10) == []
+    assert pilots.servers_of_running(connection, [PilotId(1), PilotId(2)]) == {1: ""}
     [watched] = pilots.with_batch_jobs(connection, "ce there")
     assert (watched.id, watched.batch_id) == (2, "")
     pilots.update(connection, PilotId(1), ended=5.0, batch_id="5:6")
     assert [pilot.id for pilot in pilots.live(connection)] == [2]
-    assert [pilot.id for pilot in pilots.live_pilots(connection)] == [2]
+    assert pilots.running_after(connection, "", 0, 10) == []
     assert pilots.with_batch_jobs(connection, "ce") == []
     assert pilots.with_expired_lease(connection, 1000.0, "", 10) == []
 

@@ -6,7 +6,7 @@ import logging
 
 from pilotage.server.context import Context
 from pilotage.server.duties.duty_leases import DutyLeases
-from pilotage.server.duties.row_by_row import RowByRow, each
+from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow, each
 from pilotage.services.pilots import leases
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class LeaseDuty:
         self._alive_at = 0.0
         self._reachable_until: float | None = None
         """When this server last certainly received messages of pilots; None: it has just started."""
-        self._rows = RowByRow(context.writer)
+        self._rows = RowByRow(context.writer, SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
         context.failing_rows = self._rows.failing
 
     async def cycle(self) -> None:
@@ -74,10 +74,13 @@ class LeaseDuty:
 
     async def _note_stalled(self, now: float) -> None:
         pool = self._context.pool
+        writer = self._context.writer
         orphans = self._duty_leases is None or self._duty_leases.holds(self.name)
+        while not await writer.acall(lambda tx: leases.load_watch(pool, tx, now, orphans=orphans)):
+            pass
         await self._rows.step(
             "note stalled pilots",
-            lambda tx: leases.silent(pool, tx, now, orphans=orphans),
+            lambda tx: leases.silent(pool, tx, now),
             lambda tx, pilots: leases.note_stalled(pool, tx, now, pilots),
         )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pilotage.core import policy as policies
-from pilotage.core.ids import QueueId
+from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.services.pilots.lifecycle import forget_unheard
 from pilotage.services.policy.apply import apply_in_memory
 from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
@@ -20,7 +21,7 @@ from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.cluster import changes
 from pilotage.store.cluster.changes import ChangeBatch, ChangeRow
 from pilotage.store.tables import counts as count_rows
-from pilotage.store.tables import instance
+from pilotage.store.tables import instance, pilots
 from pilotage.store.writer.transaction import Transaction
 
 CHANGES_KEPT = 600.0
@@ -56,10 +57,29 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
         pool.forget_queues(tx, update.queues)
     if update.moved:
         pool.last_seen = {pilot: seen + update.moved for pilot, seen in pool.last_seen.items()}
+        pool.watch.shift(update.moved)
+    if update.pilots:
+        _forget_pilots(pool, tx, update.pilots)
     if update.policy > pool.policy_version:
         _apply_policy(pool, tx)
     if update.corrected:
         read_corrections(pool, tx)
+
+
+def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:
+    """Forget pilots that another server listens to now, or has ended, unless they have called here since."""
+    known = [
+        pilot
+        for pilot in ids
+        if pilot in pool.last_seen
+        or pilot in pool.finished
+        or pilot in pool.turns.running
+        or pilot in pool.heard
+    ]
+    running = pilots.servers_of_running(tx.connection, known) if known else {}
+    for pilot in known:
+        if running.get(pilot) != pool.peers.server:
+            forget_unheard(pool, tx, pilot)
 
 
 def _apply_delta(pool: Pool, tx: Transaction, xid: int, update: PeerUpdate) -> None:

@@ -14,6 +14,7 @@ from pilotage.core.policy import Ce
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import DEFAULT_LEASE
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, pilots
 from pilotage.store.tables.events import record
@@ -65,6 +66,9 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     )
     tx.put(pool.last_seen, pilot.id, now)
     tx.put(pool.heard, pilot.id, now)
+    pool.watch.add(pilot.id, pilot.ce, now)
+    if pool.peers.shared:
+        pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     return _settings(pool, pilot, ce, token, lease)
 
 

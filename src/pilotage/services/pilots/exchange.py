@@ -23,6 +23,7 @@ from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
 from pilotage.services.pilots.lifecycle import PilotEnd, end_of_goodbye, end_pilot
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
 from pilotage.store.tables.events import SEVERAL_PILOTS, record
@@ -240,9 +241,11 @@ class PilotRequest:
         if pilot.server != pool.peers.server:
             # It spoke to another server before, which may have found it silent.
             stalled, pilot.server = True, pool.peers.server
+            pool.peers.publish(self.tx, PeerUpdate(pilots=[pilot.id]))
             pilots.update(self.tx.connection, pilot.id, server=pilot.server)
         if stalled:
             self.tx.discard(pool.stalled, pilot.id)
+            pool.watch.add(pilot.id, pilot.ce, self.now)
             # The list has every job of the pilot, and maybe more.
             for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
                 if job.state is JobState.STALLED:
@@ -263,6 +266,7 @@ class PilotRequest:
             cores_until=None,
             silent_until=self.now,
         )
+        self.pool.watch.add(pilot.id, pilot.ce, self.now)
         self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
 
     def _leaves(self, reason: str) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pilotage.core.handover import outage_credit
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
-from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Policy
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot, forget_unheard
 from pilotage.services.pool.peers import PeerUpdate
+from pilotage.services.pool.pilot_watch import LoadProgress
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
 from pilotage.store.tables import clock_steps, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
-from pilotage.store.tables.pilots import LivePilot
 from pilotage.store.writer.transaction import Transaction
 
 ALIVE_PERIOD = 5.0
@@ -32,6 +32,9 @@ MISSED_HEARTBEATS = 4.0
 """A pilot that has been silent for this number of heartbeats is stalled."""
 
 MOST = 500
+
+LOADED_AT_ONCE = 200
+"""Pilots read from the store in one transaction when the watch begins."""
 
 
 def longest_pause(policy: Policy) -> float:
@@ -78,6 +81,8 @@ def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
     jobs.extend_offers(tx.connection, credit)
     tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
     tx.set(pool, "last_seen", {pilot: seen + credit for pilot, seen in pool.last_seen.items()})
+    pool.watch.shift(credit)
+    tx.on_rollback(lambda: pool.watch.shift(-credit))
     pool.pilots.clear()
     pool.peers.publish(tx, PeerUpdate(moved=credit))
 
@@ -139,7 +144,7 @@ def due(tx: Transaction, now: float) -> list[JobId]:
 
 def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] | None = None) -> int:
     """Rescheduled jobs whose delay is over wait again; how many. `only`: these alone, else all."""
-    ready = [job for job in jobs.due_for_retry(tx.connection, now, MOST) if only is None or job.id in only]
+    ready = jobs.due_for_retry(tx.connection, now, MOST, only)
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for job in ready:
         moves.requeue(job)
@@ -147,59 +152,81 @@ def requeue_due(pool: Pool, tx: Transaction, now: float, only: Sequence[JobId] |
     return len(ready)
 
 
-def _listened_to(pool: Pool, tx: Transaction, *, orphans: bool) -> list[LivePilot]:
-    """The pilots that speak to this server; with `orphans` also pilots of servers that are gone."""
-    live, peers = pilots.live_pilots(tx.connection), pool.peers
-    if not peers.shared:
-        return live
-    others = {server.name for server in servers.live(tx.connection)} - {peers.server}
-    ours = [
-        pilot for pilot in live if pilot.server == peers.server or (orphans and pilot.server not in others)
-    ]
-    starting = {pilot.id for pilot in live if not pilot.server}
-    _forget_others(pool, tx, {pilot.id for pilot in ours}, starting)
-    return ours
+def load_watch(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> bool:
+    """Watch the next running pilots of the store that nobody else listens to; whether all are watched.
 
-
-def _forget_others(pool: Pool, tx: Transaction, ours: set[PilotId], starting: set[PilotId]) -> None:
-    """Forget pilots that speak to another server now, or have ended by it.
-
-    The first call of a pilot that this server started for a turn may go to another server.
+    Pilots that call this server later are watched from their call on. With `orphans` this server also listens to pilots
+    of servers that are gone: it reads the pilots again whenever a server has gone.
     """
-    with_turn = pool.turns.running.keys() - starting
-    for pilot in {*pool.last_seen, *pool.finished, *with_turn} - ours:
+    watch, others = pool.watch, _other_servers(pool, tx)
+    if not orphans:
+        tx.set(watch, "orphans_of", None)
+        tx.set(watch, "loading", None)
+        return True
+    known = watch.orphans_of
+    if known is None or known - others:
+        tx.set(watch, "loading", LoadProgress())
+    if known != others:
+        tx.set(watch, "orphans_of", others)
+    if (progress := watch.loading) is None:
+        return True
+    rows = pilots.running_after(tx.connection, progress.ce, progress.pilot, LOADED_AT_ONCE)
+    for row in rows:
+        if row.server not in others and row.id not in pool.stalled:
+            if row.id not in pool.last_seen:
+                tx.put(pool.last_seen, row.id, now)
+            watch.add(row.id, row.ce, pool.last_seen[row.id])
+    complete = len(rows) < LOADED_AT_ONCE
+    tx.set(watch, "loading", None if complete else LoadProgress(rows[-1].ce, rows[-1].id))
+    return complete
+
+
+def _other_servers(pool: Pool, tx: Transaction) -> frozenset[str]:
+    if not pool.peers.shared:
+        return frozenset()
+    return frozenset(server.name for server in servers.live(tx.connection)) - {pool.peers.server}
+
+
+def patience(pool: Pool, ce: str) -> float:
+    """Seconds for which a pilot of a CE may be silent before it is stalled."""
+    facts = pool.policy.ces.get(ce)
+    return MISSED_HEARTBEATS * (facts.heartbeat if facts else 30.0)
+
+
+def silent(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
+    """Pilots of this server that have missed too many heartbeats and are not marked as stalled yet, at most `MOST`.
+
+    It costs nothing for pilots whose deadline is not over. Pilots that have ended, or speak to another server now, are
+    forgotten.
+    """
+    found = pool.watch.find_silent(pool.last_seen, pool.stalled, partial(patience, pool), now)[:MOST]
+    if not found:
+        return found
+    running, others = pilots.servers_of_running(tx.connection, found), _other_servers(pool, tx)
+    ours = [pilot for pilot in found if pilot in running and running[pilot] not in others]
+    for pilot in set(found).difference(ours):
         forget_unheard(pool, tx, pilot)
-
-
-def silent(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True) -> list[PilotId]:
-    """Pilots that have missed too many heartbeats and are not marked as stalled yet.
-
-    Each server listens to the pilots that speak to it; with `orphans` also to pilots of servers that are gone.
-    """
-    silent_pilots = []
-    for pilot in _listened_to(pool, tx, orphans=orphans):
-        if pilot.state != PilotState.RUNNING or pilot.id in pool.stalled:
-            continue
-        if pilot.id not in pool.last_seen:
-            tx.put(pool.last_seen, pilot.id, now)
-        ce = pool.policy.ces.get(pilot.ce)
-        patience = MISSED_HEARTBEATS * (ce.heartbeat if ce else 30.0)
-        if now - pool.last_seen[pilot.id] >= patience:
-            silent_pilots.append(pilot.id)
-    return silent_pilots
+    return ours
 
 
 def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
     """Show the jobs of silent pilots as Stalled; only the end of the lease takes them away. How many pilots.
 
-    `of`: these alone, else all that are silent.
+    `of`: these alone, unless they were heard meanwhile; else all that are silent.
     """
-    stalling = silent(pool, tx, now) if of is None else of
+    if of is None:
+        while not load_watch(pool, tx, now):
+            pass
+        of = silent(pool, tx, now)
+    still_silent = partial(
+        pool.watch.is_silent, last_seen=pool.last_seen, patience=partial(patience, pool), now=now
+    )
+    stalling = [pilot for pilot in of if still_silent(pilot)]
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for pilot in stalling:
         tx.add(pool.stalled, pilot)
-        moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
         for job in jobs.of_pilot(tx.connection, pilot):
             if job.state is JobState.RUNNING:
                 moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")
-        moves.write()
+    moves.write()
     return len(stalling)

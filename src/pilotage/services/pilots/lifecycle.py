@@ -12,6 +12,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.orders import ENDS_AS_DELETED
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.jobs.transitions import JobTransitions, counted
+from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import costs, pilots
 from pilotage.store.tables.events import record
@@ -156,6 +157,8 @@ def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str
         new=new,
     )
     tx.delete(pool.unconfirmed, pilot.id)
+    if pool.peers.shared:
+        pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     forget_unheard(pool, tx, pilot.id)
     return new
 
@@ -221,7 +224,8 @@ def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
     For a pilot that has ended, or speaks to another server now. The offers that this server made to the latter lapse
     here, so they stay.
     """
-    pilots.add_finished(tx.connection, pilot, pool.finished.get(pilot, 0))
+    if finished := pool.finished.get(pilot):
+        pilots.add_finished(tx.connection, pilot, finished)
     tx.delete(pool.finished, pilot)
     tx.on_rollback(pool.turns.end(pilot, pool.last_seen.get(pilot)))
     tx.delete(pool.last_seen, pilot)

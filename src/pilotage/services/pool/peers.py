@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.services.pool.records import IndexLoading
@@ -35,6 +35,8 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """Jobs with output that a user watches, and until when."""
     moved: float = 0.0
     """Seconds that were added to all leases."""
+    pilots: list[PilotId] = []
+    """Pilots that speak to this server now, or that it has ended."""
 
     def add(self, later: PeerUpdate) -> None:
         """Merge an update that was made later in the same transaction."""
@@ -43,6 +45,7 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
         self.corrected = later.corrected or self.corrected
         self.followed = {**self.followed, **later.followed}
         self.moved += later.moved
+        self.pilots = [*self.pilots, *later.pilots]
 
 
 _decoder = msgspec.json.Decoder(PeerUpdate)

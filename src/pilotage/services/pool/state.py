@@ -21,6 +21,7 @@ from pilotage.services.pool.limits import RunningLimits, limits_for
 from pilotage.services.pool.offer_cache import OfferCache
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.pilot_cache import PilotCache
+from pilotage.services.pool.pilot_watch import PilotWatch
 from pilotage.services.pool.records import DirectorNote, RecordedReason
 from pilotage.services.pool.submission_cache import SubmissionCache
 from pilotage.services.pool.task_queues import TaskQueues
@@ -49,6 +50,8 @@ class Pool:
     """When each pilot sent its last message. The store has only its lease."""
     heard: dict[PilotId, float] = field(default_factory=dict)
     """The last sign of life of each pilot that this server has heard. Costs are booked up to it."""
+    watch: PilotWatch = field(default_factory=PilotWatch)
+    """Finds pilots that have been silent for too long."""
     unconfirmed: dict[PilotId, float] = field(default_factory=dict)
     """Pilots with offered jobs that they may not have confirmed, and the time of the first such offer."""
     stalled: set[PilotId] = field(default_factory=set)

@@ -64,6 +64,7 @@ pilots = sa.Table(
     sa.Index(
         "ix_pilots_live",
         "ce",
+        "id",
         sqlite_where=sa.text("ended IS NULL"),
         postgresql_where=sa.text("ended IS NULL"),
     ),
@@ -84,10 +85,11 @@ pilots = sa.Table(
         postgresql_where=sa.text("ended IS NULL"),
     ),
     sa.Index(
-        "ix_pilots_killed",
+        "ix_pilots_leaving",
         "ce",
-        sqlite_where=sa.text("ended IS NULL AND leave = 'kill'"),
-        postgresql_where=sa.text("ended IS NULL AND leave = 'kill'"),
+        "leave",
+        sqlite_where=sa.text("ended IS NULL AND leave <> ''"),
+        postgresql_where=sa.text("ended IS NULL AND leave <> ''"),
     ),
     sa.Index(
         "ix_pilots_unbooked",

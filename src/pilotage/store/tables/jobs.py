@@ -330,11 +330,15 @@ def change_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
     connection.execute("UPDATE jobs SET queue_id = ? WHERE id = ?", (queue, job))
 
 
-def due_for_retry(connection: Connection, now: float, most: int) -> list[JobRow]:
-    """Rescheduled jobs whose retry delay is over, locked."""
-    sql = f"SELECT {_COLUMNS} FROM jobs WHERE not_before IS NOT NULL AND not_before <= ? LIMIT ?"
-    sql += lock_clause(connection, "UPDATE SKIP LOCKED")
-    return [_to_job(values) for values in connection.execute(sql, (now, most))]
+def due_for_retry(
+    connection: Connection, now: float, most: int, only: Sequence[JobId] | None = None
+) -> list[JobRow]:
+    """Rescheduled jobs whose retry delay is over, locked. `only`: of these jobs."""
+    among, values = ("", ()) if only is None else in_list(connection, "id", list(only))
+    where = "not_before IS NOT NULL AND not_before <= ?" + (f" AND {among}" if among else "")
+    sql = f"SELECT {_COLUMNS} FROM jobs WHERE {where} LIMIT ?" + lock_clause(connection, "UPDATE SKIP LOCKED")
+    parameters = (now, most) if only is None else (now, values, most)
+    return [_to_job(row) for row in connection.execute(sql, parameters)]
 
 
 def extend_offers(connection: Connection, seconds: float) -> None:

@@ -214,21 +214,28 @@ def of_submission(connection: Connection, stamps: Sequence[str]) -> list[PilotRo
     return [_to_pilot(row) for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))]
 
 
-class LivePilot(NamedTuple):
-    """The columns of a live pilot that are read about once a second."""
+class RunningPilot(NamedTuple):
+    """The columns of a running pilot by which a server begins to listen to it."""
 
-    id: PilotId
     ce: str
-    state: str
+    id: PilotId
     server: str
 
 
-def live_pilots(connection: Connection) -> list[LivePilot]:
-    """The live pilots of all CEs."""
-    return [
-        LivePilot(*row)
-        for row in connection.execute("SELECT id, ce, state, server FROM pilots WHERE ended IS NULL")
-    ]
+def running_after(connection: Connection, ce: str, pilot: int, most: int) -> list[RunningPilot]:
+    """At most `most` running pilots after this place, in the order of CE and id."""
+    sql = (
+        "SELECT ce, id, server FROM pilots WHERE ended IS NULL AND state = 'Running' AND (ce, id) > (?, ?)"
+        " ORDER BY ce, id LIMIT ?"
+    )
+    return [RunningPilot(*row) for row in connection.execute(sql, (ce, pilot, most))]
+
+
+def servers_of_running(connection: Connection, pilots: Sequence[PilotId]) -> dict[PilotId, str]:
+    """The server of the last message of each of these pilots. Pilots that do not run are left out."""
+    condition, value = in_list(connection, "id", list(pilots))
+    sql = f"SELECT id, server FROM pilots WHERE ended IS NULL AND state = 'Running' AND {condition}"
+    return {PilotId(row[0]): row[1] for row in connection.execute(sql, (value,))}
 
 
 class SubmittedPilot(NamedTuple):
@@ -251,7 +258,7 @@ def with_batch_jobs(connection: Connection, ce: str) -> list[SubmittedPilot]:
 
 def killed(connection: Connection, ce: str) -> list[PilotId]:
     """The live pilots of a CE that an administrator has killed."""
-    sql = "SELECT id FROM pilots WHERE ended IS NULL AND leave = 'kill' AND ce = ?"
+    sql = "SELECT id FROM pilots WHERE ended IS NULL AND leave <> '' AND leave = 'kill' AND ce = ?"
     return [PilotId(row[0]) for row in connection.execute(sql, (ce,))]
 
 
