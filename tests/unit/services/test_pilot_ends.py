@@ -33,6 +33,10 @@ def goodbye(bench: Bench, pilot: Paper, tx: Transaction) -> None:
     pilot.asking(pilot.request(leaving="idle"))(tx)
 
 
+def unfit(bench: Bench, pilot: Paper, tx: Transaction) -> None:
+    pilot.asking(pilot.request(leaving="its node cannot isolate payloads", unfit=True))(tx)
+
+
 def gone(bench: Bench, pilot: Paper, tx: Transaction) -> None:
     LocalDirector("local", NODE).record_end(bench.pool, tx, bench.pilot_row(pilot.id), "killed", bench.now)
 
@@ -51,6 +55,7 @@ ENDINGS: dict[PilotEnd, Ending] = {
     PilotEnd.LEASE_OVER: lease_over,
     PilotEnd.VANISHED: gone,
     PilotEnd.NEVER_STARTED: never_started,
+    PilotEnd.UNFIT: unfit,
     PilotEnd.CANCELLED: cancelled,
 }
 CALLED_HOME = [end for end in PilotEnd if end is not PilotEnd.NEVER_STARTED]
