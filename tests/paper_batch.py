@@ -47,12 +47,14 @@ class PaperBatch:
 
     def submit(self, submission: Submission) -> Receipt:
         """Faults: full, refused, lost before the controller had it, lost after."""
-        fault, self.fault = self.fault, ""
+        if self.fault == "no-answer":
+            raise SubmissionFailed(Refusal.IN_DOUBT, self.fault)
+        fault = self._fault_of("full", "refused", "lost-before", "lost-after")
         if fault in ("full", "refused"):
             raise SubmissionFailed(Refusal(fault), fault)
         if reason := self.check(submission.shape):
             raise SubmissionFailed(Refusal.REFUSED, reason)
-        if fault in ("lost-before", "no-answer"):
+        if fault == "lost-before":
             raise SubmissionFailed(Refusal.IN_DOUBT, fault)
         array = str(self._next_id)
         self._next_id += 1
@@ -67,8 +69,10 @@ class PaperBatch:
         return Receipt(array, batch_ids)
 
     def release(self, stamps: Sequence[str]) -> None:
-        """Faults: release-lost-before, release-lost-after."""
-        fault = self._fault_of("release-lost-before", "release-lost-after")
+        """Faults: release-lost-before, release-lost-after, release-refused."""
+        fault = self._fault_of("release-lost-before", "release-lost-after", "release-refused")
+        if fault == "release-refused":
+            raise SubmissionFailed(Refusal.REFUSED, fault)
         if fault == "release-lost-before":
             raise Unreachable(fault)
         for stamp in stamps:

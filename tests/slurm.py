@@ -191,6 +191,7 @@ class Cluster:
             "SlurmdPidFile": f"{folder}/run/slurmd.%n.pid",
             "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
             "SlurmdLogFile": f"{folder}/log/slurmd.%n.log",
+            "GresTypes": "gpu",
             "ProctrackType": "proctrack/pgid",
             "TaskPlugin": "task/none",
             "JobAcctGatherType": "jobacct_gather/none",
@@ -215,7 +216,11 @@ class Cluster:
                 f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} Boards=1"
                 f" SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory={cores * 2000}"
                 f" Feature={'first' if node == 'n1' else 'other'} State=UNKNOWN"
+                + (" Gres=gpu:2" if node == "n2" else "")
             )
+        # Slurm wants a file for each; these two stand for devices of n2.
+        devices = [f"NodeName=n2 Name=gpu File=/dev/{device}\n" for device in ("null", "zero")]
+        (folder / "gres.conf").write_text("".join(devices) if "n2" in self.nodes else "")
         names = ",".join(self.nodes)
         lines.append(
             f"PartitionName=short Nodes={names} Default=YES MaxTime=00:30:00 DefMemPerCPU=500 State=UP"

@@ -55,6 +55,7 @@ SUBMIT_FAULTS = (
     "lost-after",
     "release-lost-before",
     "release-lost-after",
+    "release-refused",
 )
 CRASHES = ("", "after the intent", "after the submission", "after its id", "after the release")
 
@@ -136,6 +137,11 @@ class Site:
         try:
             self.batch.release([stamp])
         except Unreachable:
+            return
+        except SubmissionFailed as error:
+            reason = error.reason
+            if bench.do(lambda tx: director.refused(bench.pool, tx, stamp, reason, bench.now)):
+                self.batch.cancel([stamp])
             return
         self._reach("after the release", crash)
         bench.do(lambda tx: director.released(bench.pool, tx, stamp))
@@ -265,6 +271,30 @@ def test_waiting_pilots_that_are_cancelled_together_cause_one_pause(site: Site) 
         site.bench.later(pauses[-1])
         site.cycle()
     assert pauses == [40.0, 80.0, 160.0], "the third pilot begins the pause; later ones double it once"
+    assert_settled(site)
+
+
+def test_a_refused_release_ends_the_submission_and_pauses_the_ce(site: Site) -> None:
+    site.bench.submit(1)
+    site.batch.fault = "release-refused"
+    site.cycle()
+    assert site.batch.jobs == []
+    assert site.live_pilots() == 0
+    assert site.director.memory.trouble == "release-refused"
+    assert site.director.memory.alike == 1
+    site.cycle()
+    assert site.batch.jobs == [], "no call within the pause"
+    assert_settled(site)
+
+
+def test_a_refused_release_of_running_pilots_ends_none(site: Site) -> None:
+    site.bench.submit(2)
+    site.cycle()
+    site.start_pilots()
+    stamp = site.batch.jobs[0].stamp
+    bench = site.bench
+    assert not bench.do(lambda tx: site.director.refused(bench.pool, tx, stamp, "no", bench.now))
+    assert site.live_pilots() == len(site.batch.jobs) > 0
     assert_settled(site)
 
 

@@ -88,7 +88,10 @@ class BatchAdapter(Protocol):
         """
 
     def release(self, stamps: Sequence[str]) -> None:
-        """Let all pilots of these submissions start."""
+        """Let all pilots of these submissions start.
+
+        `SubmissionFailed`: the batch system will never start them; cancel them.
+        """
 
     def hold(self, stamps: Sequence[str]) -> None:
         """Keep the waiting pilots of these submissions from starting. `Conflict` if the batch system cannot hold."""

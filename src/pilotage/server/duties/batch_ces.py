@@ -47,6 +47,8 @@ class BatchCeDuty:
         self._killed: set[PilotId] = set()
         """Pilots whose kill the last listing has taken in."""
         self._failure = ""
+        self._refusal = ""
+        """Why the last submission failed; empty: it was accepted."""
 
     async def cycle(self) -> None:
         ce = self._context.pool.policy.ces.get(self._director.ce)
@@ -118,7 +120,7 @@ class BatchCeDuty:
                 receipt = await self._call(lambda: self._batch.submit(submission))
         except SubmissionFailed as error:
             reason = error.reason
-            log.warning("CE %s: submission %s: %s", self._director.ce, error.refusal, reason)
+            self._report_refusal(error)
             if error.refusal is Refusal.IN_DOUBT:
                 await writer.acall(lambda tx: self._director.in_doubt(tx, intent.stamp, reason))
             elif error.refusal is Refusal.FULL:
@@ -133,8 +135,15 @@ class BatchCeDuty:
         pool, writer = self._context.pool, self._context.writer
         if not await writer.acall(lambda tx: self._director.releasing(tx, stamp)):
             return
-        if await self._attempt(lambda: self._batch.release([stamp])):
-            await writer.acall(lambda tx: self._director.released(pool, tx, stamp))
+        try:
+            if await self._attempt(lambda: self._batch.release([stamp])):
+                self._refusal = ""
+                await writer.acall(lambda tx: self._director.released(pool, tx, stamp))
+        except SubmissionFailed as error:
+            self._report_refusal(error)
+            reason, now = error.reason, self._context.clock()
+            if await writer.acall(lambda tx: self._director.refused(pool, tx, stamp, reason, now)):
+                await self._attempt(lambda: self._batch.cancel([stamp]))
 
     def _script(self, intent: SubmissionIntent) -> str:
         settings = PilotSettings(
@@ -161,6 +170,13 @@ class BatchCeDuty:
 
     async def _call(self, call: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _report_refusal(self, error: SubmissionFailed) -> None:
+        """Log why a submission failed, once for the same reason."""
+        text = f"submission {error.refusal}: {error.reason}"
+        if text != self._refusal:
+            log.warning("CE %s: %s", self._director.ce, text)
+            self._refusal = text
 
     def _report(self, failure: str) -> None:
         """Log a failure once, and its end."""

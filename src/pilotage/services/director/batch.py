@@ -202,14 +202,20 @@ class BatchDirector:
             self.memory.pause(tx, reason, now)
             self.memory.store(tx)
 
-    def refused(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> None:
-        """The batch system did not take the submission and never will."""
-        if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
-            self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
-            self.memory.restore(tx)
-            self.memory.pause(tx, reason, now)
-            self.memory.count_failure(pool, tx, reason, now)
-            self.memory.store(tx)
+    def refused(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> bool:
+        """The batch system will never start the submission: give it up. False: it has pilots that may run."""
+        row = pilot_submissions.live_by_stamp(tx.connection, stamp)
+        if row is None:
+            return True
+        members = self._pilots_of(tx, row)
+        if row.phase is SubmissionPhase.RELEASED or any(pilot.started is not None for pilot in members):
+            return False
+        self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
+        self.memory.restore(tx)
+        self.memory.pause(tx, reason, now)
+        self.memory.count_failure(pool, tx, reason, now)
+        self.memory.store(tx)
+        return True
 
     def observe(
         self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float

@@ -55,7 +55,12 @@ class SlurmBatch:
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:
-            self._checked(commands.release(stamp))
+            command = commands.release(stamp)
+            result = self._run(command)
+            if not result.succeeded and output.is_refused_release(result.errors):
+                raise SubmissionFailed(Refusal.REFUSED, output.read_refused_release(result.errors))
+            if not result.succeeded:
+                raise self._unreachable(command[0], result)
 
     def hold(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:

@@ -126,6 +126,28 @@ def read_refusal(errors: str) -> str:
     return reason.removeprefix("allocation failure:").removeprefix("sbatch: error:").strip()
 
 
+_NEVER = (
+    "configuration not available",
+    "configuration is not available",
+    "Invalid account",
+    "Invalid qos",
+    "not permitted",
+    "Access/permission denied",
+    "violates accounting/QOS policy",
+)
+
+
+def is_refused_release(errors: str) -> bool:
+    """Whether Slurm will not start the jobs of a release as they are. Slurm checks the size of a held job only then."""
+    return any(word in errors for word in _NEVER) and not is_unclear(errors)
+
+
+def read_refused_release(errors: str) -> str:
+    """The reason for a refused release, without the ids of jobs."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return re.sub(r"^[0-9_]+: ", "", lines[0]) if lines else "scontrol said nothing"
+
+
 def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
     """Class and text of a failed submission. Only a failure that Slurm itself reports as final is no doubt."""
     text = (

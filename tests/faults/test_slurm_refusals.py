@@ -1,0 +1,122 @@
+"""CEs that a real Slurm refuses: the reason is stored and logged once, and nothing is submitted in a tight loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import slurm
+from tests.acceptance.test_slurm import SLURM_CE
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+WRONG = {
+    "partition": ("[slurm]", 'partition = "nosuch"', "Invalid partition name specified"),
+    "feature": ("[slurm]", 'constraint = "nosuch"', "Invalid feature specification"),
+    "gres": ("[slurm]", 'gres = "nosuch:1"', "Invalid generic resource (gres) specification"),
+    "reservation": ("[slurm]", 'reservation = "nosuch"', "Requested reservation is invalid"),
+    "size": ("", "pilot_processors = 1000", "configuration not available"),
+    "inactive": ("[slurm]", 'partition = "closed"', "not available"),
+}
+"""By CE: where the wrong key belongs, the key, and words of Slurm's refusal."""
+COUNTER = """\
+#!/bin/sh
+echo "$*" >> {calls}
+exec {real} "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    with slurm.cluster(nodes=2, processors=4) as made:
+        made.run("scontrol", "create", "partitionname=closed", "nodes=n1", "state=inactive")
+        yield made
+
+
+def section(name: str, table: str, key: str) -> str:
+    lines = SLURM_CE.replace("[ces.slurm]", f"[ces.{name}]").splitlines()
+    if table:
+        return "\n".join([*lines, f"[ces.{name}.slurm]", key, ""])
+    kept = [line for line in lines if line.partition(" =")[0] != key.partition(" =")[0]]
+    return "\n".join([*kept, key, ""])
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("calls") / "sbatch"
+
+
+@pytest.fixture(scope="module")
+def instance(
+    cluster: slurm.Cluster, calls: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Instance]:
+    """A server whose CEs are all wrong; its calls of sbatch are counted."""
+    folder = tmp_path_factory.mktemp("server")
+    programs = folder / "programs"
+    programs.mkdir()
+    real = cluster.run("sh", "-c", "command -v sbatch").strip()
+    (programs / "sbatch").write_text(COUNTER.format(calls=calls, real=real))
+    (programs / "sbatch").chmod(0o755)
+    made = Instance(folder)
+    made.policy = made.policy.partition("[ces.local]")[0] + "".join(
+        section(name, table, key) for name, (table, key, _) in WRONG.items()
+    )
+    made.environment = {**cluster.environment, "PATH": f"{programs}:{cluster.environment['PATH']}"}
+    try:
+        made.start()
+        made.apply()
+        yield made
+    finally:
+        made.close()
+
+
+def test_each_refusal_is_told_once_and_pauses_its_ce(
+    instance: Instance, cluster: slurm.Cluster, calls: Path
+) -> None:
+    client = instance.client()
+    jobs = {name: client.submit({"executable": "true", "grid_ces": [name]}).first for name in WRONG}
+
+    def failed(times: int) -> bool:
+        return all(client.ce(name).ce.alike >= times for name in WRONG)
+
+    until(lambda: failed(2), 90, f"two refusals of each: {client.ces()}")
+    log = instance.log()
+    listed = instance.cli("ce", "list").stdout
+    for name, (_, _, words) in WRONG.items():
+        ce = client.ce(name).ce
+        assert ce.state == "paused"
+        assert words in ce.reason
+        assert words in listed
+        assert ce.until is not None
+        told = [line for line in log.splitlines() if f"CE {name}:" in line]
+        assert len(told) == 1, told
+        assert words in told[0]
+        assert client.job(jobs[name]).job.state == "Waiting"
+    # Ten seconds after the first, twenty after the second: no CE has been tried more than three times.
+    assert len(calls.read_text().splitlines()) <= 3 * len(WRONG)
+    assert not [line for line in cluster.run("squeue", "-h", "-o", "%j").splitlines() if line], (
+        "nothing stays"
+    )
+
+
+def test_a_machine_without_slurm_is_told_once(tmp_path: Path) -> None:
+    made = Instance(tmp_path)
+    made.policy = made.policy.partition("[ces.local]")[0] + SLURM_CE
+    made.environment = {"PATH": str(tmp_path)}
+    try:
+        made.start()
+        made.apply()
+        client = made.client()
+        client.submit({"executable": "true"})
+        until(lambda: client.ce("slurm").ce.state == "unreachable", 60, "the state")
+        ce = client.ce("slurm").ce
+        assert "scontrol is not installed here" in ce.reason
+        before = made.log().count("CE slurm:")
+        assert before == 1
+        row = client.pilots()
+        assert not list(row)
+    finally:
+        made.close()
