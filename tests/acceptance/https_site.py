@@ -24,6 +24,8 @@ class Site:
     users: Namespace
     gate: Path
     """While this file is there, pilots that start wait for its end, as in the queue of a batch system."""
+    options: tuple[str, ...] = ()
+    """Further ones of `pilotage up`."""
 
     @property
     def url(self) -> str:
@@ -35,7 +37,7 @@ class Site:
         return found
 
     def start(self) -> None:
-        self.server.start("--listen", SERVER_ADDRESS)
+        self.server.start("--listen", SERVER_ADDRESS, *self.options)
 
     def submit(self, *command: str) -> int:
         """Submit a job; its id."""
@@ -65,7 +67,7 @@ class Site:
 
 
 @contextmanager
-def https_site(folder: Path, **policy: Any) -> Iterator[Site]:
+def https_site(folder: Path, *options: str, **policy: Any) -> Iterator[Site]:
     with joined_namespaces() as (network, users):
         wrapper, gate = folder / "python", folder / "gate"
         wait = f"while [ -e {gate} ]; do sleep 0.05; done"
@@ -74,8 +76,10 @@ def https_site(folder: Path, **policy: Any) -> Iterator[Site]:
         server = Instance(folder, **{"idle": 600, **policy})
         server.prefix = network.prefix
         server.program = (str(Path(pilots_elsewhere.__file__).resolve()), str(wrapper))
-        site = Site(server, users, gate)
+        site = Site(server, users, gate, options)
         try:
+            if server.database_url:
+                assert server.cli("db", "upgrade").returncode == 0
             site.start()
             document = folder / "policy.toml"
             document.write_text(server.policy)

@@ -34,7 +34,7 @@ def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def started() -> subprocess.Popen[bytes]:
-        order = PilotSettings(server.url, SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable)
+        order = PilotSettings((server.url,), SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable)
         with (tmp_path / "pilot.log").open("ab") as log:
             process = subprocess.Popen(
                 ["/bin/sh", "-s", order.stamp],

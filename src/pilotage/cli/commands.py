@@ -65,6 +65,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "logout": _here("login", "logout", "Remove the address and the token of a login"),
     "token create": _here("token", "create", "Create a token for a user (administrators)"),
     "token show": _here("token", "show", "Show the user and expiry of the current token"),
+    "token list": _here("token", "list_tokens", "List tokens that administrators have made"),
+    "token revoke": _here("token", "revoke", "Revoke tokens of users and pilots"),
+    "token rotate-key": _here("token", "rotate_key", "Sign tokens with a new key (administrators)"),
     "down": _here("down", "down", "Stop the server"),
     "whoami": _here("identity", "whoami", "Show the user, group and rights of your token"),
     "version": _here("identity", "version", "Print the versions of the client and the server"),
@@ -82,5 +85,5 @@ GROUPS: dict[str, str] = {
     "policy": "Show, check and change users, groups, shares, sites and limits",
     "server": "Manage this server",
     "server certificate": "Show and replace the server's certificate",
-    "token": "Create tokens for users, show your own",
+    "token": "Create, list and revoke tokens",
 }

@@ -1,4 +1,4 @@
-"""`pilotage token create|show`."""
+"""`pilotage token create|show|list|revoke|rotate-key`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import Conflict, InvalidInput
@@ -44,13 +45,13 @@ def create(
     if out is not None:
         _write_token_file(out, answer.token)
     if session.as_json:
-        shown = {"user": answer.user, "group": answer.group, "expires": answer.expires}
+        shown = {"id": answer.id, "user": answer.user, "group": answer.group, "expires": answer.expires}
         screen.json(shown | ({"file": str(out)} if out else {"token": answer.token}))
         return None
     if out is None:
         screen.line(answer.token)
     until = format_instant(answer.expires, time.time(), exact=not screen.terminal)
-    screen.note(f"for {answer.user} ({answer.group}), valid until {until}")
+    screen.note(f"token {answer.id} for {answer.user} ({answer.group}), valid until {until}")
     return None
 
 
@@ -76,5 +77,87 @@ def show(session: Session) -> int | None:
     until = format_instant(identity.expires, time.time(), exact=not session.screen.terminal)
     session.screen.facts(
         [("user", identity.user), ("group", identity.group), ("valid until", until), ("file", file)]
+    )
+    return None
+
+
+@connected
+def list_tokens(session: Session) -> int | None:
+    """List the tokens that administrators have made: all for administrators, else your own."""
+    with session.client() as client:
+        tokens = list(client.tokens())
+    screen, now = session.screen, time.time()
+    if session.as_json:
+        screen.json({"tokens": tokens})
+        return None
+    exact = not screen.terminal
+    columns = [Column(name) for name in ("id", "user", "group", "issued", "by", "valid until")]
+    screen.table(
+        columns,
+        (
+            (
+                *(token.id, token.user, token.group),
+                *(format_instant(token.issued, now, exact=exact), token.issued_by),
+                f"revoked by {token.revoked_by}"
+                if token.revoked
+                else format_instant(token.expires, now, exact=exact),
+            )
+            for token in tokens
+        ),
+    )
+    return None
+
+
+@connected
+def revoke(
+    session: Session,
+    ids: Annotated[list[int] | None, typer.Argument(metavar="ID...", help="Ids of `token list`")] = None,
+    user: Annotated[
+        str, typer.Option("--user", metavar="USER", help="All tokens of a user that were issued until now")
+    ] = "",
+    pilot: Annotated[
+        int,
+        typer.Option("--pilot", metavar="ID", help="The token of a pilot: it ends, and its jobs wait again"),
+    ] = 0,
+) -> int | None:
+    """Revoke tokens. All servers of the pool refuse them within seconds. You may revoke your own tokens."""
+    if bool(ids) + bool(user) + bool(pilot) != 1:
+        raise InvalidInput("give ids of tokens, or --user, or --pilot", hint="see `pilotage token list`")
+    with session.client() as client:
+        if user:
+            count = client.revoke_tokens_of(user)
+            words = f"all tokens of {user} are revoked; {count} of them were listed"
+        elif pilot:
+            client.revoke_pilot(pilot)
+            words = f"the token of pilot {pilot} is revoked"
+        else:
+            for number in ids or ():
+                client.revoke_token(number)
+            words = f"revoked {', '.join(map(str, ids or ()))}"
+    if session.as_json:
+        session.screen.json({"message": words})
+    else:
+        session.screen.line(words)
+    return None
+
+
+@connected
+def rotate_key(
+    session: Session,
+    grace: Annotated[
+        str,
+        typer.Option("--grace", metavar="TIME", help="How long tokens of earlier keys are still accepted"),
+    ] = "1d",
+) -> int | None:
+    """Sign tokens with a new key from now on (administrators). Use renews tokens before the grace is over."""
+    seconds = parse_duration(grace)
+    with session.client() as client:
+        rotated = client.rotate_token_key(grace=seconds)
+    if session.as_json:
+        session.screen.json(rotated)
+        return None
+    until = format_instant(rotated.accepted_until, time.time(), exact=not session.screen.terminal)
+    session.screen.line(
+        f"key {rotated.key} signs new tokens; tokens of earlier keys are accepted until {until}"
     )
     return None

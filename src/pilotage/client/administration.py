@@ -16,7 +16,16 @@ from pilotage.wire.ces import (
     CeRefusal,
     CeSummary,
 )
-from pilotage.wire.identity import TokenRequest, TokenResponse
+from pilotage.wire.identity import (
+    RevokeRequest,
+    RevokeResponse,
+    RotateKeyRequest,
+    RotateKeyResponse,
+    TokenRequest,
+    TokenResponse,
+    TokensPage,
+    TokenSummary,
+)
 from pilotage.wire.policy import (
     PolicyChange,
     PolicyDocument,
@@ -67,6 +76,26 @@ class AdministrationMethods(TypedRequests):
     def create_token(self, user: str, *, group: str = "", lifetime: float = 43200.0) -> TokenResponse:
         """Create a token for `user`, valid for `lifetime` seconds. Administrators only; others get Forbidden."""
         return self._post("/v1/tokens", TokenRequest(user, group, lifetime), TokenResponse)
+
+    def tokens(self) -> Iterator[TokenSummary]:
+        """Iterate over the tokens that administrators have made, newest first. Other users see their own."""
+        return self._pages("/v1/tokens", TokensPage, lambda answer: answer.tokens)
+
+    def revoke_token(self, number: int) -> None:
+        """Revoke one token: yours, or any for administrators. Raises NotFound."""
+        self._post("/v1/tokens/revoke", RevokeRequest(id=number), RevokeResponse)
+
+    def revoke_tokens_of(self, user: str) -> int:
+        """Revoke all tokens of a user that were issued until now; returns how many of them were listed."""
+        return self._post("/v1/tokens/revoke", RevokeRequest(user=user), RevokeResponse).tokens
+
+    def revoke_pilot(self, pilot: int) -> None:
+        """Revoke the token of a pilot: it ends, and its jobs wait again. Administrators only."""
+        self._post("/v1/tokens/revoke", RevokeRequest(pilot=pilot), RevokeResponse)
+
+    def rotate_token_key(self, *, grace: float = 86400.0) -> RotateKeyResponse:
+        """Sign new tokens with a new key; earlier keys count for `grace` seconds more. Administrators only."""
+        return self._post("/v1/tokens/rotate-key", RotateKeyRequest(grace), RotateKeyResponse)
 
     def policy(self) -> PolicyDocument:
         """Return the policy in force. Administrators only."""

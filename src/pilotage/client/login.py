@@ -45,7 +45,9 @@ def log_in(url: str, token: str, home: Path, *, ca_file: Path | None = None) -> 
     try:
         # Never a token beside the address of another server, also if this process is killed here.
         (home / "token").unlink(missing_ok=True)
-        write_server_facts(home, facts.url, trust)
+        # The client has learned the fingerprints of all servers with the answer.
+        urls = dict.fromkeys([*facts.url.split(","), *identity.servers])
+        write_server_facts(home, ",".join(urls), trust)
         write_token(home / "token", token)
     except OSError as trouble:
         raise InvalidInput(f"cannot write into {home}: {trouble.strerror}") from trouble

@@ -8,13 +8,14 @@ from urllib.parse import quote
 
 from pilotage.client.answers import decode
 from pilotage.client.transport import Query, Transport
+from pilotage.wire.identity import TokensPage
 from pilotage.wire.jobs import JobsPage
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.policy import PolicyVersionsPage
 from pilotage.wire.pool import PilotsPage, QueuesPage
 
 T = TypeVar("T")
-P = TypeVar("P", JobsPage, QueuesPage, PilotsPage, PolicyVersionsPage)
+P = TypeVar("P", JobsPage, QueuesPage, PilotsPage, PolicyVersionsPage, TokensPage)
 
 
 class TypedRequests:

@@ -26,6 +26,7 @@ from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pilots.exchange import PilotMessage, exchange_many
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook
+from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import Connection, Readers
 from pilotage.store.writer.transaction import Handler, Transaction
 from pilotage.store.writer.writer import Writer
@@ -69,6 +70,10 @@ class Context:
     """Of the server's certificates, for pilots. Empty: pilots trust CAs, or there is no TLS."""
     ca_file: str = ""
     """File of CAs on the nodes; empty: the system's."""
+    host: str = ""
+    """The name of this machine."""
+    other_servers: tuple[ServerRow, ...] = ()
+    """The other servers of the pool that this server's pilots and clients may turn to."""
     in_loop: bool = False
     """Whether transactions run in the event loop's thread. No other thread may then compute for long."""
     wake_director: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,6 +97,17 @@ class Context:
     def login_url(self) -> str:
         """The address with the pinned certificates, for clients."""
         return f"{self.url}#sha256={','.join(self.fingerprints)}" if self.fingerprints else self.url
+
+    @property
+    def pilot_urls(self) -> tuple[str, ...]:
+        """The addresses for pilots of all servers, the own address first."""
+        return tuple(dict.fromkeys((self.pilot_url, *(row.pilot_url for row in self.other_servers))))
+
+    @property
+    def pool_fingerprints(self) -> tuple[str, ...]:
+        """The fingerprints of the certificates of all servers, the own fingerprints first."""
+        others = (text for row in self.other_servers for text in row.fingerprints.split(",") if text)
+        return tuple(dict.fromkeys((*self.fingerprints, *others)))
 
     def __post_init__(self) -> None:
         def exchange(tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:

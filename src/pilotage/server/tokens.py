@@ -1,25 +1,29 @@
 """JSON Web Tokens of the server's own issuer: user, group and expiry.
 
 Permissions are not part of a token: the policy in force decides them at every request. A user who has been removed
-from the policy can therefore do nothing with an old token.
+from the policy can therefore do nothing with an old token. Revocations and keys in force are in memory: a request reads
+no row.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jwt
 
 from pilotage.core.errors import Forbidden, NotAuthenticated
 from pilotage.core.policy import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING, Policy
+from pilotage.services.pool.token_state import LONGEST_LIFETIME, TokenState
 from pilotage.store.tables.selections import Viewer
 
 ALGORITHM = "HS256"
 LIFETIME = 43200.0
-LONGEST = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Caller:
     """Seconds between the token's issue and its end."""
     home: bool = False
     """Whether it is the token of the home's owner, who is always an administrator of their server."""
+    number: int | None = None
+    """The id of the token; None: it is not recorded."""
 
     @property
     def administrator(self) -> bool:
@@ -53,33 +59,74 @@ class Caller:
 class Issuer:
     """Signs and reads tokens."""
 
-    def __init__(self, key: str, instance: str) -> None:
+    def __init__(self, key: str, instance: str, state: Callable[[], TokenState] = TokenState) -> None:
+        """`key`: the key in the home's secrets. `state`: the keys made of it, and the revoked tokens."""
         self._key = key
         self._instance = instance
+        self._state = state
+        self._keys: dict[str, str] = {"": key}
+        """By salt."""
 
     def issue(
-        self, user: str, group: str, now: float, lifetime: float = LIFETIME, *, home: bool = False
+        self,
+        user: str,
+        group: str,
+        now: float,
+        lifetime: float = LIFETIME,
+        *,
+        home: bool = False,
+        number: int | None = None,
     ) -> tuple[str, float]:
-        """A new token and its expiry. `home`: for the owner of the home."""
-        expires = now + min(max(lifetime, 1.0), LONGEST)
+        """A new token and its expiry. `home`: for the owner of the home. `number`: its id, if it is recorded."""
+        expires, state = expiry(now, lifetime), self._state()
         claims = {
             "iss": self._instance,
             "sub": user,
             "grp": group,
-            "iat": int(now),
-            "exp": int(expires),
-            "jti": secrets.token_hex(8),
+            "iat": round(now, 3),
+            "exp": expires,
+            "jti": secrets.token_hex(8) if number is None else str(number),
         }
         if home:
             claims["own"] = True
-        return jwt.encode(claims, self._key, ALGORITHM), float(int(expires))
+        key = self._signing_key(state.keys[state.current].salt)
+        return jwt.encode(claims, key, ALGORITHM, headers={"kid": str(state.current)}), expires
 
     def read(self, token: str, policy: Policy, now: float) -> Caller:
         """The caller of a token. Raises `NotAuthenticated` for a bad token, `Forbidden` without its user."""
+        state = self._state()
+        claims = self._decode(token, state, now)
+        expires = float(claims["exp"])
+        if now >= expires:
+            raise NotAuthenticated(
+                "this token has expired",
+                hint="an administrator makes a new one: `pilotage token create USER --out FILE`",
+            )
+        user, group = str(claims["sub"]), str(claims.get("grp", ""))
+        issued = float(claims.get("iat", expires - LIFETIME))
+        number = _number(claims.get("jti"))
+        if state.is_revoked(number, user, issued):
+            raise NotAuthenticated("this token was revoked", hint="ask an administrator for a new one")
+        properties, home = policy.properties(user, group), claims.get("own") is True
+        if home:
+            properties |= {ADMINISTRATOR}
+        elif user not in policy.users or group not in policy.users[user].groups:
+            raise Forbidden(f"the policy has no user {user} in group {group}", hint="ask an administrator")
+        return Caller(user, group, properties, expires, expires - issued, home, number)
+
+    def _decode(self, token: str, state: TokenState, now: float) -> dict[str, Any]:
+        """The claims of a token with a valid signature."""
         try:
-            claims = jwt.decode(
+            # Tokens of earlier versions do not name their key: it is the first one.
+            number = _number(jwt.get_unverified_header(token).get("kid", "0"))
+            key = state.keys.get(-1 if number is None else number)
+            if key is None or now > key.accepted_until:
+                raise NotAuthenticated(
+                    "the key of this token was replaced", hint="ask an administrator for a new token"
+                )
+            claims: dict[str, Any] = jwt.decode(
                 token,
-                self._key,
+                self._signing_key(key.salt),
                 [ALGORITHM],
                 issuer=self._instance,
                 options={"require": ["exp", "sub", "iss"], "verify_exp": False, "verify_iat": False},
@@ -92,20 +139,27 @@ class Issuer:
             raise NotAuthenticated(
                 "this token is not valid", hint="ask an administrator for a new one"
             ) from None
-        expires = float(claims["exp"])
-        if now >= expires:
-            raise NotAuthenticated(
-                "this token has expired",
-                hint="an administrator makes a new one: `pilotage token create USER --out FILE`",
-            )
-        user, group = str(claims["sub"]), str(claims.get("grp", ""))
-        lifetime = expires - float(claims.get("iat", expires - LIFETIME))
-        properties, home = policy.properties(user, group), claims.get("own") is True
-        if home:
-            properties |= {ADMINISTRATOR}
-        elif user not in policy.users or group not in policy.users[user].groups:
-            raise Forbidden(f"the policy has no user {user} in group {group}", hint="ask an administrator")
-        return Caller(user, group, properties, expires, lifetime, home)
+        return claims
+
+    def _signing_key(self, salt: str) -> str:
+        """The key that is made of the key in the secrets and a salt in the store: neither alone is enough."""
+        key = self._keys.get(salt)
+        if key is None:
+            key = hmac.new(self._key.encode(), salt.encode(), hashlib.sha256).hexdigest()
+            self._keys[salt] = key
+        return key
+
+
+def expiry(now: float, lifetime: float) -> float:
+    """When a token that is issued now expires."""
+    return round(now + min(max(lifetime, 1.0), LONGEST_LIFETIME), 3)
+
+
+def _number(text: object) -> int | None:
+    """The number that a claim holds; None if it holds none."""
+    return (
+        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 16 else None
+    )
 
 
 def signing_key(path: Path) -> str:

@@ -3,15 +3,18 @@
 GET    /v1/whoami                          Identity
 POST   /v1/tokens                          TokenRequest → TokenResponse (administrators)
 POST   /v1/tokens/refresh                  → TokenResponse with the identity and lifetime of the current token
+GET    /v1/tokens                          after, limit → TokensPage: all for administrators, else the caller's own
+POST   /v1/tokens/revoke                   RevokeRequest → RevokeResponse
+POST   /v1/tokens/rotate-key               RotateKeyRequest → RotateKeyResponse (administrators)
 POST   /v1/tokens/home                     → 204, without a token: rewrite the token file in the server's home
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List
+from dataclasses import dataclass, field
+from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import Name, Seconds
+from pilotage.wire.limits import MAX_INT64, Limit, Name, Seconds
 
 
 @dataclass
@@ -22,6 +25,8 @@ class Identity:
     expires: float
     server_version: str = ""
     instance: str = ""
+    servers: List[str] = field(default_factory=list)
+    """Addresses of the other servers of the pool."""
 
 
 @dataclass
@@ -38,3 +43,59 @@ class TokenResponse:
     expires: float
     user: str
     group: str
+    id: int = 0
+    """The number by which the token is listed and revoked; 0: it has none."""
+
+
+@dataclass
+class TokenSummary:
+    """A token that an administrator has made. Renewals keep its number."""
+
+    id: int
+    user: str
+    group: str
+    issued: float
+    expires: float
+    issued_by: str
+    revoked: Optional[float] = None
+    revoked_by: str = ""
+
+
+@dataclass
+class TokensPage:
+    """Newest first."""
+
+    tokens: List[TokenSummary] = field(default_factory=list)
+    next: Optional[int] = None
+    """Give it as `after` for the next page; None: this was the last."""
+
+
+@dataclass
+class RevokeRequest:
+    """Exactly one of the fields is given. Users may revoke their own tokens, administrators all tokens."""
+
+    id: Annotated[int, Limit(low=0, high=MAX_INT64)] = 0
+    user: Name = ""
+    """All tokens of this user that were issued until now."""
+    pilot: Annotated[int, Limit(low=0, high=MAX_INT64)] = 0
+    """The token of this pilot: the pilot ends, and its jobs wait again."""
+
+
+@dataclass
+class RevokeResponse:
+    tokens: int
+    """The number of listed tokens that were revoked."""
+
+
+@dataclass
+class RotateKeyRequest:
+    grace: Seconds = 86400.0
+    """Seconds for which tokens of earlier keys are still accepted."""
+
+
+@dataclass
+class RotateKeyResponse:
+    key: int
+    """The number of the new key."""
+    accepted_until: float
+    """When tokens that were signed with earlier keys are refused."""

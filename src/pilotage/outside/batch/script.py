@@ -42,7 +42,8 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 class PilotSettings:
     """The settings of one pilot. The secret goes in over standard input only."""
 
-    server: str
+    servers: tuple[str, ...]
+    """Addresses; the pilot begins with the first one."""
     secret: str
     index: int
     processors: int
@@ -73,7 +74,8 @@ def render(program: bytes, order: PilotSettings) -> str:
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
     left of it however the pilot ends.
     """
-    options = ["--server", order.server, *_trust_options(order)]
+    options = [word for server in order.servers for word in ("--server", server)]
+    options += _trust_options(order)
     if order.processors:
         options += ["--processors", str(order.processors)]
     if order.memory:

@@ -147,8 +147,8 @@ class BatchCeDuty:
 
     def _script(self, intent: SubmissionIntent) -> str:
         settings = PilotSettings(
-            server=self._context.pilot_url,
-            fingerprints=self._context.fingerprints,
+            servers=self._context.pilot_urls,
+            fingerprints=self._context.pool_fingerprints,
             ca_file=self._context.ca_file,
             secret=intent.secret,
             index=0,

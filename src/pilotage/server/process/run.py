@@ -23,6 +23,7 @@ from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server import disk_space
 from pilotage.server.context import Context
 from pilotage.server.disk_space import DiskDuty, DiskSpace, Reserve
+from pilotage.server.duties.addresses import ADDRESS_PERIOD, AddressDuty
 from pilotage.server.duties.duty_leases import RENEWAL_PERIOD, DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LEASE_PERIOD, LeaseDuty
 from pilotage.server.duties.loop import every
@@ -49,13 +50,14 @@ from pilotage.services.peers.membership import evict_server, join
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
+from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import UseBook, read_corrections
 from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, ChunkPace
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from pilotage.wire.server_trust import CERTIFICATES_HEADER
+from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
 if TYPE_CHECKING:
     from pilotage.server.process.tls import ServerTls
@@ -158,7 +160,7 @@ class _Server:
             self._connection.bind_to_server(pool.peers.server)
         home.bind(instance_facts.uuid)
         on_file = self._connection.dialect == "sqlite"
-        issuer = Issuer(key, instance_facts.uuid)
+        issuer = Issuer(key, instance_facts.uuid, lambda: pool.token_state)
         context = Context(
             pool=pool,
             writer=self._writer,
@@ -169,6 +171,7 @@ class _Server:
             clock=self._clock,
             program=pilot_program(),
             url=url,
+            host=socket.gethostname(),
             pilot_url=settings.pilot_server or url,
             pilot_logs=home.folder / "pilots",
             book=UseBook(pool.policy.accounting.history),
@@ -226,6 +229,7 @@ class _Server:
             peers=peers,
             counters=self._counters,
         )
+        pool.token_state = read_token_state(tx.connection, now)
         if peers.shared:
             read_corrections(pool, tx)
         return loaded, pool
@@ -277,6 +281,8 @@ class _Server:
         ]
         if duty_leases is not None:
             running.append(every(context, lambda: RENEWAL_PERIOD, duty_leases.renew))
+            addresses = AddressDuty(context, lambda: self._publish_address(context, server.config))
+            running.append(every(context, lambda: ADDRESS_PERIOD, addresses.cycle))
         running += self._tls_duties(context, server.config)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule))
@@ -299,9 +305,14 @@ class _Server:
         """Tell clients and pilots of this server's address and certificates."""
         if (tls := self._tls) is not None:
             context.fingerprints, context.ca_file = tls.fingerprints, tls.ca_file
-            # uvicorn reads these fields once a second.
-            announced = ",".join(tls.fingerprints).encode()
-            config.encoded_headers = [(CERTIFICATES_HEADER.lower().encode(), announced)] if announced else []
+        fields = {
+            CERTIFICATES_HEADER: context.pool_fingerprints,
+            SERVERS_HEADER: context.pilot_urls if context.other_servers else (),
+        }
+        # uvicorn reads these fields once a second.
+        config.encoded_headers = [
+            (name.lower().encode(), ",".join(values).encode()) for name, values in fields.items() if values
+        ]
         self._settings.home.write_facts(context.url, context.fingerprints, context.ca_file)
 
     async def _load_and_run_duties(self, context: Context, schedule: DutySchedule) -> None:

@@ -17,9 +17,11 @@ from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
 from pilotage.services.pool.shared_limits import database_peers
 from pilotage.services.pool.state import Pool
+from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.cluster import changes
 from pilotage.store.cluster.changes import ChangeBatch, ChangeRow
+from pilotage.store.engine.connection import database_time
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance, pilots
 from pilotage.store.writer.transaction import Transaction
@@ -38,6 +40,7 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
         peers.position = batch.position
         reload_all(pool, tx)
         _apply_policy(pool, tx)
+        _apply_tokens(pool, tx)
         return
     for change in batch.changes:
         # The writer may run this request again after a rollback: no change is applied twice.
@@ -64,6 +67,8 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
         _apply_policy(pool, tx)
     if update.corrected:
         read_corrections(pool, tx)
+    if update.tokens:
+        _apply_tokens(pool, tx)
 
 
 def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:
@@ -103,6 +108,10 @@ def _count_uncertain(pool: Pool, tx: Transaction) -> None:
         queues = sorted(peers.uncertain)[:RECOUNT_SIZE]
         recount(pool, tx, queues)
         peers.uncertain.difference_update(queues)
+
+
+def _apply_tokens(pool: Pool, tx: Transaction) -> None:
+    pool.token_state = read_token_state(tx.connection, database_time(tx.connection, 0.0))
 
 
 def _apply_policy(pool: Pool, tx: Transaction) -> None:

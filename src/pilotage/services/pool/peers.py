@@ -33,6 +33,8 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """Whether new share corrections have been stored."""
     followed: dict[JobId, float] = {}
     """Jobs with output that a user watches, and until when."""
+    tokens: bool = False
+    """Whether tokens were revoked, or their key rotated."""
     moved: float = 0.0
     """Seconds that were added to all leases."""
     pilots: list[PilotId] = []
@@ -44,6 +46,7 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
         self.policy = later.policy or self.policy
         self.corrected = later.corrected or self.corrected
         self.followed = {**self.followed, **later.followed}
+        self.tokens = later.tokens or self.tokens
         self.moved += later.moved
         self.pilots = [*self.pilots, *later.pilots]
 

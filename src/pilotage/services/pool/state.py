@@ -25,6 +25,7 @@ from pilotage.services.pool.pilot_watch import PilotWatch
 from pilotage.services.pool.records import DirectorNote, RecordedReason
 from pilotage.services.pool.submission_cache import SubmissionCache
 from pilotage.services.pool.task_queues import TaskQueues
+from pilotage.services.pool.token_state import TokenState
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -77,6 +78,8 @@ class Pool:
     """By CE: orders of the last iteration that its own cycle has not stored as intents yet."""
     recorded_reasons: dict[QueueId, RecordedReason] | None = None
     """The last recorded wait reason of each queue; None until the history has been read."""
+    token_state: TokenState = field(default_factory=TokenState)
+    """The keys that sign tokens, and the revoked tokens."""
     draining: bool = False
     """The server is about to stop: pilots get no new jobs."""
 

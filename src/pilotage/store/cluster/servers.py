@@ -17,9 +17,13 @@ class ServerRow:
     started: float
     alive_at: float
     policy_version: int
+    pilot_url: str = ""
+    """The address for pilots; empty: not announced yet."""
+    fingerprints: str = ""
+    """Of its certificates, separated by commas. Empty: a CA vouches for it, or it has no TLS."""
 
 
-_COLUMNS = "name, host, url, version, started, alive_at, policy_version"
+_COLUMNS = "name, host, url, version, started, alive_at, policy_version, pilot_url, fingerprints"
 
 
 def register(connection: Connection, server: ServerRow) -> None:
@@ -29,8 +33,9 @@ def register(connection: Connection, server: ServerRow) -> None:
     values = (
         *(server.name, server.host, server.url, server.version),
         *(server.started, server.alive_at, server.policy_version),
+        *(server.pilot_url, server.fingerprints),
     )
-    connection.execute(f"INSERT INTO servers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    connection.execute(f"INSERT INTO servers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def live(connection: Connection) -> list[ServerRow]:
@@ -50,6 +55,12 @@ def heartbeat(connection: Connection, name: str, now: float, policy_version: int
 def save_policy_version(connection: Connection, name: str, version: int) -> None:
     """Store the policy version in force on a server."""
     connection.execute("UPDATE servers SET policy_version = ? WHERE name = ?", (version, name))
+
+
+def announce(connection: Connection, name: str, pilot_url: str, fingerprints: str) -> None:
+    """Store the address of a server for pilots, and the fingerprints of its certificates."""
+    sql = "UPDATE servers SET pilot_url = ?, fingerprints = ? WHERE name = ?"
+    connection.execute(sql, (pilot_url, fingerprints, name))
 
 
 def lock_silent(connection: Connection, before: float, but: str) -> list[str]:

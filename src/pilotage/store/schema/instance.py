@@ -48,6 +48,9 @@ servers = sa.Table(
     sa.Column("alive_at", sa.Float, nullable=False),
     # The policy version in force on this server.
     sa.Column("policy_version", Id, nullable=False),
+    # The address for pilots, and the fingerprints of the server's certificates, separated by commas.
+    sa.Column("pilot_url", sa.Text, nullable=False, server_default=""),
+    sa.Column("fingerprints", sa.Text, nullable=False, server_default=""),
 )
 
 # Locks of duties (core/duties.py): one server at a time runs each duty.

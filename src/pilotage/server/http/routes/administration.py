@@ -1,17 +1,16 @@
-"""Routes for tokens, shutdown, and monitoring."""
+"""Routes for identity, shutdown, and monitoring."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Response
 
 from pilotage import __version__
-from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute, binary_response
 from pilotage.server.tokens import Caller
 from pilotage.store.tables import history, retention
-from pilotage.store.tables.events import record
-from pilotage.wire.identity import Identity, TokenRequest, TokenResponse
+from pilotage.wire.identity import Identity
 from pilotage.wire.shutdown import Shutdown
 
 router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
@@ -21,58 +20,11 @@ monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
 @router.get("/whoami")
 def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Identity:
     """The user, group and rights of the token."""
+    others = [row.url for row in context.other_servers]
+    properties = sorted(caller.properties)
     return Identity(
-        caller.user, caller.group, sorted(caller.properties), caller.expires, __version__, context.instance
+        caller.user, caller.group, properties, caller.expires, __version__, context.instance, others
     )
-
-
-@router.post("/tokens")
-async def create_token(
-    body: TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> TokenResponse:
-    """Issue a token for any user of the policy. Administrators only. The event log records it without the token."""
-    caller.need_administrator()
-    user = context.pool.policy.users.get(body.user)
-    if user is None:
-        raise NotFound(f"the policy has no user {body.user}", hint="add [users.NAME] and apply the policy")
-    group = body.group or user.groups[0]
-    if group not in user.groups:
-        raise InvalidInput(f"{body.user} is not in group {group}", hint=f"groups: {', '.join(user.groups)}")
-    now = context.clock()
-    token, expires = context.issuer.issue(body.user, group, now, body.lifetime)
-    detail = f"for {body.user} ({group}), {expires - now:.0f} s"
-    await context.writer.acall(
-        lambda tx: record(
-            tx.connection,
-            context.pool.ids.events,
-            at=now,
-            kind="token",
-            actor=f"user:{caller.user}",
-            detail=detail,
-        )
-    )
-    return TokenResponse(token, expires, body.user, group)
-
-
-@router.post("/tokens/refresh")
-def refresh_token(
-    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> TokenResponse:
-    """Issue a new token for the user of the current one."""
-    token, expires = context.issuer.issue(
-        caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home
-    )
-    return TokenResponse(token, expires, caller.user, caller.group)
-
-
-@router.post("/tokens/home", status_code=204)
-def renew_home_token(context: Context = Depends(context_of)) -> Response:
-    """Make sure that the token file in the server's home holds a valid token. Needs no token and returns none.
-
-    Only the owner of the home can read that file.
-    """
-    context.home_token.ensure()
-    return Response(status_code=204)
 
 
 @router.post("/shutdown", status_code=202)

@@ -1,0 +1,51 @@
+"""Servers of one pool announce each other: pilots and clients of one find the others when it does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pilotage.server.context import Context
+from pilotage.store.cluster import servers
+from pilotage.store.cluster.servers import ServerRow
+
+ADDRESS_PERIOD = 2.0
+"""Seconds between two reads of the other servers' addresses."""
+
+
+class AddressDuty:
+    """Stores this server's addresses and fingerprints, and reads the other servers'."""
+
+    def __init__(self, context: Context, publish: Callable[[], None]) -> None:
+        """`publish` is called when the other servers or their certificates have changed."""
+        self._context = context
+        self._publish = publish
+
+    async def cycle(self) -> None:
+        context = self._context
+        rows = await asyncio.to_thread(lambda: servers.live(context.readers.connection()))
+        name = context.pool.peers.server
+        pilot_url, fingerprints = context.pilot_url, ",".join(context.fingerprints)
+        for row in rows:
+            if row.name == name and (row.pilot_url, row.fingerprints) != (pilot_url, fingerprints):
+                await context.writer.acall(
+                    lambda tx: servers.announce(tx.connection, name, pilot_url, fingerprints)
+                )
+        others = tuple(row for row in rows if row.name != name and self._is_reachable(row))
+        if _addresses(others) != _addresses(context.other_servers):
+            context.other_servers = others
+            self._publish()
+
+    def _is_reachable(self, row: ServerRow) -> bool:
+        """Whether who reaches this server may turn to another: neither trust nor encryption may get weaker."""
+        own = self._context.pilot_url
+        if not row.pilot_url or row.pilot_url.partition(":")[0] != own.partition(":")[0]:
+            return False
+        if own.startswith("http:"):
+            # A loopback address means another program on another machine.
+            return row.host == self._context.host
+        return bool(row.fingerprints) == bool(self._context.fingerprints)
+
+
+def _addresses(rows: tuple[ServerRow, ...]) -> list[tuple[str, str, str]]:
+    return [(row.url, row.pilot_url, row.fingerprints) for row in rows]

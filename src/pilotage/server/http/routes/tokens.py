@@ -1,0 +1,133 @@
+"""Routes for tokens: created, renewed, listed, revoked; rotation of the key that signs them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from pilotage.core.errors import InvalidInput, NotFound, Overloaded
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller, expiry
+from pilotage.services.tokens import changes
+from pilotage.store.tables import tokens
+from pilotage.store.tables.tokens import TokenRow
+from pilotage.wire.identity import (
+    RevokeRequest,
+    RevokeResponse,
+    RotateKeyRequest,
+    RotateKeyResponse,
+    TokenRequest,
+    TokenResponse,
+    TokensPage,
+    TokenSummary,
+)
+from pilotage.wire.limits import MAX_INT64, MAX_PAGE
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=CheckedRoute)
+
+
+@router.post("")
+async def create_token(
+    body: TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> TokenResponse:
+    """Issue a token for any user of the policy. Administrators only. The event log records it without the token."""
+    caller.need_administrator()
+    user = context.pool.policy.users.get(body.user)
+    if user is None:
+        raise NotFound(f"the policy has no user {body.user}", hint="add [users.NAME] and apply the policy")
+    group = body.group or user.groups[0]
+    if group not in user.groups:
+        raise InvalidInput(f"{body.user} is not in group {group}", hint=f"groups: {', '.join(user.groups)}")
+    now, pool = context.clock(), context.pool
+    expires = expiry(now, body.lifetime)
+    number = await context.writer.acall(
+        lambda tx: changes.create_token(pool, tx, body.user, group, expires=expires, by=caller.user, now=now)
+    )
+    token, expires = context.issuer.issue(body.user, group, now, body.lifetime, number=number)
+    return TokenResponse(token, expires, body.user, group, number)
+
+
+@router.get("")
+async def list_tokens(
+    after: int = Query(0, ge=0, le=MAX_INT64),
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> TokensPage:
+    """Tokens that administrators have made, newest first: all for administrators, else the caller's own."""
+    owner = None if caller.administrator else caller.user
+    rows = await context.quick_read(lambda connection: tokens.page(connection, after, limit + 1, owner))
+    shown = [_summary(row) for row in rows[:limit]]
+    return TokensPage(shown, shown[-1].id if len(rows) > limit else None)
+
+
+def _summary(row: TokenRow) -> TokenSummary:
+    return TokenSummary(
+        row.id, row.owner, row.group, row.issued, row.expires, row.issued_by, row.revoked, row.revoked_by
+    )
+
+
+@router.post("/revoke")
+async def revoke(
+    body: RevokeRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> RevokeResponse:
+    """Revoke one token, all tokens of a user, or the token of a pilot. Users may revoke their own tokens."""
+    if bool(body.id) + bool(body.user) + bool(body.pilot) != 1:
+        raise InvalidInput("give exactly one of id, user and pilot")
+    pool, writer, now, by = context.pool, context.writer, context.clock(), caller.user
+    if body.pilot:
+        caller.need_administrator()
+        await writer.acall(lambda tx: changes.revoke_pilot(pool, tx, body.pilot, by=by, now=now))
+        context.wake_director.set()
+        return RevokeResponse(1)
+    if body.user:
+        if body.user != caller.user:
+            caller.need_administrator()
+        return RevokeResponse(
+            await writer.acall(lambda tx: changes.revoke_tokens_of(pool, tx, body.user, by=by, now=now))
+        )
+    owner = None if caller.administrator else caller.user
+    await writer.acall(lambda tx: changes.revoke_token(pool, tx, body.id, owner=owner, by=by, now=now))
+    return RevokeResponse(1)
+
+
+@router.post("/rotate-key")
+async def rotate_key(
+    body: RotateKeyRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> RotateKeyResponse:
+    """Sign new tokens with a new key. Administrators only. Use renews tokens, so nobody notices within the grace."""
+    caller.need_administrator()
+    pool, now, salt = context.pool, context.clock(), secrets.token_urlsafe(32)
+    number = await context.writer.acall(
+        lambda tx: changes.rotate_key(pool, tx, salt, grace=body.grace, by=caller.user, now=now)
+    )
+    return RotateKeyResponse(number, now + body.grace)
+
+
+@router.post("/refresh")
+async def refresh_token(
+    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> TokenResponse:
+    """Issue a new token for the user of the current one, with the same id."""
+    number = caller.number
+    token, expires = context.issuer.issue(
+        caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home, number=number
+    )
+    if number is not None:
+        # A full disk must not lock users out. The end of the row only serves listings.
+        with contextlib.suppress(Overloaded):
+            await context.writer.acall(lambda tx: tokens.extend(tx.connection, number, expires))
+    return TokenResponse(token, expires, caller.user, caller.group, number or 0)
+
+
+@router.post("/home", status_code=204)
+def renew_home_token(context: Context = Depends(context_of)) -> Response:
+    """Make sure that the token file in the server's home holds a valid token. Needs no token and returns none.
+
+    Only the owner of the home can read that file.
+    """
+    context.home_token.ensure()
+    return Response(status_code=204)

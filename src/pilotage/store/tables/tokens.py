@@ -1,0 +1,119 @@
+"""Rows of tokens, of revocations, and of the keys that sign tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pilotage.store.engine.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    id: int
+    owner: str
+    group: str
+    issued: float
+    expires: float
+    issued_by: str
+    revoked: float | None = None
+    revoked_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKeyRow:
+    number: int
+    salt: str
+    created: float
+    accepted_until: float | None
+    """None: it signs new tokens."""
+
+
+_COLUMNS = "id, owner, grp, issued, expires, issued_by, revoked, revoked_by"
+
+
+def insert(connection: Connection, token: TokenRow) -> None:
+    values = (token.id, token.owner, token.group, token.issued, token.expires, token.issued_by)
+    connection.execute(
+        "INSERT INTO tokens (id, owner, grp, issued, expires, issued_by) VALUES (?, ?, ?, ?, ?, ?)", values
+    )
+
+
+def by_id(connection: Connection, id_: int) -> TokenRow | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (id_,)).fetchone()
+    return TokenRow(*row) if row else None
+
+
+def page(connection: Connection, after: int, limit: int, owner: str | None) -> list[TokenRow]:
+    """Tokens with ids below `after` (0: all), newest first. `owner`: of one user only."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM tokens WHERE (? = 0 OR id < ?) AND (? = '' OR owner = ?)"
+        " ORDER BY id DESC LIMIT ?"
+    )
+    chosen = owner or ""
+    return [TokenRow(*row) for row in connection.execute(sql, (after, after, chosen, chosen, limit))]
+
+
+def extend(connection: Connection, id_: int, expires: float) -> None:
+    """Store the later end of a renewed token."""
+    connection.execute("UPDATE tokens SET expires = ? WHERE id = ? AND expires < ?", (expires, id_, expires))
+
+
+def revoke(connection: Connection, id_: int, now: float, by: str) -> None:
+    connection.execute(
+        "UPDATE tokens SET revoked = ?, revoked_by = ? WHERE id = ? AND revoked IS NULL", (now, by, id_)
+    )
+
+
+def revoke_all(connection: Connection, owner: str, now: float, by: str) -> int:
+    """Revoke every token of a user that was issued up to now; returns how many valid ones were made for the user."""
+    sql = "UPDATE tokens SET revoked = ?, revoked_by = ? WHERE owner = ? AND revoked IS NULL AND expires > ?"
+    revoked = connection.execute(sql, (now, by, owner, now)).rowcount
+    sql = (
+        "INSERT INTO token_cutoffs (owner, issued_until) VALUES (?, ?)"
+        " ON CONFLICT (owner) DO UPDATE SET issued_until = excluded.issued_until"
+    )
+    connection.execute(sql, (owner, now))
+    return revoked
+
+
+def revoked_since(connection: Connection, since: float) -> frozenset[int]:
+    """The ids of the tokens that were revoked after an instant."""
+    return frozenset(
+        row[0] for row in connection.execute("SELECT id FROM tokens WHERE revoked > ?", (since,))
+    )
+
+
+def cutoffs(connection: Connection) -> dict[str, float]:
+    """Until when the tokens of each user are revoked."""
+    return dict(connection.execute("SELECT owner, issued_until FROM token_cutoffs").fetchall())
+
+
+def delete_ended(connection: Connection, before: float) -> None:
+    """Delete the rows of tokens and revocations that ended before an instant."""
+    connection.execute(
+        "DELETE FROM tokens WHERE expires < ? AND (revoked IS NULL OR revoked < ?)", (before, before)
+    )
+    connection.execute("DELETE FROM token_cutoffs WHERE issued_until < ?", (before,))
+    connection.execute("DELETE FROM signing_keys WHERE accepted_until < ?", (before,))
+
+
+def signing_keys(connection: Connection) -> list[SigningKeyRow]:
+    """The keys of rotations, oldest first. Without rows the key in the home's secrets signs tokens."""
+    sql = "SELECT number, salt, created, accepted_until FROM signing_keys ORDER BY number"
+    return [SigningKeyRow(*row) for row in connection.execute(sql)]
+
+
+def insert_key(connection: Connection, key: SigningKeyRow) -> None:
+    connection.execute(
+        "INSERT INTO signing_keys (number, salt, created, accepted_until) VALUES (?, ?, ?, ?)",
+        (key.number, key.salt, key.created, key.accepted_until),
+    )
+
+
+def limit_keys(connection: Connection, below: int, accepted_until: float) -> None:
+    """Accept the keys with lower numbers no longer than until an instant."""
+    sql = (
+        "UPDATE signing_keys SET accepted_until = ?"
+        " WHERE number < ? AND (accepted_until IS NULL OR accepted_until > ?)"
+    )
+    connection.execute(sql, (accepted_until, below, accepted_until))
