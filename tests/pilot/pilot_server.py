@@ -286,15 +286,18 @@ class PilotProcess:
         *options: str,
         python: str = sys.executable,
         program: Path | None = None,
+        only_these_servers: bool = False,
     ) -> None:
+        """`only_these_servers`: the servers in `options` alone; otherwise `server` comes after them."""
         self.workdir = workdir
         start = [str(program)] if program else ["-m", "pilotage.pilot"]
         environment = {**os.environ, "PYTHONPATH": str(SRC)}
         if program:
             del environment["PYTHONPATH"]
         self.log = (workdir.parent / "pilot.log").open("w+")
+        own = [] if only_these_servers else ["--server", server.url]
         self.process = subprocess.Popen(
-            [python, *start, "--server", server.url, "--index", "0", "--workdir", str(workdir), *options],
+            [python, *start, *options, *own, "--index", "0", "--workdir", str(workdir)],
             stdin=subprocess.PIPE,
             stderr=self.log,
             env=environment,

@@ -21,6 +21,8 @@ from .pilot_config import PilotConfig
 from .system import clock
 from .transport import Connection, ServerUnavailable
 
+UNTRUSTED_PATIENCE = 20.0
+"""Seconds. A batch job that cannot trust its server should not hold a node for long."""
 _MAX_SECRET_BYTES = 4096
 
 
@@ -49,7 +51,8 @@ def enrol(
 ) -> EnrolResponse:
     """Enrol, and try again while the server is unavailable. `began`: when the batch job began, by `clock`.
 
-    Raises RequestRefused, and ServerUnavailable after `options.patience` seconds or when `is_cancelled` is true.
+    Raises RequestRefused, and ServerUnavailable after `options.patience` seconds or when `is_cancelled` is true. After
+    UNTRUSTED_PATIENCE seconds of refused certificates it gives up too: they do not pass by themselves.
     """
     request = EnrolRequest(
         secret=secret,
@@ -61,16 +64,21 @@ def enrol(
     )
     until = time.monotonic() + options.patience
     rng = random.Random()  # noqa: S311 (jitter)
-    pause = 0.2
+    pause, said, trusted_at = 0.2, "", time.monotonic()
     while True:
         request.age = max(0.0, clock() - began)
         try:
             return connection.post("/v1/pilot/enrol", request, EnrolResponse)
         except ServerUnavailable as error:
-            if time.monotonic() > until or is_cancelled():
+            if not error.untrusted:
+                trusted_at = time.monotonic()
+            end = min(until, trusted_at + UNTRUSTED_PATIENCE)
+            if time.monotonic() > end or is_cancelled():
                 raise
             wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
-            log("server unavailable", reason=error, retry_in=f"{wait:.1f}s")
+            if str(error) != said:
+                said = str(error)
+                log("server unavailable", reason=error, patience=f"{max(0.0, end - time.monotonic()):.0f}s")
             wake = time.monotonic() + wait
             while time.monotonic() < wake and not is_cancelled():
                 time.sleep(min(0.1, wait))

@@ -43,9 +43,11 @@ _CHUNK = 1 << 16
 class ServerUnavailable(Exception):
     """No conclusive answer: the same request may be sent again."""
 
-    def __init__(self, reason: str, retry_after: float = 0.0) -> None:
+    def __init__(self, reason: str, retry_after: float = 0.0, *, untrusted: bool = False) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.untrusted = untrusted
+        """The server's certificate was refused."""
 
 
 class RequestRefused(Exception):
@@ -133,7 +135,8 @@ class Connection:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             self._servers.leave(self._address)
-            raise ServerUnavailable(_describe(error)) from None
+            untrusted = refused_certificate(error) is not None
+            raise ServerUnavailable(_describe(error), untrusted=untrusted) from None
         except BaseException:  # the body could not be read, and a part of it was sent
             self.close()
             raise

@@ -129,6 +129,12 @@ class Context:
         return await asyncio.to_thread(lambda: query(self.readers.connection()))
 
 
+def proxy_of(context: Context, ce: str) -> str:
+    """The HTTP proxy that the policy gives to the pilots of a CE."""
+    section = context.pool.policy.ces.get(ce)
+    return section.proxy if section is not None else ""
+
+
 def context_of(request: Request) -> Context:
     context: Context = request.app.state.context
     return context

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pilotage.core.errors import Overloaded, PilotageError
 from pilotage.core.policy import Policy
-from pilotage.server.tokens import LIFETIME, Issuer, write_private
+from pilotage.server.private_files import write_private
+from pilotage.server.tokens import LIFETIME, Issuer
 
 SLACK = 60.0
 """Seconds by which the clock may have been set back without a new token."""

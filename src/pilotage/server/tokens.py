@@ -19,6 +19,7 @@ import jwt
 
 from pilotage.core.errors import Forbidden, NotAuthenticated
 from pilotage.core.policy import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING, Policy
+from pilotage.server.private_files import write_private
 from pilotage.services.pool.token_state import LONGEST_LIFETIME, TokenState
 from pilotage.store.tables.selections import Viewer
 
@@ -172,16 +173,3 @@ def signing_key(path: Path) -> str:
 def fingerprint(key: str) -> str:
     """A short hash that identifies a key without revealing it."""
     return hashlib.sha256(f"pilotage signing key {key}".encode()).hexdigest()[:16]
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read. The file is replaced atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        partial.touch(mode=0o600)
-        partial.write_text(text + "\n")
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise

@@ -176,6 +176,20 @@ BAD = {
         "",
     ),
     "a lease of nothing": ("lease = 600", "lease = 0", ("lease",), "lease must be", ""),
+    "a proxy without a port": (
+        "lease = 600",
+        'lease = 600\nproxy = "http://proxy"',
+        ("proxy",),
+        "http://HOST:PORT",
+        "password",
+    ),
+    "a proxy with a password": (
+        "lease = 600",
+        'lease = 600\nproxy = "http://u:p@proxy:3128"',
+        ("proxy",),
+        "http://HOST:PORT",
+        "password",
+    ),
     "an endless lease": ("lease = 600", "lease = inf", ("lease",), "lease must be", ""),
     "a CPU power that is no number": (
         "lease = 600",

@@ -32,6 +32,9 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
         CeType, Setting(f"how pilots are started: local (processes of this machine), {_CE_TYPES}")
     ] = "local"
     setup: Annotated[str, Setting("setup that its pilots offer")] = ""
+    proxy: Annotated[
+        str, Setting("HTTP proxy for its pilots and payloads, http://HOST:PORT; empty: that of the node")
+    ] = ""
     processors: Annotated[
         int, Setting("cores that all pilots together may use; 0: all cores available to the server", 0, 10**6)
     ] = 0

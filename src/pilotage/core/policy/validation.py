@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
+import re
 from typing import Any
 
 from pilotage.core.classads import parse_expression
@@ -16,6 +17,8 @@ from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.corrector import CorrectorInstance
 from pilotage.core.shares.correctors import CORRECTORS
 from pilotage.core.shares.use import HOURS_KEPT
+
+_PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?")
 
 
 def validate(policy: Policy, text: str) -> None:
@@ -98,6 +101,9 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
         for key in ("processors", "memory", "idle"):
             if not 0 <= getattr(ce, key) < math.inf:
                 refuse(f"CE {name}: {key} must be a finite number, at least 0", "ces", name, key)
+        if ce.proxy and not _PROXY.fullmatch(ce.proxy):
+            hint = "a password would stand in batch scripts, so none can be given"
+            refuse(f"CE {name}: the proxy is not http://HOST:PORT", "ces", name, "proxy", hint=hint)
 
 
 def _check_limits(policy: Policy, refuse: _Refuser) -> None:

@@ -61,11 +61,21 @@ class PilotSettings:
     """One word for listings of processes."""
     ca_file: str = ""
     """File on the node with the accepted CAs; empty: the system's."""
+    proxy: str = ""
+    """HTTP proxy of the node; empty: that of its environment."""
 
 
 def _trust_options(order: PilotSettings) -> list[str]:
     options = [f"--fingerprint={fingerprint}" for fingerprint in order.fingerprints]
     return [*options, "--ca-file", order.ca_file] if order.ca_file else options
+
+
+def _proxy_lines(proxy: str) -> str:
+    """Lines that set the variables of a proxy, in lower case as programs agree on. `no_proxy` stays the node's."""
+    if not proxy:
+        return ""
+    quoted = shlex.quote(proxy)
+    return f"unset HTTP_PROXY HTTPS_PROXY\nhttp_proxy={quoted} https_proxy={quoted}\nexport http_proxy https_proxy\n"
 
 
 def render(program: bytes, order: PilotSettings) -> str:
@@ -90,11 +100,12 @@ def render(program: bytes, order: PilotSettings) -> str:
         options.append(f"--properties={order.properties}")
     pythons = [order.python] if order.python else []
     pythons += ["python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
+    proxy = _proxy_lines(order.proxy)
     encoded = base64.encodebytes(program).decode()
     return f"""\
 #!/bin/sh
 umask 077
-python=
+{proxy}python=
 for candidate in {shlex.join(pythons)}; do
   if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; then
     python=$candidate

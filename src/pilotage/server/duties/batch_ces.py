@@ -17,7 +17,7 @@ from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import Refusal, SubmissionFailed
-from pilotage.server.context import Context
+from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.loop import pause
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.submissions import SubmissionIntent
@@ -150,6 +150,7 @@ class BatchCeDuty:
             servers=self._context.pilot_urls,
             fingerprints=self._context.pool_fingerprints,
             ca_file=self._context.ca_file,
+            proxy=proxy_of(self._context, self._director.ce),
             secret=intent.secret,
             index=0,
             processors=intent.processors,

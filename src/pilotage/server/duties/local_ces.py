@@ -16,7 +16,7 @@ from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission, spli
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
-from pilotage.server.context import Context
+from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.row_by_row import each
 from pilotage.services.director.local import LocalDirector, PilotIntent
 from pilotage.store.engine.connection import Connection
@@ -149,6 +149,7 @@ class LocalCeDuty:
             servers=self._context.pilot_urls,
             fingerprints=self._context.pool_fingerprints,
             ca_file=self._context.ca_file,
+            proxy=proxy_of(self._context, self._director.ce),
             secret=intent.secret,
             index=intent.index,
             index_variable=self._batch.index_variable,

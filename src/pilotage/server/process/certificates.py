@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.server.tokens import write_private
+from pilotage.server.private_files import write_private
 from pilotage.wire.server_trust import fingerprint_of
 
 LIFETIME = datetime.timedelta(days=3650)

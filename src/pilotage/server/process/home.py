@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.server.tokens import write_private
+from pilotage.server.private_files import write_private
 from pilotage.store.admin.database import Database, database_at
 
 NETWORK_FILE_SYSTEMS = frozenset(
