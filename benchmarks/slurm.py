@@ -85,7 +85,7 @@ def _submit_plainly(environment: dict[str, str], count: int) -> None:
 def _script(stamp: str) -> str:
     """The batch script of pilots, with the whole program."""
     settings = PilotSettings(
-        server="https://head.example.org:8443",
+        servers=("https://head.example.org:8443",),
         secret="of nobody",
         index=0,
         processors=1,
