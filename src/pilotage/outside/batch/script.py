@@ -65,9 +65,21 @@ class PilotSettings:
     """HTTP proxy of the node; empty: that of its environment."""
 
 
-def _trust_options(order: PilotSettings) -> list[str]:
-    options = [f"--fingerprint={fingerprint}" for fingerprint in order.fingerprints]
-    return [*options, "--ca-file", order.ca_file] if order.ca_file else options
+def _options(order: PilotSettings) -> list[str]:
+    """The options of the pilot, except for its index and stamp."""
+    options = [word for server in order.servers for word in ("--server", server)]
+    options += [f"--fingerprint={fingerprint}" for fingerprint in order.fingerprints]
+    if order.ca_file:
+        options += ["--ca-file", order.ca_file]
+    if order.processors:
+        options += ["--processors", str(order.processors)]
+    if order.memory:
+        options += ["--memory", str(order.memory)]
+    if order.workdir:
+        options += ["--workdir", order.workdir]
+    if order.properties:
+        options.append(f"--properties={order.properties}")
+    return options
 
 
 def _proxy_lines(proxy: str) -> str:
@@ -84,20 +96,11 @@ def render(program: bytes, order: PilotSettings) -> str:
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
     left of it however the pilot ends.
     """
-    options = [word for server in order.servers for word in ("--server", server)]
-    options += _trust_options(order)
-    if order.processors:
-        options += ["--processors", str(order.processors)]
-    if order.memory:
-        options += ["--memory", str(order.memory)]
-    if order.workdir:
-        options += ["--workdir", order.workdir]
+    options = _options(order)
     index, stamp = str(order.index), shlex.quote(order.stamp)
     if order.index_variable:
         index = f'"${{{order.index_variable}}}"'
         stamp = f"{stamp}/{index}"
-    if order.properties:
-        options.append(f"--properties={order.properties}")
     pythons = [order.python] if order.python else []
     pythons += ["python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
     proxy = _proxy_lines(order.proxy)
