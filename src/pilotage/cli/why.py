@@ -183,6 +183,8 @@ def _pilots(ce: CePilots, now: float, screen: CommandOutput) -> Row:
     if ce.not_before > now:
         again = f"in {format_duration(ce.not_before - now)}"
         did = f"tries again {again if screen.terminal else format_instant(ce.not_before, now, exact=True)}"
+    if ce.budget:
+        did = ce.budget
     return (ce.ce, ce.site, live, f"{ce.used} of {ce.cores}" if ce.cores else "", did)
 
 

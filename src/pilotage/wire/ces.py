@@ -66,6 +66,24 @@ class CeRefusal:
 
 
 @dataclass
+class CeBudget:
+    """The budget of a CE and its use, in core-seconds."""
+
+    core_seconds: float
+    """The limit for any window."""
+    window: float
+    """Seconds."""
+    used: float
+    """Used in the window that ends now."""
+    committed: float
+    """Pilots that wait or run may still use it."""
+    pilot: float
+    """One more pilot may use it."""
+    room: int
+    """Pilots that may be submitted."""
+
+
+@dataclass
 class CeSummary:
     """A CE of the policy: whether pilots are submitted there, and if not, why."""
 
@@ -75,7 +93,8 @@ class CeSummary:
     owners: str
     """"home" or "any": whose jobs run there."""
     state: str
-    """active, paused, unreachable, stopped (after failures), disabled (by an administrator), or banned (its site)."""
+    """active, paused, unreachable, stopped (after failures), disabled (by an administrator), banned (its site),
+    spent (its budget allows no further pilot), or unusable (its wall time is too short for any job)."""
     reason: str = ""
     """Why it is not active."""
     advice: str = ""
@@ -102,6 +121,8 @@ class CeSummary:
     failure: str = ""
     isolation: str = "none"
     """none, userns (pilots isolate payloads where the node can) or require."""
+    budget: Optional[CeBudget] = None
+    """None: it has no budget."""
 
 
 @dataclass

@@ -128,6 +128,8 @@ class CePilots:
     """Consecutive pilots started for this queue without a job; 0: the last ones never called home."""
     giving_way: int = 0
     """Live ones that take no more jobs and leave, since it is another owner's turn (reason `share`)."""
+    budget: str = ""
+    """The budget of the CE and its use, if it allows no further pilot."""
 
 
 @dataclass

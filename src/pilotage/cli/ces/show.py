@@ -9,8 +9,8 @@ import typer
 
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant
-from pilotage.wire.ces import CeFailure, CeSummary
+from pilotage.cli.time_format import format_duration, format_instant
+from pilotage.wire.ces import CeBudget, CeFailure, CeSummary
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
 
@@ -95,11 +95,22 @@ def _show_facts(screen: CommandOutput, ce: CeSummary) -> None:
             ("last switched", switched),
             ("waiting pilots", _room(ce.waiting, ce.max_waiting)),
             ("running pilots", _room(ce.running, ce.max_running)),
+            ("budget", "" if ce.budget is None else _budget(ce.budget)),
             ("submissions in doubt", ce.in_doubt or ""),
             ("pilots wait for", waits),
             ("last listing", instant(ce.listed)),
             ("failures alike", f"{ce.alike}: {ce.failure}" if ce.alike else ""),
         )
+    )
+
+
+def _budget(budget: CeBudget) -> str:
+    limit, used, committed = (
+        f"{amount / 3600:,.6g}" for amount in (budget.core_seconds, budget.used, budget.committed)
+    )
+    return (
+        f"{used} of {limit} core-h used in {format_duration(budget.window)}, {committed} more committed;"
+        f" room for {budget.room:,} pilots"
     )
 
 

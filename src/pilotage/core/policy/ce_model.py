@@ -92,6 +92,13 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
             YEAR,
         ),
     ] = 120.0
+    budget: Annotated[
+        str,
+        Setting(
+            'core time that its pilots may use within any window, such as "20000 core-h / 30 d"; waiting and running'
+            " pilots count with the wall time that they may still use; empty: no limit"
+        ),
+    ] = ""
     submit_rate: Annotated[float, Setting("submissions a second at most", 1e-3, 1000)] = 1.0
     max_failures: Annotated[
         int,

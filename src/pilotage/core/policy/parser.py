@@ -15,9 +15,10 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
 from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.policy.key_lines import check_shape, line_of
-from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, NamedInstance, Policy
+from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, Ce, NamedInstance, Policy
 from pilotage.core.policy.reference import KEYS
 from pilotage.core.policy.validation import validate
+from pilotage.core.provisioning.budget import parse_budget, pilot_cost
 from pilotage.core.shares.priorities import scaled_range
 
 NODE_TAGS = frozenset({"GPU", "apptainer", "userns", ISOLATED_TAG})
@@ -69,6 +70,7 @@ def warnings(policy: Policy) -> list[str]:
             )
     messages += _unusable_ces(policy)
     messages += _short_walls(policy)
+    messages += _small_budgets(policy)
     populated = {group for user in policy.users.values() for group in user.groups}
     for name, group in policy.groups.items():
         if not group.share:
@@ -108,16 +110,40 @@ def _unusable_ces(policy: Policy) -> Iterator[str]:
 
 def _short_walls(policy: Policy) -> Iterator[str]:
     """Warnings about CEs where a CPU bucket fits the wall time, but not the part of it that is left for jobs."""
+    buckets = policy.matching.cpu_buckets
     for name, ce in policy.ces.items():
         left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
-        buckets = policy.matching.cpu_buckets
         unmet = next((bucket for bucket in buckets if bucket > left), None)
-        if unmet is not None and (left < buckets[0] or unmet <= ce.wall * ce.cpu_power):
-            effect = "no job fits" if left < buckets[0] else f"jobs of the CPU bucket {unmet} s do not fit"
+        if too_short := short_wall(policy, ce):
+            yield f"ces.{name}: {too_short}"
+        elif unmet is not None and unmet <= ce.wall * ce.cpu_power:
+            yield f"ces.{name}: {_describe_wall(ce, unmet, f'jobs of the CPU bucket {unmet} s do not fit')}"
+
+
+def short_wall(policy: Policy, ce: Ce) -> str:
+    """Why no job ever fits the pilots of a CE, if their wall time is too short; else empty."""
+    smallest = policy.matching.cpu_buckets[0]
+    if cpu_time_of_new_pilot(ce.wall, ce.cpu_power) >= smallest:
+        return ""
+    return _describe_wall(ce, smallest, "no job fits")
+
+
+def _describe_wall(ce: Ce, unmet: float, effect: str) -> str:
+    return (
+        f"wall = {ce.wall:g} leaves {cpu_time_of_new_pilot(ce.wall, ce.cpu_power):g} s of CPU time for jobs, because"
+        f" {kept(ce.wall):g} s are reserved for the start and end of a pilot: {effect};"
+        f" wall = {wall_for(unmet, ce.cpu_power)} is enough"
+    )
+
+
+def _small_budgets(policy: Policy) -> Iterator[str]:
+    """Warnings about CEs whose budget allows no pilot."""
+    for name, ce in policy.ces.items():
+        pilot = pilot_cost(ce.pilot_processors, ce.wall)
+        if ce.budget and parse_budget(ce.budget).core_seconds < pilot:
             yield (
-                f"ces.{name}: wall = {ce.wall:g} leaves {left:g} s of CPU time for jobs, because"
-                f" {kept(ce.wall):g} s are reserved for the start and end of a pilot: {effect};"
-                f" wall = {wall_for(unmet, ce.cpu_power)} is enough"
+                f"ces.{name}: the budget {ce.budget!r} is smaller than the {pilot / 3600:.6g} core-h that one pilot"
+                " may use: no pilot is ever submitted; shorten wall, or raise the budget"
             )
 
 

@@ -13,6 +13,7 @@ from pilotage.core.policy.bounds import first_violation
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
+from pilotage.core.provisioning.budget import parse_budget
 from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.corrector import CorrectorInstance
 from pilotage.core.shares.correctors import CORRECTORS
@@ -98,12 +99,29 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
                 name,
                 "lease",
             )
+        _check_budget(policy, name, refuse)
         for key in ("processors", "memory", "idle"):
             if not 0 <= getattr(ce, key) < math.inf:
                 refuse(f"CE {name}: {key} must be a finite number, at least 0", "ces", name, key)
         if ce.proxy and not _PROXY.fullmatch(ce.proxy):
             hint = "a password would stand in batch scripts, so none can be given"
             refuse(f"CE {name}: the proxy is not http://HOST:PORT", "ces", name, "proxy", hint=hint)
+
+
+def _check_budget(policy: Policy, name: str, refuse: _Refuser) -> None:
+    text = policy.ces[name].budget
+    if not text:
+        return
+    try:
+        budget = parse_budget(text)
+    except InvalidInput as error:
+        refuse(f"CE {name}: {error}", "ces", name, "budget", hint=error.hint)
+        return
+    kept = policy.attempt_retention()
+    if budget.window > kept:
+        hint = "shorten the window, or raise retention.attempts"
+        message = f"CE {name}: costs are kept for {kept:g} s, shorter than the window of the budget"
+        refuse(message, "ces", name, "budget", hint=hint)
 
 
 def _check_limits(policy: Policy, refuse: _Refuser) -> None:

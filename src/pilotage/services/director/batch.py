@@ -17,9 +17,11 @@ from pilotage.core.pilots.handover import Action, Seen, Sight, SubmissionPhase, 
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
+from pilotage.core.provisioning.budget import BudgetStatus
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
+from pilotage.services.director.budgets import exhausted, orders_within, status_of
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
 from pilotage.services.director.local import last_seen
 from pilotage.services.director.probes import is_wanted, mark_submitted
@@ -75,10 +77,14 @@ class BatchDirector:
         open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON
         # Orders that are not carried out now are decided again in the next iteration.
         orders = self._within_room(ce, live, orders) if open_ and not self._holds_back(pool, ce, now) else ()
-        self._note(pool, tx, ce, live, sum(order.pilots for order in orders), now)
+        budget = status_of(tx.connection, self.ce, ce, now)
+        orders = orders_within(budget, orders)
+        ordered = sum(order.pilots for order in orders)
+        self._note(pool, tx, ce, live, ordered, now, budget)
         self.memory.store(tx)
         intents = [self._store_intent(pool, tx, ce, order, now) for order in orders]
-        if not pool.draining and is_wanted(tx, self.ce, now):
+        has_room = budget is None or ordered < budget.room
+        if has_room and not pool.draining and is_wanted(tx, self.ce, now):
             probe, (pilot,) = store_submission(
                 pool, tx, self.ce, ce, 1, None, now, properties={}, pilot_type=PROBE
             )
@@ -121,7 +127,14 @@ class BatchDirector:
         return tuple(allowed)
 
     def _note(
-        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], ordered: int, now: float
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        live: Sequence[PilotRow],
+        ordered: int,
+        now: float,
+        budget: BudgetStatus | None,
     ) -> None:
         """Leave a note of this cycle for `why`."""
         paused_until = max(
@@ -135,6 +148,8 @@ class BatchDirector:
             sum(pilot.processors for pilot in live),
             paused_until if now < paused_until else 0.0,
             {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
+            exhausted(budget),
+            None if budget is None else budget.room - ordered,
         )
         tx.put(pool.directors, self.ce, note)
 
@@ -240,8 +255,9 @@ class BatchDirector:
             ours, others = listed_tasks.without_doubles(row, tasks.pop(row.stamp, ()))
             members = self._pilots_of(tx, row)
             unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
+            listed_tasks.note_cores(tx, row, members, ours, listed)
             action = self._step(pool, tx, row, members, ours, listed, now)
-            lingering += _count_lingering(members, ours)
+            lingering += listed_tasks.count_lingering(members, ours)
             if action is Action.RELEASE:
                 release.append(row.stamp)
             elif action is Action.CANCEL:
@@ -378,9 +394,3 @@ class BatchDirector:
     def _pilots_of(self, tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
         """The pilots of a submission that have not ended."""
         return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])
-
-
-def _count_lingering(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> int:
-    """Batch jobs that have not ended though their pilots have."""
-    live = {pilot.idx for pilot in members}
-    return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)

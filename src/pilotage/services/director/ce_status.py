@@ -7,10 +7,13 @@ from collections import Counter
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy.parser import short_wall
+from pilotage.core.provisioning.budget import BudgetStatus
+from pilotage.services.director.budgets import exhausted, status_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
-from pilotage.wire.ces import CeFailure, CeSummary
+from pilotage.wire.ces import CeBudget, CeFailure, CeSummary
 
 IN_DOUBT = (SubmissionPhase.PREPARING, SubmissionPhase.IN_DOUBT)
 
@@ -22,7 +25,14 @@ def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSumm
     rows = ces.all_rows(connection)
     counts = ces.pilot_counts(connection)
     answers = {
-        name: _summary(name, ce, policy, rows.get(name) or ces.by_name(connection, name), now)
+        name: _summary(
+            name,
+            ce,
+            policy,
+            rows.get(name) or ces.by_name(connection, name),
+            status_of(connection, name, ce, now),
+            now,
+        )
         for name, ce in sorted(policy.ces.items())
     }
     for name, (waiting, running) in counts.items():
@@ -41,9 +51,14 @@ def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSumm
     return list(answers.values())
 
 
-def _summary(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> CeSummary:
+def _summary(
+    name: str, ce: Ce, policy: Policy, row: CeRow, budget: BudgetStatus | None, now: float
+) -> CeSummary:
     progress = row.progress
     state, reason, advice = _state(name, ce, policy, row, now)
+    if state == "active" and (spent := exhausted(budget)):
+        advice = f"use leaves the window as time goes on; or raise ces.{name}.budget and apply the policy"
+        state, reason = "spent", spent
     batch = ce.type != "local"
     return CeSummary(
         name=name,
@@ -62,6 +77,14 @@ def _summary(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> CeSum
         alike=progress.alike,
         failure=progress.failure,
         isolation=ce.isolation,
+        budget=None if budget is None else _budget(budget),
+    )
+
+
+def _budget(status: BudgetStatus) -> CeBudget:
+    budget = status.budget
+    return CeBudget(
+        budget.core_seconds, budget.window, status.used, status.committed, status.pilot, status.room
     )
 
 
@@ -76,6 +99,8 @@ def _state(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> tuple[s
     if row.switch is CeSwitch.STOPPED:
         advice = f"see `pilotage ce show {name}`; mend the cause, then {enable}, or change the CE's section"
         return "stopped", row.switch_reason, advice
+    if too_short := short_wall(policy, ce):
+        return "unusable", too_short, f"raise ces.{name}.wall and apply the policy"
     if progress.unreachable:
         advice = "the next listing tries again; running pilots and their jobs go on"
         return "unreachable", progress.unreachable, advice

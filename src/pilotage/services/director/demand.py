@@ -222,7 +222,11 @@ def _beside(entry: IndexedQueue, processors: int, memory: int) -> int:
 def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
     policy, ce, node = pool.policy, pool.policy.ces[name], pool.local_nodes.get(name)
     waiting, running = counts.pilots.get(name, (0, 0))
-    waiting += sum(order.pilots for order in pool.pilot_orders.get(name, ()))
+    ordered = sum(order.pilots for order in pool.pilot_orders.get(name, ()))
+    waiting += ordered
+    room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
+    if (note := pool.directors.get(name)) is not None and note.budget_room is not None:
+        room = min(room, max(0, note.budget_room - ordered))
     offer = possible_offer(pool, name, node or _NO_NODE)
     row = counts.ces.get(name)
     closed = _closed(pool, ce, row, now) if node is not None else CLOSED_NEW
@@ -232,7 +236,7 @@ def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
         middleware=ce.middleware or ce.type,
         offer=offer,
         pilot_types=ce.allowed_pilot_types,
-        room=room_for_pilots(waiting, running, ce.max_waiting, ce.max_running),
+        room=room,
         closed=closed,
         draining=policy.sites[ce.site].draining,
         rank=_rank(policy, ce, offer, waiting, running) if not closed else 0.0,
@@ -252,6 +256,8 @@ def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
     if row.progress.unreachable:
         return f"unreachable: {row.progress.unreachable}"
     note = pool.directors.get(row.ce)
+    if note is not None and note.budget:
+        return note.budget
     paused = max(row.progress.not_before, note.not_before if note else 0.0)
     return f"paused: {row.progress.trouble or 'pilots came in vain'}" if now < paused else ""
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import ListedTask, NativeState
+from pilotage.store.tables import pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
 
 _UNRELEASED = (SubmissionPhase.HELD, SubmissionPhase.RELEASING)
 """The batch system has acknowledged it, and none of its pilots has called home."""
@@ -42,6 +44,35 @@ def killed_tasks(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> li
     """The ids of batch jobs that have not ended though an administrator has killed their pilots."""
     killed = {pilot.idx for pilot in members if pilot.leave == LeaveOrder.KILL}
     return [task.batch_id for task in tasks if task.index in killed and task.state is not NativeState.ENDED]
+
+
+def note_cores(
+    tx: Transaction,
+    row: PilotSubmissionRow,
+    members: Sequence[PilotRow],
+    tasks: Sequence[ListedTask],
+    listed: float,
+) -> None:
+    """Store since when pilots have cores, and until when batch jobs have them whose pilots were given up.
+
+    `members`: the pilots of the submission that have not ended. A pilot that calls home tells its start itself.
+    """
+    of_index = {pilot.idx: pilot for pilot in members}
+    for task in tasks:
+        if task.state is not NativeState.RUNNING or task.index is None:
+            continue
+        pilot = of_index.get(task.index)
+        if pilot is None:
+            pilots.extend_cores(tx.connection, f"{row.stamp}/{task.index}", listed)
+        elif pilot.cores_from is None:
+            pilot.cores_from = listed
+            pilots.update(tx.connection, pilot.id, cores_from=listed)
+
+
+def count_lingering(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> int:
+    """Batch jobs that have not ended though their pilots have."""
+    live = {pilot.idx for pilot in members}
+    return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)
 
 
 def has_wait_reason(task: ListedTask) -> bool:

@@ -26,6 +26,7 @@ from pilotage.core.provisioning.facts import (
 from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.outside.batch.submission import STAMP_PREFIX
+from pilotage.services.director.budgets import exhausted, plan_within, status_of
 from pilotage.services.director.probes import is_wanted, mark_submitted
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
@@ -94,7 +95,9 @@ class LocalDirector:
         if row.switch is CeSwitch.ON and not self._holds_back(pool, ce, now):
             turns = self._ended_turns(pool, tx, ce, live)
             decided = plan(self._facts(pool, tx, ce, live, turns, now), now, pool.rng)
-        self._note(pool, tx, ce, live, len(decided.orders), now)
+        budget = status_of(tx.connection, self.ce, ce, now)
+        decided = replace(decided, orders=plan_within(budget, ce, decided.orders))
+        self._note(pool, tx, ce, live, len(decided.orders), now, exhausted(budget))
         self._store(tx, row.progress)
         ordered = self._carry_out(pool, tx, ce, live, decided, turns, now, place)
         if not pool.draining and is_wanted(tx, self.ce, now):
@@ -136,7 +139,14 @@ class LocalDirector:
         )
 
     def _note(
-        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], orders: int, now: float
+        self,
+        pool: Pool,
+        tx: Transaction,
+        ce: Ce,
+        live: Sequence[PilotRow],
+        orders: int,
+        now: float,
+        budget: str,
     ) -> None:
         """Leave a note of this cycle for `why`."""
         pauses = self.back_off.pauses_for_all(now)
@@ -149,6 +159,7 @@ class LocalDirector:
             sum(pilot.processors for pilot in live),
             not_before if now < not_before else 0.0,
             {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
+            budget,
         )
         tx.put(pool.directors, self.ce, note)
 
@@ -228,6 +239,7 @@ class LocalDirector:
             batch_id=place,
             lease_until=now + ce.lease,
             queue=queue,
+            wall=ce.wall,
         )
         tx.add(self.ordered, pilot)
         return PilotIntent(pilot, stamp, secret, 0, processors, memory, owner)

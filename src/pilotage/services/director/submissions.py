@@ -91,6 +91,7 @@ def store_submission(
             owner="" if order is None else order.owner,
             group="" if order is None else order.group,
             queue=None if order is None else order.queue,
+            wall=ce.wall,
         )
         for index in range(count)
     ]

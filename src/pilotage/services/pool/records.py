@@ -39,6 +39,10 @@ class DirectorNote:
     """No pilot is started before then, since earlier ones never called home or got no job. 0: no delay."""
     pauses: Mapping[QueueId, Pause] = field(default_factory=dict)
     """Queues for which no pilot is started for some time, since the last pilots got no job."""
+    budget: str = ""
+    """The budget and its use, if it allows no further pilot."""
+    budget_room: int | None = None
+    """Further pilots that the budget allows; None: there is no budget."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,9 @@ def _pilots(
         return wire.CePilots(ce, site, live, 0, 0, 0, 0.0, giving_way=giving_way)
     pause = note.pauses.get(queue, Pause())
     until = max(note.not_before, pause.until)
-    return wire.CePilots(ce, site, live, note.cores, note.used, note.ordered, until, pause.pilots, giving_way)
+    return wire.CePilots(
+        ce, site, live, note.cores, note.used, note.ordered, until, pause.pilots, giving_way, note.budget
+    )
 
 
 def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:

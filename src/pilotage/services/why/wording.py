@@ -55,7 +55,7 @@ def describe_verdict(
         return _limit(verdict, answer, now)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
     if verdict.reason is Reason.SLOTS:
-        advice = _back_off(answer, now) or advice
+        advice = _back_off(answer, now) or _exhausted_budgets(answer) or advice
     return summary, advice
 
 
@@ -75,6 +75,13 @@ def _back_off(answer: Why, now: float) -> str:
         f"the last {pilots} started for this queue at CE {latest.ce} ended without a job; the next one starts {delay};"
         " check that the nodes have the resources that the policy states for the CE"
     )
+
+
+def _exhausted_budgets(answer: Why) -> str:
+    """The budgets that allow no further pilot; "" if a CE has none such."""
+    if not all(ce.budget for ce in answer.pilots):
+        return ""
+    return "; ".join(f"CE {ce.ce}: {ce.budget}" for ce in answer.pilots)
 
 
 def _membership(queue: QueueIdentity, policy: Policy) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.cost import HOUR, CoreSeconds, CostKey, HeldCores, PilotLife
+from pilotage.core.provisioning.budget import PilotBurn
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
 from pilotage.store.schema.pilots import UNBOOKED
 
@@ -30,8 +31,8 @@ class UnbookedPilot(NamedTuple):
 
 
 _PILOT = (
-    "id, ce, coalesce(only_owner, ''), grp, processors, cores_from, started, silent_from, silent_until,"
-    " booked_until, cores_until"
+    "id, ce, coalesce(only_owner, ''), CASE WHEN only_owner IS NULL THEN '' ELSE grp END, processors,"
+    " cores_from, started, silent_from, silent_until, booked_until, cores_until"
 )
 
 
@@ -121,6 +122,33 @@ def used_since(connection: Connection, ce: str, since: float) -> float:
     """Core-seconds of a CE that are booked for `since` and later. The hour of `since` counts whole."""
     sql = "SELECT coalesce(sum(payload + startup + idle + lost), 0) FROM costs WHERE ce = ? AND hour > ?"
     return float(connection.execute(sql, (ce, floor(since) - HOUR)).fetchone()[0])
+
+
+_BURN = "id, processors, wall, cores_from, booked_until, cores_until"
+
+
+def burning_pilots(
+    connection: Connection, ce: str, wall: float, stamps: Sequence[str], listed: float
+) -> list[PilotBurn]:
+    """The pilots of a CE with core-seconds that are not booked yet, or that may still use some.
+
+    `wall`: of pilots whose row has none. `stamps`: of all pilots in submissions that have not ended. Of these, a
+    pilot whose lease is over may run on, unless the complete listing of the instant `listed` did not have it.
+    """
+    burning: dict[int, PilotBurn] = {}
+
+    def collect(where: str, values: Sequence[Any], *, may_run: bool) -> None:
+        rows = connection.execute(f"SELECT {_BURN} FROM pilots WHERE {where}", values)
+        for id_, processors, own_wall, begin, booked, end in rows:
+            burning[id_] = PilotBurn(processors, own_wall or wall, begin, booked, end, may_run)
+
+    collect(f"{UNBOOKED} AND ended IS NOT NULL AND ce = ?", (ce,), may_run=False)
+    collect("ended IS NULL AND ce = ?", (ce,), may_run=True)
+    if stamps:
+        condition, value = in_list(connection, "stamp", stamps)
+        silent = f"{condition} AND ended IS NOT NULL AND state = 'Failed' AND cores_until >= ?"
+        collect(silent, (value, listed), may_run=True)
+    return list(burning.values())
 
 
 def delete_before(connection: Connection, before: float, most: int) -> int:

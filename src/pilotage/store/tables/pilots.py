@@ -278,6 +278,15 @@ def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
     connection.execute_later(f"UPDATE pilots SET {columns} WHERE id = ?", (*values, pilot))
 
 
+def extend_cores(connection: Connection, stamp: str, until: float) -> None:
+    """A pilot that ended without a word has its cores still: its batch job runs."""
+    sql = (
+        "UPDATE pilots SET cores_until = ? WHERE stamp = ? AND ended IS NOT NULL AND silent_from IS NOT NULL"
+        " AND cores_until < ?"
+    )
+    connection.execute_later(sql, (until, stamp, until))
+
+
 class AnsweredTake(NamedTuple):
     """The last take of a pilot that was answered with an offer, and the owner that it then serves."""
 

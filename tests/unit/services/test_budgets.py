@@ -1,0 +1,144 @@
+"""Directors submit within the budget of their CE, and every server can explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.provisioning.budget import BudgetStatus
+from pilotage.outside.batch.submission import NativeState
+from pilotage.services.director.budgets import status_of
+from pilotage.services.director.ce_status import summaries
+from pilotage.services.director.local import LocalDirector
+from tests.unit.services import test_batch_director as batch
+from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
+from tests.unit.services.test_batch_director import Site
+from tests.unit.services.test_costs import book_all
+
+Make = Callable[[str], Site]
+HOUR = 3600.0
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    made: list[Site] = []
+
+    def with_budget(budget: str) -> Site:
+        text = batch.BATCH_POLICY.replace("wall = 100000", f'wall = 3600\nbudget = "{budget}"')
+        monkeypatch.setattr(batch, "BATCH_POLICY", text)
+        made.append(Site(tmp_path))
+        return made[-1]
+
+    yield with_budget
+    for site in made:
+        site.close()
+
+
+def status(site: Site) -> BudgetStatus:
+    bench = site.bench
+    known = status_of(bench.connection, "batch", bench.pool.policy.ces["batch"], bench.now)
+    assert known is not None
+    return known
+
+
+def test_no_submission_could_exceed_the_budget(make: Make) -> None:
+    site = make("2.5 core-h / 1 d")
+    site.bench.submit(20)
+    site.cycle()
+    assert len(site.batch.jobs) == 2, "three would wait without the budget"
+    assert (status(site).used, status(site).committed, status(site).room) == (0, 2 * HOUR, 0)
+    site.start_pilots()
+    for _, paper in site.papers.values():
+        offer = paper.hold()
+        site.bench.now += 30
+        paper.finish(offer)
+    for _, paper in site.papers.values():
+        paper.send(leaving="idle")
+    for batch_id, (job, _) in list(site.papers.items()):
+        site.end(batch_id, job)
+    # Both ran for a minute: the rest of their wall time is free again.
+    site.cycle()
+    assert len(site.batch.jobs) == 2
+    assert status(site).committed == 2 * 60 + 2 * HOUR
+    book_all(site.bench)
+    assert (status(site).used, status(site).committed) == (120, 2 * HOUR)
+    site.bench.later(25 * HOUR)
+    assert status(site).used == 0, "the window has passed"
+    site.settle()
+
+
+def test_a_pilot_whose_lease_is_over_may_run_on(make: Make) -> None:
+    site = make("1.5 core-h / 1 d")
+    site.bench.submit(5)
+    site.cycle()
+    site.start_pilots()
+    site.bench.later(LEASE + 1)
+    site.bench.duties()
+    site.cycle()
+    book_all(site.bench)
+    assert site.live_pilots() == 0
+    assert site.batch.jobs[0].state is NativeState.RUNNING
+    for _ in range(3):
+        site.bench.later(60)
+        site.cycle()
+        book_all(site.bench)
+        assert len(site.batch.jobs) == 1, "its batch job may use its whole wall time"
+        assert status(site).used + status(site).committed == pytest.approx(HOUR)
+    lost = site.bench.connection.execute("SELECT sum(lost) FROM costs").fetchone()[0]
+    assert lost == pytest.approx(LEASE + 1 + 180), "also after its lease"
+    [(batch_id, (job, _))] = site.papers.items()
+    site.end(batch_id, job)
+    site.bench.later(60)
+    site.cycle()
+    assert status(site).committed == HOUR, "of a new pilot"
+    assert len(site.batch.jobs) == 1
+    site.settle()
+
+
+def test_a_batch_job_that_never_calls_counts_from_its_first_listing(make: Make) -> None:
+    site = make("1 core-h / 1 d")
+    site.bench.submit(1)
+    site.cycle()
+    [job] = site.batch.start()
+    site.cycle()
+    site.bench.later(100)
+    site.batch.end(job.batch_id)
+    site.bench.later(batch.SETTLE)
+    site.cycle()
+    site.bench.later(batch.SETTLE)
+    site.cycle()
+    book_all(site.bench)
+    [lost] = site.bench.connection.execute("SELECT lost FROM costs").fetchone()
+    assert lost >= 100
+    site.settle()
+
+
+def test_the_ce_and_why_tell_of_the_budget(make: Make) -> None:
+    site = make("1 core-h / 1 d")
+    site.bench.submit(5)
+    site.cycle()
+    site.cycle()
+    bench = site.bench
+    known = {ce.name: ce for ce in summaries(bench.pool.policy, bench.connection, bench.now)}
+    ce = known["batch"]
+    assert (ce.state, ce.budget and (ce.budget.committed, ce.budget.room)) == ("spent", (HOUR, 0))
+    assert ce.reason.startswith("budget 1 core-h / 1 d: 0 core-h are used, pilots may use 1 more")
+    assert known["local"].budget is None
+    assert bench.pool.directors["batch"].budget == ce.reason
+    site.settle()
+
+
+def test_the_local_ce_keeps_its_budget(tmp_path: Path) -> None:
+    text = POLICY.replace(
+        "[ces.local]", '[ces.local]\nwall = 3600\nprocessors = 4\nbudget = "2 core-h / 1 d"'
+    )
+    bench = Bench(tmp_path, text)
+    director = LocalDirector("local", NODE)
+    bench.submit(5)
+    assert len(bench.do(lambda tx: director.order(bench.pool, tx, bench.now))) == 2
+    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    assert bench.pool.directors["local"].budget
+    bench.check()
+    bench.end()
