@@ -93,8 +93,9 @@ class CeSummary:
     owners: str
     """"home" or "any": whose jobs run there."""
     state: str
-    """active, paused, unreachable, stopped (after failures), disabled (by an administrator), banned (its site),
-    spent (its budget allows no further pilot), or unusable (its wall time is too short for any job)."""
+    """active, paused, unreachable, stopped (after failures), disabled (by an administrator), or banned (its site).
+
+    spent: its budget allows no further pilot. unusable: its wall time is too short for any job."""
     reason: str = ""
     """Why it is not active."""
     advice: str = ""

@@ -1,7 +1,7 @@
 """The budget of a CE: core-seconds that its pilots may use within any window of time.
 
-A submission is allowed only if the budget holds whatever the pilots do. So a pilot that may still run counts up to the
-end of its wall time, and one that waits counts with its whole wall time.
+A submission is allowed only if the budget holds for every possible course of the pilots. So a pilot that may still
+run counts up to the end of its wall time. A waiting pilot counts with its whole wall time.
 """
 
 from __future__ import annotations
