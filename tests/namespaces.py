@@ -24,8 +24,8 @@ class Namespace:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """Command before one that is to run in this network."""
-        return ("ip", "netns", "exec", self.name)
+        """Command before one that runs in this network. Unlike `ip netns exec`, it keeps /sys as it is."""
+        return ("nsenter", f"--net=/run/netns/{self.name}")
 
 
 def missing() -> str:
@@ -79,3 +79,13 @@ def joined_namespaces() -> Iterator[tuple[Namespace, Namespace]]:
     finally:
         for namespace in made:
             _ip("netns", "del", namespace.name)
+
+
+@contextmanager
+def cut(namespace: Namespace) -> Iterator[None]:
+    """The cable is unplugged at this end: what is sent meanwhile is lost without a word."""
+    _ip("-n", namespace.name, "link", "set", "cable", "down")
+    try:
+        yield
+    finally:
+        _ip("-n", namespace.name, "link", "set", "cable", "up")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.namespaces import Namespace
 from tests.ports import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
@@ -61,9 +62,18 @@ def require() -> None:
 class Cluster:
     """Virtual nodes of this machine. `environment` is for the commands of clients."""
 
-    def __init__(self, folder: Path, nodes: int = 2, processors: int = 8, **settings: str) -> None:
-        """`settings` replace lines of slurm.conf."""
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 2,
+        processors: int = 8,
+        network: Namespace | None = None,
+        **settings: str,
+    ) -> None:
+        """`network`: where all daemons run; None: this one. `settings` replace lines of slurm.conf."""
         self.folder = folder
+        self._address = network.address if network is not None else "127.0.0.1"
+        self._prefix = network.prefix if network is not None else ()
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self._processors = processors
         self._settings = settings
@@ -140,7 +150,12 @@ class Cluster:
     def run(self, *command: str) -> str:
         """The output of a client command; its exit code is ignored."""
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+            [*self._prefix, *command],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         return done.stdout
 
@@ -162,7 +177,12 @@ class Cluster:
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+                [*self._prefix, *command],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
             )
 
     def _wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
@@ -178,7 +198,7 @@ class Cluster:
         host, folder = socket.gethostname().split(".")[0], self.folder
         settings = {
             "ClusterName": "test",
-            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldHost": f"{host}({self._address})",
             "SlurmctldPort": str(self._ports[0]),
             "SlurmUser": "root",
             "SlurmdUser": "root",
@@ -213,7 +233,7 @@ class Cluster:
         cores = self._processors
         for node, port in zip(self.nodes, self._ports[1:], strict=True):
             lines.append(
-                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} Boards=1"
+                f"NodeName={node} NodeHostname={host} NodeAddr={self._address} Port={port} CPUs={cores} Boards=1"
                 f" SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory={cores * 2000}"
                 f" Feature={'first' if node == 'n1' else 'other'} State=UNKNOWN"
                 + (" Gres=gpu:2" if node == "n2" else "")
@@ -230,11 +250,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster(nodes: int = 2, processors: int = 8, **settings: str) -> Iterator[Cluster]:
+def cluster(
+    nodes: int = 2, processors: int = 8, network: Namespace | None = None, **settings: str
+) -> Iterator[Cluster]:
     """A running Slurm. Its folder has a short path, since a socket's name is limited to 108 bytes."""
     require()
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    made = Cluster(folder, nodes, processors, **settings)
+    made = Cluster(folder, nodes, processors, network, **settings)
     try:
         made.start()
         yield made

@@ -1,0 +1,49 @@
+"""The network between the server and the nodes of a Slurm is cut for longer than a lease, while jobs run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.slurm_site import SlurmSite, slurm_site
+from tests.instance import until
+from tests.namespaces import cut
+
+pytestmark = pytest.mark.timeout(400)
+
+LEASE = 3.0
+JOBS = 6
+
+
+def running_in_slurm(site: SlurmSite) -> list[dict[str, Any]]:
+    return [pilot for pilot in site.pilots() if pilot["ce"] == "slurm" and pilot["jobs"]]
+
+
+def finished_events(site: SlurmSite, submission: str) -> list[int]:
+    """How often each job was finished, as its events have it."""
+    jobs = site.json("status", "-s", submission, "--limit", "100", "--json")["jobs"]
+    events = [site.json("status", str(job["id"]), "--json")["events"] for job in jobs]
+    return [sum(event["kind"] == "finished" for event in of_job) for of_job in events]
+
+
+def test_jobs_run_elsewhere_while_the_nodes_are_cut_off_and_are_applied_once(tmp_path: Path) -> None:
+    with slurm_site(
+        tmp_path, local_processors=2, lease=str(LEASE), settle="2", pilot_processors="2", max_running="2"
+    ) as site:
+        disabled = site.server.cli("ce", "disable", "local", "--reason", "until the cable is cut")
+        assert disabled.returncode == 0, disabled.stderr
+        traces = tmp_path / "traces"
+        traces.write_text("")
+        # A trace for each start and end: what really ran, whatever the server was told.
+        submission = site.submit(JOBS, f"echo start $PPID >> {traces}; sleep 6; echo end >> {traces}")
+        until(lambda: len(running_in_slurm(site)) == 2, 60, "two pilots with jobs")
+        with cut(site.network):
+            until(lambda: not running_in_slurm(site), 60, "the end of the leases")
+            assert site.server.cli("ce", "enable", "local").returncode == 0
+            until(lambda: site.states(submission).get("Running"), 60, "a job that runs elsewhere")
+        site.wait(submission, JOBS)
+        assert finished_events(site, submission) == [1] * JOBS
+        assert traces.read_text().count("start") > JOBS, "jobs of the pilots that were cut off ran twice"
+        site.assert_all_ended()
