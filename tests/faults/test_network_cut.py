@@ -23,9 +23,9 @@ def running_in_slurm(site: SlurmSite) -> list[dict[str, Any]]:
 
 def finished_events(site: SlurmSite, submission: str) -> list[int]:
     """How often each job was finished, as its events have it."""
-    jobs = site.json("status", "-s", submission, "--limit", "100", "--json")["jobs"]
-    events = [site.json("status", str(job["id"]), "--json")["events"] for job in jobs]
-    return [sum(event["kind"] == "finished" for event in of_job) for of_job in events]
+    jobs = [str(job["id"]) for job in site.json("status", "-s", submission, "--json")["jobs"]]
+    events = site.json("status", *jobs, "--events", "--json")
+    return [sum(event["kind"] == "finished" for event in events[job]) for job in jobs]
 
 
 def test_jobs_run_elsewhere_while_the_nodes_are_cut_off_and_are_applied_once(tmp_path: Path) -> None:
