@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -211,7 +211,11 @@ class Instance:
         return [event.kind for event in self.client().events(job)]
 
     def close(self) -> None:
-        """End the server, then every pilot that it has started, until its last cycle, and what they have left."""
+        """End the server, then every pilot that it has started, and what they have left.
+
+        A pilot that is asked to leave would try for seconds to tell the server. So it is killed, and its guardian
+        cleans up.
+        """
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -221,8 +225,11 @@ class Instance:
                 self.process.wait()
         pids = [pid for pid in self._pilots_in_store() if alive(pid)]
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-            os.kill(pid, signal.SIGTERM)
+            with suppress(ProcessLookupError, FileNotFoundError):
+                os.kill(pid, signal.SIGCONT)
+                for pilot in children(pid):
+                    os.kill(pilot, signal.SIGKILL)
+                os.kill(pid, signal.SIGTERM)  # for one that is just starting
         for pid in pids:
             until(lambda pid=pid: not alive(pid), what=f"the end of pilot {pid}")
         for client in self._clients.values():

@@ -42,8 +42,10 @@ def test_a_pilot_killed_in_the_middle_of_a_job_costs_a_try_and_nothing_else(
         [guardian] = instance.pilot_pids()
         [pilot] = children(guardian)
         [payload] = _pids(marker)
-        for pid in {"pilot": [pilot], "guardian": [guardian], "both": [guardian, pilot]}[victim]:
-            os.kill(pid, signal.SIGKILL)
+        victims = {"pilot": [pilot], "guardian": [guardian], "both": [guardian, pilot]}[victim]
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # neither can clean up after the other
+            for pid in victims:
+                os.kill(pid, number)
         done = instance.reaches(job, "Done")
         assert done.attempt == 2
         if victim == "both":
