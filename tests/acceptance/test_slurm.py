@@ -39,11 +39,15 @@ demand = "matched"
 
 @contextmanager
 def instance_on(
-    cluster: slurm.Cluster, folder: Path, environment: dict[str, str] | None = None, **ce: str
+    cluster: slurm.Cluster,
+    folder: Path,
+    environment: dict[str, str] | None = None,
+    user: int | None = None,
+    **ce: str,
 ) -> Iterator[Instance]:
     """A server whose only CE is this cluster. `ce` replaces keys of the CE."""
     folder.mkdir(exist_ok=True)
-    instance = Instance(folder)
+    instance = Instance(folder, user)
     begin, _, rest = instance.policy.partition("[ces.local]")
     lines = [line for line in SLURM_CE.splitlines() if line.partition(" =")[0] not in ce]
     lines += [f"{key} = {value}" for key, value in ce.items()]

@@ -65,6 +65,9 @@ class Site(_Table, frozen=True):
     draining: Annotated[
         bool, Setting("true: pilots are submitted there only for queues that can run nowhere else")
     ] = False
+    administrators: Annotated[
+        tuple[str, ...], Setting("users who may ban users from the site and trace its pilots")
+    ] = ()
     job_types: Annotated[
         tuple[str, ...] | None, Setting("the job types that the site accepts; absent: all")
     ] = None

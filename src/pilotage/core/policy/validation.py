@@ -80,6 +80,10 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:
+    for name, site in policy.sites.items():
+        for user in (user for user in site.administrators if user not in policy.users):
+            reason = f"site {name}: there is no user {user}"
+            refuse(reason, "sites", name, "administrators", hint=_known(policy.users))
     for name, ce in policy.ces.items():
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))

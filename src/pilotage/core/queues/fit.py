@@ -22,6 +22,8 @@ class Condition(StrEnum):
     SITE_CLOSED = "site-closed"
     """The site is banned in the policy, or the policy no longer has it or its CE."""
     OWNER = "owner"
+    BANNED_OWNER = "banned-owner"
+    """An administrator has banned the owner from the site (`pilotage ban`)."""
     SETUP = "setup"
     CPU_TIME = "cpu-time"
     PILOT_TYPE = "pilot-type"
@@ -91,6 +93,8 @@ class Offer:
     """The policy lets nothing start there now."""
     isolated: bool = False
     """The pilot isolates its payloads, so it serves several owners at the same time."""
+    banned_owners: frozenset[str] = field(default=NONE)
+    """Owners whose jobs may not run at the site."""
 
 
 _NAMES = tuple(one.name for one in fields(Offer))
@@ -199,6 +203,9 @@ class Static(NamedTuple):
 STATIC: Mapping[Condition, Static] = {
     Condition.SITE_CLOSED: Static(lambda queue, offer: not offer.closed, (), ("closed",)),
     Condition.OWNER: Static(_owner_served, ("owner", "group"), ("only_owner", "pilot_type", "identities")),
+    Condition.BANNED_OWNER: Static(
+        lambda queue, offer: queue.owner not in offer.banned_owners, ("owner",), ("banned_owners",)
+    ),
     Condition.SETUP: Static(lambda queue, offer: queue.setup == offer.setup, ("setup",), ("setup",)),
     Condition.CPU_TIME: Static(
         lambda queue, offer: queue.cpu_time <= offer.cpu_time, ("cpu_time",), ("cpu_time",)

@@ -34,14 +34,14 @@ class Launcher:
         self._connection, other = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
-            # Imported here: a pilot that does not isolate needs none of it.
             try:
+                # Imported before the descriptor is closed that the program is read from.
+                from .launcher import serve
+
                 self._connection.close()
                 for number in close:
                     with contextlib.suppress(OSError):
                         os.close(number)
-                from .launcher import serve
-
                 serve(other)
             finally:
                 os._exit(1)

@@ -8,6 +8,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow, each
 from pilotage.services.pilots import leases
+from pilotage.services.policy import bans
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class LeaseDuty:
         now = self._context.clock()
         await self._send_heartbeat(now)
         await self._forget_watchers(now)
+        await self._enforce_bans(now)
         steps = (self._lapse_offers, self._note_stalled, self._expire_as_duty)
         await each([lambda step=step: step(now) for step in steps])  # type: ignore[misc]
 
@@ -61,6 +63,13 @@ class LeaseDuty:
         pool = self._context.pool
         if any(until <= now for until in list(pool.followed.values())):
             await self._context.writer.acall(lambda tx: leases.forget_watchers(pool, tx, now))
+
+    async def _enforce_bans(self, now: float) -> None:
+        pool = self._context.pool
+        if bans.has_open_bans(pool, now):
+            await self._context.writer.acall(lambda tx: bans.expire_bans(pool, tx, now))
+            while await self._context.writer.acall(lambda tx: bans.enforce_bans(pool, tx, now)):
+                self._context.wake_director.set()
 
     async def _lapse_offers(self, now: float) -> None:
         pool = self._context.pool

@@ -13,6 +13,7 @@ from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.services.pilots.lifecycle import forget_unheard
 from pilotage.services.policy.apply import apply_in_memory
+from pilotage.services.policy.bans import read_bans
 from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
 from pilotage.services.pool.shared_limits import database_peers
@@ -41,6 +42,7 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
         reload_all(pool, tx)
         _apply_policy(pool, tx)
         _apply_tokens(pool, tx)
+        read_bans(pool, tx)
         return
     for change in batch.changes:
         # The writer may run this request again after a rollback: no change is applied twice.
@@ -65,6 +67,8 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
         _forget_pilots(pool, tx, update.pilots)
     if update.policy > pool.policy_version:
         _apply_policy(pool, tx)
+    if update.bans:
+        read_bans(pool, tx)
     if update.corrected:
         read_corrections(pool, tx)
     if update.tokens:

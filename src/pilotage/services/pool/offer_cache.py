@@ -7,6 +7,7 @@ are then needed to find the offer class (core/queues/candidates.py).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -120,19 +121,35 @@ class OfferCache:
 
     def __init__(self) -> None:
         self._by_pilot: OrderedDict[int, PilotOffers] = OrderedDict()
+        self._banned: dict[str, frozenset[str]] = {}
+        """Banned owners by site; "": at all sites."""
+
+    def set_banned(self, banned: Mapping[str, frozenset[str]]) -> None:
+        """Replace the banned owners by site; "": at all sites."""
+        self._banned = dict(banned)
+        self._by_pilot.clear()
+
+    def banned_at(self, site: str) -> frozenset[str]:
+        """The owners whose jobs may not run at a site."""
+        return self._banned.get(site, NONE) | self._banned.get("", NONE)
 
     def of(self, policy: Policy, pilot: PilotRow, node: Node) -> PilotOffers:
         offers = self._by_pilot.get(pilot.id)
         if offers is None or not offers.serves(policy, node):
-            offers = self._by_pilot[pilot.id] = PilotOffers(policy, node, offer_of(policy, pilot, node))
+            offers = self._by_pilot[pilot.id] = PilotOffers(
+                policy, node, offer_of(policy, pilot, node, self.banned_at(pilot.site))
+            )
             if len(self._by_pilot) > MAX_PILOTS:
                 self._by_pilot.popitem(last=False)
         offers.node = node
         return offers
 
 
-def offer_of(policy: Policy, pilot: PilotRow, node: Node) -> Offer:
-    """The offer of a whole pilot: the facts of its row, and the node that the pilot reported."""
+def offer_of(policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str]) -> Offer:
+    """The offer of a whole pilot: the facts of its row, and the node that the pilot reported.
+
+    `banned`: owners who are banned from its site.
+    """
     ce = policy.ces.get(pilot.ce)
     site = policy.sites.get(pilot.site)
     identities: tuple[Identity, ...] = ()
@@ -158,4 +175,5 @@ def offer_of(policy: Policy, pilot: PilotRow, node: Node) -> Offer:
         job_types=job_types,
         closed=site is None or site.banned or ce is None or (ce.isolation == "require" and not isolated),
         isolated=isolated,
+        banned_owners=banned,
     )

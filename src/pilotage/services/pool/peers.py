@@ -35,6 +35,8 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """Jobs with output that a user watches, and until when."""
     tokens: bool = False
     """Whether tokens were revoked, or their key rotated."""
+    bans: bool = False
+    """Whether users have been banned, or bans have ended."""
     moved: float = 0.0
     """Seconds that were added to all leases."""
     pilots: list[PilotId] = []
@@ -47,6 +49,7 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
         self.corrected = later.corrected or self.corrected
         self.followed = {**self.followed, **later.followed}
         self.tokens = later.tokens or self.tokens
+        self.bans = later.bans or self.bans
         self.moved += later.moved
         self.pilots = [*self.pilots, *later.pilots]
 

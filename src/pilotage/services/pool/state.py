@@ -26,6 +26,7 @@ from pilotage.services.pool.records import DirectorNote, RecordedReason
 from pilotage.services.pool.submission_cache import SubmissionCache
 from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.services.pool.token_state import TokenState
+from pilotage.store.tables.bans import BanRow
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -66,6 +67,8 @@ class Pool:
     offer_stats: OfferStats[tuple[PilotRow, Node]] = field(default_factory=OfferStats)
     """The classes of recent offers."""
     offer_cache: OfferCache = field(default_factory=OfferCache)
+    bans: tuple[BanRow, ...] = ()
+    """The bans in force. `offer_cache` has their owners by site."""
     ces_changed_at: dict[str, float] = field(default_factory=dict)
     """When the policy last changed each CE. Offers of pilots that started before may differ from new offers."""
     turns: TurnBook = field(default_factory=TurnBook)

@@ -17,6 +17,7 @@ from pilotage.wire.why import ClosedLimit, Opening, Why
 
 CONDITIONS: Mapping[str, str] = {
     Condition.OWNER: "the pilots there run jobs of other owners only",
+    Condition.BANNED_OWNER: "jobs of the owner are banned there",
     Condition.SETUP: "the requested setup is not offered",
     Condition.CPU_TIME: "the requested CPU time exceeds the time that a pilot has left",
     Condition.PILOT_TYPE: "the requested type of pilot is not offered",
@@ -124,6 +125,8 @@ def _needs(
         return summary, "; ".join(dict.fromkeys(closures.values()))
     if conditions == [Condition.REQUIRED_TAGS] and (unusable := _unusable_ces(offers)):
         return summary, unusable
+    if conditions == [Condition.BANNED_OWNER]:
+        return summary, "`pilotage ban list` tells who banned the owner, why and until when"
     if conditions == [Condition.CPU_TIME] and (longer := _longer_wall(queue, policy, offers)):
         return summary, longer
     return (

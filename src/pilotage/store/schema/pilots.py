@@ -61,6 +61,8 @@ pilots = sa.Table(
     sa.Column("booked_until", sa.Float),
     # The task queue that it was submitted for, which may have gone since; it may serve others.
     sa.Column("queue_id", Id),
+    sa.Index("ix_pilots_hostname", "hostname", "started"),
+    sa.Index("ix_pilots_batch_id", "batch_id"),
     sa.Index(
         "ix_pilots_live",
         "ce",

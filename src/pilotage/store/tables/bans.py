@@ -1,0 +1,71 @@
+"""Bans of users from sites, in force and ended."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId
+from pilotage.store.engine.connection import Connection
+
+_COLUMNS = "id, owner, site, banned_by, reason, since, until, ended, ended_by, enforced"
+
+
+class BanRow(NamedTuple):
+    """One ban of one user."""
+
+    id: int
+    owner: str
+    site: str
+    """Empty: all sites."""
+    banned_by: str
+    reason: str
+    since: float
+    until: float | None
+    """None: until it is lifted."""
+    ended: float | None = None
+    ended_by: str = ""
+    enforced: float | None = None
+    """When it was certain that no running job of the owner is left there; None: some may be."""
+
+
+def in_force(connection: Connection) -> list[BanRow]:
+    """The bans that have not ended, oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM bans WHERE ended IS NULL ORDER BY id"
+    return [BanRow(*row) for row in connection.execute(sql)]
+
+
+def recent(connection: Connection, most: int) -> list[BanRow]:
+    """The last bans, ended ones included, newest first."""
+    sql = f"SELECT {_COLUMNS} FROM bans ORDER BY id DESC LIMIT ?"
+    return [BanRow(*row) for row in connection.execute(sql, (most,))]
+
+
+def insert(
+    connection: Connection, *, owner: str, site: str, by: str, reason: str, now: float, until: float | None
+) -> None:
+    """Ban a user from a site; replaces the facts of a ban in force."""
+    connection.execute(
+        "INSERT INTO bans (owner, site, banned_by, reason, since, until) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (owner, site) WHERE ended IS NULL DO UPDATE SET banned_by = excluded.banned_by,"
+        " reason = excluded.reason, until = excluded.until, enforced = NULL",
+        (owner, site, by, reason, now, until),
+    )
+
+
+def end(connection: Connection, ban: int, *, by: str, now: float) -> None:
+    connection.execute(
+        "UPDATE bans SET ended = ?, ended_by = ? WHERE id = ? AND ended IS NULL", (now, by, ban)
+    )
+
+
+def set_enforced(connection: Connection, ban: int, now: float) -> None:
+    """Store that no running job of the owner is left there."""
+    connection.execute("UPDATE bans SET enforced = ? WHERE id = ?", (now, ban))
+
+
+def jobs_of_live_pilots(connection: Connection, site: str) -> list[JobId]:
+    """The jobs that live pilots have, and maybe jobs that they had. `site`: of this site only; empty: of all."""
+    sql = "SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'"
+    rows = connection.execute(sql + (" AND site = ?" if site else ""), (site,) if site else ())
+    return sorted({JobId(job) for row in rows for job in json.loads(row[0])})

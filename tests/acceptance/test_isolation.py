@@ -1,0 +1,172 @@
+"""A hostile payload in isolation: in pilots of this machine and of a real Slurm, under an ordinary account."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import slurm
+from tests.acceptance.test_slurm import instance_on
+from tests.instance import Instance, running, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+NOBODY = 65534
+ACCOUNT = NOBODY if os.getuid() == 0 else None
+PYTHON = "/usr/bin/python3"
+ISOLATED = 'isolation = "require"\nvisible = [{visible}]\n'
+
+
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder that every account may enter, with a folder `shown` and a file in it."""
+    folder = Path(tempfile.mkdtemp(prefix="isolated-"))
+    folder.chmod(0o711)
+    try:
+        (folder / "shown").mkdir()
+        (folder / "shown/file").write_text("data")
+        if ACCOUNT is not None:
+            os.chown(folder / "shown", ACCOUNT, ACCOUNT)
+            os.chown(folder / "shown/file", ACCOUNT, ACCOUNT)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def run_hostile(instance: Instance, folder: Path, hidden: list[str], **environment: str) -> dict[str, Any]:
+    """The hostile payload's report. Another user's payload runs beside it, in the same pilot."""
+    alice, bob = instance.client("alice"), instance.client("bob")
+    neighbour = alice.submit({"executable": "sh", "arguments": ["-c", "pwd; sleep 600"]}).first
+    instance.reaches(neighbour, "Running")
+    other = until(lambda: alice.log(neighbour).data.decode().strip(), what="the neighbour's folder")
+    assert Path(other).is_dir() or "slurm" in instance.policy
+    pilot = instance.job(neighbour).pilot
+    mark = f"{os.getpid()}.125"
+    script = Path(__file__).with_name("isolated_hostile.py")
+    sent = bob.submit(
+        {
+            "executable": PYTHON,
+            "arguments": [script.name],
+            "input_sandbox": [script.name],
+            "tags": ["isolated"],
+            "environment": {
+                "SERVER": bob.url,
+                "SHOWN": str(folder / "shown"),
+                "HIDDEN": ":".join([other, str(Path(other).parent / "inputs"), *hidden]),
+                "OUTSIDE": str(os.getpid()),
+                "MARK": mark,
+                **environment,
+            },
+        },
+        folder=script.parent,
+    )
+    done = instance.reaches(sent.first, "Done", "Failed")
+    assert done.state == "Done", bob.log(sent.first, stream="stderr").data
+    if "slurm" in instance.policy:
+        assert done.pilot == pilot, "a pilot that isolates serves several owners at the same time"
+    assert {one.owner for one in instance.client().pilots()} == {""}, "no pilot is bound"
+    assert instance.job(neighbour).state == "Running", "the neighbour survived"
+    until(lambda: not _running(mark), what="the end of the daemon")
+    alice.kill([neighbour])
+    report: dict[str, Any] = json.loads(bob.log(sent.first).data)
+    return report
+
+
+def _running(mark: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().split(b"\0")[1:2] == [mark.encode()]:
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def finds_nothing(report: dict[str, Any], folder: Path) -> None:
+    assert set(report["hidden"].values()) == {"FileNotFoundError"}, report["hidden"]
+    assert report["processes"][:1] == [1], "the first process is its own namespace's"
+    assert len(report["processes"]) == 2
+    assert set(report["init"].values()) == {"PermissionError"}, report["init"]
+    assert report["init's files"] == report["init's root"] == "PermissionError"
+    assert report["trace init"] == "PermissionError"
+    assert report["kill outside"] == "ProcessLookupError"
+    assert set(report["enter init's namespaces"]) <= {"PermissionError", "OSError"}
+    assert report["read shown"] == "done: 4"
+    assert report["write shown"] == "OSError", "read-only file system"
+    assert not [outcome for outcome in report["write system"] if outcome.startswith("done")]
+    for act in ("write kernel", "mount", "remount", "chroot", "root by sudo", "device"):
+        assert not report[act].startswith("done"), act
+    assert not report["nested remount"].startswith("done"), report["nested remount"]
+    for act in ("nested unmount", "nested chroot"):
+        assert report[act] in ("done: []", "PermissionError") or report[act].startswith("no namespace"), act
+    assert report["disks"] == []
+    for act in ("munge", "batch script", "queue"):
+        assert not report[act].startswith("done"), act
+    assert set(report["server"].values()) == {401}, "the network is shared, and the server asks for a token"
+    names = report["environment"]
+    assert not [name for name in names if name.startswith(("SLURM", "MUNGE_"))]
+    assert not [name for name, value in names.items() if name.startswith("PILOTAGE_") and len(value) > 20]
+    assert (folder / "shown/file").read_text() == "data"
+
+
+def test_a_hostile_payload_stays_in_its_namespaces() -> None:
+    with public_folder() as folder, running_isolated(folder) as instance:
+        home = [str(instance.home), str(instance.home / "token"), str(instance.home / "secrets/signing.key")]
+        report = run_hostile(instance, folder, home)
+        finds_nothing(report, folder)
+
+
+@contextmanager
+def running_isolated(folder: Path) -> Iterator[Instance]:
+    with running(folder, user=ACCOUNT, owners="any") as instance:
+        visible = ISOLATED.format(visible=f'"{folder}/shown"')
+        instance.policy = instance.policy.replace('owners = "any"\n', visible)
+        instance.apply()
+        yield instance
+
+
+def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_script() -> None:
+    with public_folder() as folder, slurm.cluster(nodes=1, processors=4) as cluster:
+        munge = cluster.folder / "run/munge.sock"
+        # The configuration is visible, so only munge keeps the payload from the controller.
+        visible = f'["{folder}/shown", "{cluster.folder}/slurm.conf"]'
+        with instance_on(
+            cluster, folder / "server", user=ACCOUNT, isolation='"require"', visible=visible, owners='"any"'
+        ) as instance:
+            hidden = [str(munge), str(cluster.folder / "spool"), str(cluster.folder / "state")]
+            hidden += [str(cluster.folder / "log"), str(instance.home)]
+            report = run_hostile(
+                instance,
+                folder,
+                hidden,
+                MUNGE=str(munge),
+                SLURM_CONF=f"{cluster.folder}/slurm.conf",
+                BATCH_JOB="1",
+            )
+            del report["environment"]["SLURM_CONF"]
+            finds_nothing(report, folder)
+            # Outside of isolation the same account gets both.
+            for command in (
+                ["munge", "-n", "-S", str(munge)],
+                ["scontrol", "write", "batch_script", "1", "-"],
+            ):
+                done = subprocess.run(
+                    command,
+                    env=cluster.environment,
+                    capture_output=True,
+                    user=ACCOUNT,
+                    group=ACCOUNT,
+                    check=False,
+                    timeout=30,
+                )
+                assert done.returncode == 0, done.stderr
