@@ -53,7 +53,11 @@ def fetch(path: str) -> int:
 
 
 def run(*command: str) -> int:
-    return subprocess.run(command, capture_output=True, check=True, timeout=20).returncode
+    """Bytes that the command has printed. Some commands of Slurm end with 0 after an error."""
+    done = subprocess.run(command, capture_output=True, check=True, timeout=20)
+    if not done.stdout:
+        raise OSError(done.stderr.decode())
+    return len(done.stdout)
 
 
 def in_namespaces(act: Callable[[], Any]) -> str:

@@ -170,3 +170,4 @@ def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_sc
                     timeout=30,
                 )
                 assert done.returncode == 0, done.stderr
+                assert len(done.stdout) > 100, done.stderr

@@ -68,6 +68,19 @@ def parse_instant(text: str, now: float) -> float:
         raise InvalidInput(f"{text!r} is not a time", hint=hint) from None
 
 
+def parse_end(text: str, now: float) -> float:
+    """Seconds since 1970: "2d" means in 2 days, "2026-11-05" and "2026-11-05 14:30" are local time."""
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+    except ValueError:
+        pass
+    try:
+        return now + parse_duration(text)
+    except InvalidInput:
+        hint = "write in how long (90s, 2h, 3d) or a date (2026-11-05, 2026-11-05 14:30)"
+        raise InvalidInput(f"{text!r} is not a time", hint=hint) from None
+
+
 def format_size(size: int) -> str:
     """Such as "812 B", "4.1 kB", "12 MB"."""
     amount = float(size)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pilotage.client.answers import decode
 from pilotage.client.typed_requests import TypedRequests
+from pilotage.wire.bans import BanLift, BanList, BanRequest, BanSummary
 from pilotage.wire.ces import (
     BatchSystem,
     CeChange,
@@ -61,6 +62,23 @@ class AdministrationMethods(TypedRequests):
         Raises NotFound, and Unreachable if the batch system does not answer.
         """
         return self._get("/v1/ces/jobs", list[CeJob], {"name": name})
+
+    def ban_user(
+        self, user: str, *, site: str = "", until: float | None = None, reason: str = ""
+    ) -> BanSummary:
+        """Ban a user from a site, or from all sites, and kill their running jobs there.
+
+        Administrators; administrators of a site for their site.
+        """
+        return self._post("/v1/bans", BanRequest(user, site, until, reason), BanSummary)
+
+    def lift_ban(self, user: str, *, site: str = "", reason: str = "") -> BanSummary:
+        """End a ban. Raises NotFound."""
+        return self._post("/v1/bans/lift", BanLift(user, site, reason), BanSummary)
+
+    def bans(self, *, everything: bool = False) -> list[BanSummary]:
+        """Return the bans in force that you may see; with `everything` ended ones too."""
+        return self._get("/v1/bans", BanList, {"all": "true"} if everything else None).bans
 
     def describe_batch_system(self, kind: str) -> BatchSystem:
         """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.

@@ -50,6 +50,19 @@ class Caller:
         everything = self.administrator or JOB_ADMINISTRATOR in self.properties
         return Viewer(self.user, self.group if JOB_SHARING in self.properties else "", everything)
 
+    def administers(self, policy: Policy, site: str) -> bool:
+        """Whether the caller is an administrator, or one of this site. An empty name stands for all sites."""
+        known = policy.sites.get(site)
+        return self.administrator or (known is not None and self.user in known.administrators)
+
+    def need_site_administrator(self, policy: Policy, site: str) -> None:
+        if not self.administers(policy, site):
+            place = f"site {site}" if site else "all sites"
+            raise Forbidden(
+                f"{self.user} ({self.group}) is no administrator of {place}",
+                hint=f"the property {ADMINISTRATOR}, or `administrators` of the site in the policy",
+            )
+
     def need_administrator(self) -> None:
         if not self.administrator:
             raise Forbidden(

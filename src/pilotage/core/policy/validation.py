@@ -26,6 +26,7 @@ def validate(policy: Policy, text: str) -> None:
     """Raise `InvalidInput` with its line for the first contradiction or value out of range."""
     refuse = _Refuser(text)
     _check_people(policy, refuse)
+    _check_sites(policy, refuse)
     _check_places(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)
@@ -79,11 +80,14 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
             )
 
 
-def _check_places(policy: Policy, refuse: _Refuser) -> None:
+def _check_sites(policy: Policy, refuse: _Refuser) -> None:
     for name, site in policy.sites.items():
         for user in (user for user in site.administrators if user not in policy.users):
             reason = f"site {name}: there is no user {user}"
             refuse(reason, "sites", name, "administrators", hint=_known(policy.users))
+
+
+def _check_places(policy: Policy, refuse: _Refuser) -> None:
     for name, ce in policy.ces.items():
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))

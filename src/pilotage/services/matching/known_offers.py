@@ -63,7 +63,12 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
     cpu_left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
     # Where isolation is not required, it is not known before the pilot starts.
     isolation = ISOLATED if ce.isolation == "require" else ""
-    return offer_of(pool.policy, pilot, replace(node, cpu_left=cpu_left, isolation=isolation), pool.offer_cache.banned_at(ce.site))
+    return offer_of(
+        pool.policy,
+        pilot,
+        replace(node, cpu_left=cpu_left, isolation=isolation),
+        pool.offer_cache.banned_at(ce.site),
+    )
 
 
 def rekey_offer_stats(pool: Pool) -> None:
@@ -74,7 +79,10 @@ def rekey_offer_stats(pool: Pool) -> None:
             # The CE has gone from the policy: its setup and tags stay as they were.
             return replace(before, closed=True)
         # The pilot may be bound to another owner now than when it asked.
-        return replace(offer_of(pool.policy, *origin, pool.offer_cache.banned_at(before.site)), only_owner=before.only_owner)
+        return replace(
+            offer_of(pool.policy, *origin, pool.offer_cache.banned_at(before.site)),
+            only_owner=before.only_owner,
+        )
 
     pool.offer_stats.rekey(offered, pool.queues.index.history_key)
 

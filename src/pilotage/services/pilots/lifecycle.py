@@ -75,7 +75,7 @@ END_RULES: Mapping[PilotEnd, EndRule] = {
     ),
     PilotEnd.UNFIT: EndRule(
         PilotState.FAILED,
-        PilotState.FAILED,
+        PilotState.ABORTED,
         "pilot-unfit",
         "released",
         "pilot leaves: {reason}",

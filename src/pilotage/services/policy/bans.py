@@ -6,14 +6,13 @@ more. A transaction that fails reads the rows again.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import JobState
 from pilotage.services.jobs.actions import act
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.known_offers import rekey_offer_stats
+from pilotage.services.pool.bans import load_bans
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import bans, jobs, pilots
@@ -32,15 +31,8 @@ SERVER = "server"
 
 def read_bans(pool: Pool, tx: Transaction) -> None:
     """Apply the bans of the store to this server's offers."""
-    rows = tuple(bans.in_force(tx.connection))
-    if rows == pool.bans:
-        return
-    pool.bans = rows
-    owners: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        owners[row.site].add(row.owner)
-    pool.offer_cache.set_banned({site: frozenset(banned) for site, banned in owners.items()})
-    rekey_offer_stats(pool)
+    if load_bans(pool, tx):
+        rekey_offer_stats(pool)
 
 
 def ban(

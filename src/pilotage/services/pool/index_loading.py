@@ -14,6 +14,7 @@ from random import Random
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.services.pool.bans import load_bans
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.index_setup import new_index
 from pilotage.services.pool.peers import NoPeers, Peers, PeerUpdate, read_update
@@ -69,6 +70,7 @@ def open_pool(
     # The store does not tell which CEs the last change of the policy concerned.
     pool.ces_changed_at = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
     pool.queues.index = new_index(pool, policy, tx, rng)
+    load_bans(pool, tx)
     begin_loading(pool, tx)
     while load and not load_slice(pool, tx):
         pass

@@ -145,7 +145,7 @@ class OfferCache:
         return offers
 
 
-def offer_of(policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str]) -> Offer:
+def offer_of(policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str] = NONE) -> Offer:
     """The offer of a whole pilot: the facts of its row, and the node that the pilot reported.
 
     `banned`: owners who are banned from its site.

@@ -58,6 +58,7 @@ OFFER = Offer(
 REFUSALS: dict[Condition, tuple[dict[str, Any], dict[str, Any]]] = {
     Condition.SITE_CLOSED: ({}, {"closed": True}),
     Condition.OWNER: ({}, {"only_owner": "bob"}),
+    Condition.BANNED_OWNER: ({}, {"banned_owners": frozenset({"alice", "bob"})}),
     Condition.SETUP: ({}, {"setup": ""}),
     Condition.CPU_TIME: ({}, {"cpu_time": 4999.9}),
     Condition.PILOT_TYPE: ({"pilot_types": frozenset({"private"})}, {}),

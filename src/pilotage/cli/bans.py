@@ -1,0 +1,97 @@
+"""`pilotage ban user|list|lift` and `pilotage unban`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant, parse_end
+from pilotage.wire.bans import BanSummary
+
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user of the policy")]
+SiteOption = Annotated[
+    str, typer.Option("--site", metavar="NAME", help="Only at this site; otherwise at all")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
+
+
+@connected
+def ban(
+    session: Session,
+    user: UserArgument,
+    site: SiteOption = "",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until", metavar="TIME", help="End of the ban: in 90m, 2h, 3d, or a date; otherwise none"
+        ),
+    ] = "",
+    reason: ReasonOption = "",
+) -> int | None:
+    """Ban a user from a site: their running jobs there are killed, and none starts until the ban ends."""
+    now = time.time()
+    with session.client() as client:
+        summary = client.ban_user(
+            user, site=site, until=parse_end(until, now) if until else None, reason=reason
+        )
+    if session.as_json:
+        session.screen.json(summary)
+        return None
+    end = "until it is lifted" if summary.until is None else f"until {_instant(session, summary.until, now)}"
+    session.screen.line(f"{user} is banned from {_place(summary)} {end}")
+    return None
+
+
+@connected
+def unban(
+    session: Session, user: UserArgument, site: SiteOption = "", reason: ReasonOption = ""
+) -> int | None:
+    """End a ban. Killed jobs stay killed; waiting ones may start there again."""
+    with session.client() as client:
+        summary = client.lift_ban(user, site=site, reason=reason)
+    if session.as_json:
+        session.screen.json(summary)
+        return None
+    session.screen.line(f"{user} is no longer banned from {_place(summary)}")
+    return None
+
+
+@connected
+def list_bans(
+    session: Session,
+    everything: Annotated[bool, typer.Option("--all", help="Ended bans too")] = False,
+) -> int | None:
+    """List the bans in force: who is banned where, by whom, why and until when."""
+    now = time.time()
+    with session.client() as client:
+        summaries = client.bans(everything=everything)
+    if session.as_json:
+        session.screen.json({"bans": summaries})
+        return None
+    names = ("user", "site", "by", "since", "until", "ended", "reason")
+    rows = (
+        (
+            ban.user,
+            ban.site or "(all)",
+            ban.by,
+            _instant(session, ban.since, now),
+            _instant(session, ban.until, now),
+            "" if ban.ended is None else f"{_instant(session, ban.ended, now)} by {ban.ended_by}",
+            ban.reason,
+        )
+        for ban in summaries
+    )
+    session.screen.table(tuple(Column(name) for name in names), rows)
+    return None
+
+
+def _instant(session: Session, at: float | None, now: float) -> str:
+    return format_instant(at, now, exact=not session.screen.terminal)
+
+
+def _place(summary: BanSummary) -> str:
+    return f"site {summary.site}" if summary.site else "all sites"

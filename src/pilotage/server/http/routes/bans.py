@@ -1,0 +1,78 @@
+"""Routes for bans of users from sites."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Query
+
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.services.policy import bans as ban_service
+from pilotage.store.tables import bans
+from pilotage.store.tables.bans import BanRow
+from pilotage.wire.bans import BanLift, BanList, BanRequest, BanSummary
+
+router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+
+BANS_SHOWN = 1000
+"""Bans in a list that includes ended ones."""
+
+
+@router.get("/bans")
+def list_bans(
+    everything: bool = Query(False, alias="all"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> BanList:
+    """The bans in force; with `all` ended ones too. Administrators see all, of a site its own, others their own."""
+    connection = context.readers.connection()
+    rows = bans.recent(connection, BANS_SHOWN) if everything else bans.in_force(connection)
+    policy = context.pool.policy
+    return BanList(
+        [_summary(row) for row in rows if row.owner == caller.user or caller.administers(policy, row.site)]
+    )
+
+
+@router.post("/bans")
+async def ban_user(
+    body: BanRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> BanSummary:
+    """Ban a user from a site, or from all sites. Running jobs there are killed. Administrators, of a site for it."""
+    caller.need_site_administrator(context.pool.policy, body.site)
+    pool, now = context.pool, context.clock()
+    if body.site and body.site not in pool.policy.sites:
+        raise NotFound(f"the policy has no site {body.site}", hint="see `pilotage site list`")
+    if body.until is not None and body.until <= now:
+        raise InvalidInput("until: the instant is in the past", field="until")
+    row = await context.writer.acall(
+        lambda tx: ban_service.ban(
+            pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now, until=body.until
+        )
+    )
+    while await context.writer.acall(lambda tx: ban_service.enforce_bans(pool, tx, now)):
+        pass
+    context.wake_director.set()
+    return _summary(row)
+
+
+@router.post("/bans/lift")
+async def lift_ban(
+    body: BanLift, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> BanSummary:
+    """End a ban. Administrators, of a site for bans from it."""
+    caller.need_site_administrator(context.pool.policy, body.site)
+    pool, now = context.pool, context.clock()
+    row = await context.writer.acall(
+        lambda tx: ban_service.lift(
+            pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now
+        )
+    )
+    context.wake_director.set()
+    return _summary(row._replace(ended=now, ended_by=caller.user))
+
+
+def _summary(row: BanRow) -> BanSummary:
+    return BanSummary(
+        row.owner, row.site, row.banned_by, row.reason, row.since, row.until, row.ended, row.ended_by
+    )
