@@ -203,9 +203,10 @@ class Instance:
         return until(look, within, f"job {job} in {states}")
 
     def pilot_pids(self) -> list[int]:
-        """The processes of the pilots that the server has started: their guardians."""
-        found = [int(p.batch_id.partition(":")[0]) for p in self.client().pilots() if p.batch_id]
-        return [pid for pid in found if alive(pid)]
+        """The processes of the local pilots that the server has started: their guardians."""
+        batch_ids = [pilot.batch_id for pilot in self.client().pilots()]
+        pids = [int(batch_id.partition(":")[0]) for batch_id in batch_ids if ":" in batch_id]
+        return [pid for pid in pids if alive(pid)]
 
     def events(self, job: int) -> list[str]:
         return [event.kind for event in self.client().events(job)]
