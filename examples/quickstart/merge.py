@@ -43,11 +43,12 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def print_top(rows: list[dict[str, Any]]) -> None:
-    print(f"  {'package':<16}{'lines':>8}{'functions':>11}   most complex function (branches)")
+    width = max(16, *(len(row["package"]) + 1 for row in rows[:10]))
+    print(f"  {'package':<{width}}{'lines':>8}{'functions':>11}   most complex function (branches)")
     for row in rows[:10]:
         worst = row["most_complex"]
         complexity = f"{worst['name']} ({worst['branches']})" if worst["name"] else "-"
-        print(f"  {row['package']:<16}{row['lines']:>8,}{row['functions']:>11,}   {complexity}")
+        print(f"  {row['package']:<{width}}{row['lines']:>8,}{row['functions']:>11,}   {complexity}")
 
 
 def tidy(axes: Any) -> None:
