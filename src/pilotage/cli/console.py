@@ -162,5 +162,7 @@ def format_counts(counts: Counts) -> str:
     from pilotage.core.jobs.states import JobState
 
     order = [str(state) for state in JobState]
-    known = sorted(counts.states.items(), key=lambda one: order.index(one[0]) if one[0] in order else 99)
+    known = sorted(
+        counts.states.items(), key=lambda count: order.index(count[0]) if count[0] in order else 99
+    )
     return ", ".join(f"{number:,} {state}" for state, number in known if number) or "no jobs"

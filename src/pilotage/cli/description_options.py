@@ -123,13 +123,13 @@ def _split(words: Iterable[str] | None) -> list[str]:
 
 
 def _pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise InvalidInput(f"{option} {word}: it is written {form}")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]]:

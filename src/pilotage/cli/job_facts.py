@@ -66,16 +66,16 @@ def _resources(description: dict[str, Any]) -> Iterator[str]:
 
 
 def _result_facts(detail: JobDetail) -> Iterator[Fact]:
-    for one in detail.attempts:
-        place = f"{one.site} {one.hostname}".strip()
+    for attempt in detail.attempts:
+        place = f"{attempt.site} {attempt.hostname}".strip()
         used = (
-            f"{format_duration(one.wall)} wall, {format_duration(one.cpu)} CPU, {one.max_rss} MB"
-            if one.ended
+            f"{format_duration(attempt.wall)} wall, {format_duration(attempt.cpu)} CPU, {attempt.max_rss} MB"
+            if attempt.ended
             else "runs"
         )
-        end = " ".join(part for part in (one.outcome, one.failure, one.message) if part)
-        yield f"attempt {one.attempt}", "; ".join(part for part in (place, used, end) if part)
-    yield "outputs", ", ".join(f"{one.name} ({format_size(one.size)})" for one in detail.outputs)
+        end = " ".join(part for part in (attempt.outcome, attempt.failure, attempt.message) if part)
+        yield f"attempt {attempt.attempt}", "; ".join(part for part in (place, used, end) if part)
+    yield "outputs", ", ".join(f"{output.name} ({format_size(output.size)})" for output in detail.outputs)
     yield "missing outputs", ", ".join(detail.missing_outputs)
     for file in detail.refused_outputs:
         yield "not stored", f"{file.name}: {file.reason}"

@@ -71,14 +71,14 @@ def build_selection(
     for option, word in {**words, "--since": since, "--before": before}.items():
         if word is not None and not word.strip():
             raise InvalidInput(f"{option} is empty", hint="omit the option, or give it a value")
-    found = parse_ids(ids) if ids else None
+    wanted = parse_ids(ids) if ids else None
     states = [parse_state(name) for word in state for name in word.split(",") if name] if state else None
-    if found == []:
+    if wanted == []:
         raise InvalidInput("no job id is given", hint="write ids as 12, 12-40 or 12,15")
     if states == [] or not all(word.strip() for word in state or ()):
         raise InvalidInput("--state is empty", hint="omit the option, or give it a value")
     return Selection(
-        ids=found,
+        ids=wanted,
         submission=submission,
         states=states,
         owner=owner,

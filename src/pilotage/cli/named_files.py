@@ -42,10 +42,10 @@ class NamedFiles:
 
 def find_named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
     """The files that `command` names, except `inputs` (names in the job's folder), which are sent already."""
-    found = _resolve_program(command[0], inputs)
+    program = _resolve_program(command[0], inputs)
     for word in command[1:]:
-        _add_argument(word, inputs, found)
-    return found
+        _add_argument(word, inputs, program)
+    return program
 
 
 def _is_sent(path: Path, inputs: Set[str]) -> bool:
@@ -70,25 +70,25 @@ def _resolve_program(word: str, inputs: Set[str]) -> NamedFiles:
         raise InvalidInput(
             f"there is no file {word} here", hint="name a program of the nodes by its name or absolute path"
         )
-    found = NamedFiles(f"./{path.name}")
+    program = NamedFiles(f"./{path.name}")
     if path.name not in inputs:
-        found.send(path.name, path)
-        found.programs.add(path.name)
-    return found
+        program.send(path.name, path)
+        program.programs.add(path.name)
+    return program
 
 
 def _resolve_bare_name(word: str, path: Path) -> NamedFiles:
     if path.is_file() and shutil.which(word) is None:
-        found = NamedFiles(f"./{word}")
-        found.send(word, path)
-        found.programs.add(word)
-        return found
-    found = NamedFiles(word)
+        program = NamedFiles(f"./{word}")
+        program.send(word, path)
+        program.programs.add(word)
+        return program
+    program = NamedFiles(word)
     if path.is_file():
-        found.notes.append(f"{word} is the program of that name on the nodes; ./{word} sends the file here")
+        program.notes.append(f"{word} is the program of that name on the nodes; ./{word} sends the file here")
     elif path.is_dir():
-        found.notes.append(f"{word} is run as a program of the nodes; the folder {word} here is not sent")
-    return found
+        program.notes.append(f"{word} is run as a program of the nodes; the folder {word} here is not sent")
+    return program
 
 
 def _add_argument(word: str, inputs: Set[str], found: NamedFiles) -> None:

@@ -33,7 +33,7 @@ def with_option_groups(function: Command) -> Command:
         return function(*values, **named)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    flat = [flat[0], *(one.replace(kind=keyword) for one in flat[1:])]
+    flat = [flat[0], *(parameter.replace(kind=keyword) for parameter in flat[1:])]
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__doc__ = function.__doc__
     command.__name__ = function.__name__

@@ -41,18 +41,21 @@ def markdown(root: Root | None = None) -> str:
     """The whole page, for the commands of `root`. Without `root`: for the commands of this package."""
     tree = root or build()
     parts = [HEAD, *(f"| {code} | {text} |\n" for code, text in EXIT_CODES), "\n## Commands\n\n"]
-    parts += [f"- [`{name}`](#{name.replace(' ', '-')}): {one.help}\n" for name, one in tree.commands.items()]
-    parts += [_section(name, one) for name, one in tree.commands.items()]
+    parts += [
+        f"- [`{name}`](#{name.replace(' ', '-')}): {command.help}\n"
+        for name, command in tree.commands.items()
+    ]
+    parts += [_section(name, command) for name, command in tree.commands.items()]
     return "".join(parts)
 
 
 def _section(name: str, command: LazyCommand) -> str:
     import typer
 
-    one: Any = typer.main.get_command(typer_of(command))
-    lines = [f"\n### {name}\n", f"\n{inspect.cleandoc(one.help or command.help)}\n"]
-    arguments = [param for param in one.params if param.param_type_name == "argument"]
-    options = _own_options(one.params)
+    parsed: Any = typer.main.get_command(typer_of(command))
+    lines = [f"\n### {name}\n", f"\n{inspect.cleandoc(parsed.help or command.help)}\n"]
+    arguments = [param for param in parsed.params if param.param_type_name == "argument"]
+    options = _own_options(parsed.params)
     usage = " ".join(["pilotage", name, "[OPTIONS]", *(_usage(param) for param in arguments)])
     lines.append(f"\n    {usage}\n")
     if options:

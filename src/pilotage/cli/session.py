@@ -109,9 +109,9 @@ def connected(function: Callable[Concatenate[Session, P], int | None]) -> Callab
         session = Session(home, server, token_file, CommandOutput(as_json))
         return cast(Callable[..., int | None], function)(session, **values)
 
-    parameters = [one.replace(kind=keyword) for one in own] + shared
+    parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = function.__doc__
     command.__name__ = function.__name__
     command.__module__ = function.__module__

@@ -109,7 +109,7 @@ def _print_notes(session: Session, table: ShareTable) -> None:
 
 def _factors(row: ShareRow) -> str:
     """Such as "0.500 (WMSHistory groups) × 0.800 (HalfLife groups)"."""
-    return " × ".join(f"{one.factor:.3f} ({one.corrector} {one.instance})" for one in row.factors)
+    return " × ".join(f"{factor.factor:.3f} ({factor.corrector} {factor.instance})" for factor in row.factors)
 
 
 def _columns(windows: Sequence[Window]) -> Sequence[Column]:
@@ -198,7 +198,7 @@ def _report_fairness(session: Session, report: FairnessReport) -> None:
 
 def _fairness_cells(row: FairnessRow, terminal: bool) -> Sequence[object]:
     whose = [f"  {row.owner}" if row.owner else row.group] if terminal else [row.group, row.owner]
-    parts = [_part(one) for one in (row.entitled, row.expected, row.used)]
+    parts = [_part(part) for part in (row.entitled, row.expected, row.used)]
     numbers = [*parts, f"±{row.bound:.1%}", _part(row.demand), row.waiting]
     return (*whose, *numbers, *([] if terminal else [f"{row.running:.2f}"]), row.verdict)
 
@@ -256,7 +256,7 @@ def _as_json(rows: Sequence[AccountRow]) -> str:
 
 
 def _as_csv(rows: Sequence[AccountRow]) -> Iterator[str]:
-    names = [one.name for one in fields(AccountRow)]
+    names = [column.name for column in fields(AccountRow)]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
     writer.writeheader()

@@ -151,9 +151,9 @@ def _show_events(
     numbers = selection.ids or [job.id for job in _list_jobs(client, selection, limit, oldest)]
     if not numbers:
         _check_named(client, selection)
-    found: dict[int, list[JobEvent]] = {number: client.events(number) for number in numbers}
+    histories: dict[int, list[JobEvent]] = {number: client.events(number) for number in numbers}
     if screen.as_json:
-        screen.json({str(number): events for number, events in found.items()})
+        screen.json({str(number): events for number, events in histories.items()})
         return
     now, exact = time.time(), not screen.terminal
     columns = (
@@ -166,9 +166,17 @@ def _show_events(
         Column("detail"),
     )
     rows = (
-        (number, format_instant(one.at, now, exact=exact), one.kind, one.old, one.new, one.actor, one.detail)
-        for number, events in found.items()
-        for one in events
+        (
+            number,
+            format_instant(event.at, now, exact=exact),
+            event.kind,
+            event.old,
+            event.new,
+            event.actor,
+            event.detail,
+        )
+        for number, events in histories.items()
+        for event in events
     )
     screen.table(columns, rows)
 

@@ -139,12 +139,14 @@ def show_warnings(screen: CommandOutput, warnings: Sequence[str]) -> None:
 def send_prepared(session: Session, prepared: list[PreparedRequest], wait: bool) -> int | None:
     sent, screen = SubmitReport(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
-        for one in prepared:
+        for submission in prepared:
             try:
-                with screen.progress("submitting" if one.in_chunks else "uploading") as advance:
-                    response = client.send(one, _byte_progress(advance), rows=row_progress(screen, advance))
+                with screen.progress("submitting" if submission.in_chunks else "uploading") as advance:
+                    response = client.send(
+                        submission, _byte_progress(advance), rows=row_progress(screen, advance)
+                    )
             except KeyboardInterrupt:
-                again = f"repeat the command with --key {one.request.key}: no job is created twice"
+                again = f"repeat the command with --key {submission.request.key}: no job is created twice"
                 screen.note(f"the server may have accepted all or part of the submission; {again}")
                 raise
             sent.submissions.append(response)

@@ -97,12 +97,12 @@ def _refused(answer: Why) -> Iterator[Table]:
     yield (
         "single changes that would open slots",
         (Column("change"), Column("slots", right=True), Column("sites")),
-        [(one.text, one.slots, _counts(one.sites)) for one in answer.openings],
+        [(opening.text, opening.slots, _counts(opening.sites)) for opening in answer.openings],
     )
     yield (
         "refusals by site",
         (Column("site"), Column("offers", right=True), Column("refused at")),
-        [(one.site, one.offers, _counts(one.conditions)) for one in answer.refused],
+        [(refusal.site, refusal.offers, _counts(refusal.conditions)) for refusal in answer.refused],
     )
 
 
@@ -112,7 +112,10 @@ def _drawn(answer: Why) -> Iterator[Table]:
     yield (
         "drawn earlier in the first of these draws",
         (Column("CPU time"), Column("queues", right=True), Column("jobs", right=True)),
-        [(f"{one.cpu_time} s", one.queues, one.jobs) for one in (first.higher_buckets if first else [])],
+        [
+            (f"{bucket.cpu_time} s", bucket.queues, bucket.jobs)
+            for bucket in (first.higher_buckets if first else [])
+        ],
     )
     yield (
         "competitors in the first of these draws",
@@ -121,8 +124,14 @@ def _drawn(answer: Why) -> Iterator[Table]:
             *(Column("to ours", right=True), Column("waiting", right=True)),
         ),
         [
-            (one.owner or "(all)", one.group, f"{one.priority:.4g}", f"{one.ratio:.3g}", one.waiting)
-            for one in (first.rivals if first else [])
+            (
+                rival.owner or "(all)",
+                rival.group,
+                f"{rival.priority:.4g}",
+                f"{rival.ratio:.3g}",
+                rival.waiting,
+            )
+            for rival in (first.rivals if first else [])
         ],
     )
 
@@ -144,19 +153,19 @@ def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table
     yield (
         "pilots at the CEs that it fits",
         (Column("ce"), Column("site"), Column("pilots"), Column("cores in use"), Column("director")),
-        [_pilots(one, now, screen) for one in answer.pilots],
+        [_pilots(pilot, now, screen) for pilot in answer.pilots],
     )
     yield (
         "wait history of the queue",
         (Column("reason"), Column("detail"), Column("since"), Column("for", right=True)),
         [
             (
-                one.reason or "(nothing waited)",
-                one.detail,
-                format_instant(one.since, now, exact=not screen.terminal),
-                format_duration(max(0.0, (one.until or now) - one.since)),
+                entry.reason or "(nothing waited)",
+                entry.detail,
+                format_instant(entry.since, now, exact=not screen.terminal),
+                format_duration(max(0.0, (entry.until or now) - entry.since)),
             )
-            for one in answer.history
+            for entry in answer.history
         ],
     )
 

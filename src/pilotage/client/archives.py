@@ -167,7 +167,7 @@ def _parse_entry_name(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]
 def _parse_archived_job(entry: tarfile.TarInfo) -> ArchivedJob:
     try:
         content = json.loads(entry.pax_headers[ARCHIVE_OUTPUTS])
-        outputs = [OutputFile(str(one["name"]), int(one["size"])) for one in content["outputs"]]
+        outputs = [OutputFile(str(output["name"]), int(output["size"])) for output in content["outputs"]]
         return ArchivedJob(
             int(content["id"]), str(content["state"]), outputs, [str(name) for name in content["lost"]]
         )

@@ -65,7 +65,7 @@ class LocalDescription:
         """The description by the names of docs/reference/job-description.md, as a YAML file would have it."""
         plain = description_to_json(self.submission.description)
         if self.submission.description.input_sandbox:
-            plain["input_sandbox"] = [_item(one) for one in self.submission.description.input_sandbox]
+            plain["input_sandbox"] = [_item(item) for item in self.submission.description.input_sandbox]
         return plain
 
 

@@ -58,21 +58,21 @@ def gather_files(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
     Links inside a folder are followed as long as they stay inside it; links that lead out, sockets, pipes and
     devices raise InvalidInput, as do two different files of one name.
     """
-    found: dict[str, tuple[Path, os.stat_result]] = {}
+    files: dict[str, tuple[Path, os.stat_result]] = {}
     total = 0
     for name, path in named:
         for inner, file, status in _files(check_name(name), path):
-            if inner in found and found[inner][0] != file:
-                raise InvalidInput(f"two inputs have the name {inner}: {found[inner][0]} and {file}")
-            if inner not in found:
+            if inner in files and files[inner][0] != file:
+                raise InvalidInput(f"two inputs have the name {inner}: {files[inner][0]} and {file}")
+            if inner not in files:
                 total += status.st_size
-            found[inner] = (file, status)
-            if len(found) > MAX_FILES:
+            files[inner] = (file, status)
+            if len(files) > MAX_FILES:
                 raise TooLarge(f"more than {MAX_FILES:,} input files", hint="pack them into one archive")
             if total > MAX_BYTES:
                 raise TooLarge(f"the inputs have more than {MAX_BYTES // 1024**3} GiB", hint=LARGE_HINT)
     digests: dict[Path, str] = {}
-    return [_hashed(name, path, status, digests) for name, (path, status) in found.items()]
+    return [_hashed(name, path, status, digests) for name, (path, status) in files.items()]
 
 
 def hash_file(path: Path) -> LocalFile:
@@ -114,7 +114,7 @@ def _files(name: str, path: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
 def _folder(
     name: str, folder: Path, root: Path, chain: tuple[Path, ...]
 ) -> Iterator[tuple[str, Path, os.stat_result]]:
-    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         real = path
         if entry.is_symlink():

@@ -59,9 +59,9 @@ class OwnFiles:
         """The rows with the values of their files, which are uploaded for a chunk of rows at a time."""
         counted = enumerate(check_rows(rows, self.names))
         while part := list(islice(counted, max_rows_per_chunk(len(self.templates)))):
-            found = [(row, self.files(row, index)) for index, row in part]
-            upload([file for _, files in found for file in files])
-            for row, files in found:
+            with_files = [(row, self.files(row, index)) for index, row in part]
+            upload([file for _, files in with_files for file in files])
+            for row, files in with_files:
                 yield [*row, *map(row_value, files)]
 
 
@@ -73,9 +73,9 @@ def find_own_files(
     described: LocalDescription, names: Sequence[str], count: int | None, first: Row | None
 ) -> OwnFiles:
     """Find the inputs that differ per job. Folders, judged by the `first` row, are excluded."""
-    found = OwnFiles(tuple(described.varying(names)), tuple(names), count)
-    if first is None or not found.templates:
-        return found
-    paths = found.paths(first, 0)
-    kept = [one for one, path in zip(found.templates, paths, strict=True) if not path.is_dir()]
-    return OwnFiles(tuple(kept), found.names, count)
+    own = OwnFiles(tuple(described.varying(names)), tuple(names), count)
+    if first is None or not own.templates:
+        return own
+    paths = own.paths(first, 0)
+    kept = [template for template, path in zip(own.templates, paths, strict=True) if not path.is_dir()]
+    return OwnFiles(tuple(kept), own.names, count)

@@ -79,7 +79,8 @@ def prepare_resubmission(
     )
     varying = any(place not in own for place, _ in described.varying(submission.names))
     again = Resubmission(
-        PreparedRequest(request, tuple(files), (), varying), as_sent=[*own_names, *(one.name for one in kept)]
+        PreparedRequest(request, tuple(files), (), varying),
+        as_sent=[*own_names, *(file.name for file in kept)],
     )
     _compare(again, files, source.inputs)
     return again
@@ -87,14 +88,14 @@ def prepare_resubmission(
 
 def _stored_inputs(source: SubmissionSource, name: str, path: Path) -> list[UploadedInput]:
     """The stored inputs with this name: one file, or all files of a folder."""
-    found = [one for one in source.inputs if one.name == name or one.name.startswith(name + "/")]
-    if not found:
+    matching = [file for file in source.inputs if file.name == name or file.name.startswith(name + "/")]
+    if not matching:
         raise InvalidInput(f"there is no input {path}", hint=f"name it: --input PATH={name}")
-    return found
+    return matching
 
 
 def _require_stored(kept: Sequence[UploadedInput], known: Callable[[str], bool]) -> None:
-    by_digest = {one.digest: one.name for one in kept}
+    by_digest = {file.digest: file.name for file in kept}
     for digest, name in by_digest.items():
         if not known(digest):
             raise InvalidInput(
@@ -104,6 +105,6 @@ def _require_stored(kept: Sequence[UploadedInput], known: Callable[[str], bool])
 
 
 def _compare(again: Resubmission, files: Sequence[LocalFile], sent: Sequence[UploadedInput]) -> None:
-    before = {one.name: one.digest for one in sent}
+    before = {file.name: file.digest for file in sent}
     for file in files:
         (again.same if before.get(file.name) == file.digest else again.changed).append(file.name)

@@ -31,18 +31,18 @@ def selection_of(which: Which) -> Selection:
 
 def parse_ids(words: Iterable[str]) -> list[int]:
     """Job ids as people write them: "12", "12-40", "12,15"; in their order, each once."""
-    found: dict[int, None] = {}
+    ids: dict[int, None] = {}
     for word in words:
         for part in word.replace(" ", "").split(","):
             if not part:
                 continue
-            found.update(dict.fromkeys(_parse_range(part)))
-            if len(found) > MAX_JOBS_PER_SUBMISSION:
+            ids.update(dict.fromkeys(_parse_range(part)))
+            if len(ids) > MAX_JOBS_PER_SUBMISSION:
                 raise InvalidInput(
                     f"more than {MAX_JOBS_PER_SUBMISSION:,} ids",
                     hint="name them by -s SUBMISSION or another selection",
                 )
-    return list(found)
+    return list(ids)
 
 
 def _parse_range(part: str) -> range:

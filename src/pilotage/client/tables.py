@@ -49,10 +49,10 @@ def count_rows(path: Path) -> tuple[tuple[str, ...], int]:
     """(names, rows) of the table in a file, all of it read and checked."""
     with open_table(path) as file:
         table = read_table(file, str(path))
-        found = sum(1 for _ in table.rows)
-    if not found:
+        count = sum(1 for _ in table.rows)
+    if not count:
         raise InvalidInput(f"{path} has names and no rows: there would be no job")
-    return table.names, found
+    return table.names, count
 
 
 def open_table(path: Path) -> BinaryIO:

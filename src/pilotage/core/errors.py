@@ -92,11 +92,11 @@ class Mistakes(InvalidInput):
 
 def check_mistakes(errors: Iterable[InvalidInput]) -> None:
     """Raise the error, or several as one; return if there is none."""
-    found = tuple(errors)
-    if len(found) > 1:
-        raise Mistakes(found)
-    if found:
-        raise found[0]
+    mistakes = tuple(errors)
+    if len(mistakes) > 1:
+        raise Mistakes(mistakes)
+    if mistakes:
+        raise mistakes[0]
 
 
 class TooLarge(InvalidInput):

@@ -26,12 +26,12 @@ def check_brackets(text: str) -> None:
     if text.count("[") + text.count("{") <= MAX_NESTING:
         return
     depth = 0
-    for found in _TOKEN.finditer(text):
-        token = found[0]
+    for match in _TOKEN.finditer(text):
+        token = match[0]
         if token in "[{":
             depth += 1
             if depth > MAX_NESTING:
-                at = found.start()
+                at = match.start()
                 raise too_deep(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
         elif token in "]}":
             depth -= 1

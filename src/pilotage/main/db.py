@@ -54,8 +54,8 @@ def restore(
 
     owned = Home.at(home, database_location(database, database_url), pg_bin)
     with _locked(owned):
-        found, aside = owned.database.restore(file.expanduser().absolute(), _timestamp())
-    print(f"restored {file} as incarnation {found.incarnation}; new ids begin above {found.id_floor:,}")
+        restored, aside = owned.database.restore(file.expanduser().absolute(), _timestamp())
+    print(f"restored {file} as incarnation {restored.incarnation}; new ids begin above {restored.id_floor:,}")
     if aside:
         print(f"The previous database is kept as {aside}.")
     print("Jobs assigned since the backup run again; results of their earlier attempts are refused.")
@@ -89,10 +89,10 @@ def check(
     from pilotage.server.process.home import Home
 
     owned = Home.at(home, database_location(database, database_url))
-    found = owned.database.check()
-    for line in found:
+    damage = owned.database.check()
+    for line in damage:
         print(line)
-    if found:
+    if damage:
         print(f"pilotage: {owned.database.shown} is damaged", file=sys.stderr)
         return DAMAGED
     print(f"{owned.database.shown} is intact")

@@ -127,3 +127,20 @@ def test_code_examples_and_tables_are_no_prose() -> None:
     text = "The sum of `what`:\n\n>>> what(those)\n1\n\n    GET   /v1/jobs    so\n    POST  /v1/jobs    that"
     assert list(sentences(text)) == ["The sum of X", "GET /v1/jobs so", "POST /v1/jobs that"]
     assert not [objection for sentence in sentences(text) for objection in objections(sentence)]
+
+
+EMPTY_NAMES = frozenset({"one", "found", "told", "thing", "stuff"})
+"""Names that do not say which value they hold."""
+MIGRATIONS = SRC / "store" / "migrations" / "versions"
+
+
+def test_locals_say_what_they_hold() -> None:
+    """Released migrations never change."""
+    named = [
+        f"{file.relative_to(SRC)}:{node.lineno}: {node.id}"
+        for file in FILES
+        if file.parent != MIGRATIONS
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in EMPTY_NAMES
+    ]
+    assert not named, "\n" + "\n".join(named)

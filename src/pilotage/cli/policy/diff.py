@@ -50,9 +50,9 @@ def diff(
 
         for side in (before, after):
             _require_toml(side)
-        found = changes(before.text, after.text)
+        difference = changes(before.text, after.text)
         session.screen.json(
-            {"before": before.label, "after": after.label, "same": same, "changes": found},
+            {"before": before.label, "after": after.label, "same": same, "changes": difference},
         )
     else:
         for line in _unified(before, after):
@@ -69,14 +69,16 @@ def _resolve_sides(session: Session, a: str | None, b: str | None) -> tuple[Side
     given = [_file(name) if name is not None and not name.isdecimal() else name for name in (a, b)]
     with session.client() as client:
         if a is None:
-            newest = [one.version for one in islice(client.policy_versions(), 2)]
+            newest = [version.version for version in islice(client.policy_versions(), 2)]
             if len(newest) < 2:
                 raise NotFound("the policy has only one version: nothing to compare")
             given = [str(newest[1]), str(newest[0])]
         elif b is None:
             current = client.policy()
             given = [_version(current, " (in force)"), given[0]]
-        left, right = (one if isinstance(one, Side) else _fetch_version(client, str(one)) for one in given)
+        left, right = (
+            side if isinstance(side, Side) else _fetch_version(client, str(side)) for side in given
+        )
     return left, right
 
 

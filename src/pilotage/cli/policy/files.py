@@ -90,8 +90,10 @@ def import_cfg(
 def _report_unconverted(session: Session, made: ImportedPolicy) -> None:
     from pilotage.core.policy import warnings
 
-    for one in made.omissions[:SHOWN]:
-        session.screen.note(f"not converted: line {one.line}: {one.path} ({one.value}): {one.reason}")
+    for omission in made.omissions[:SHOWN]:
+        session.screen.note(
+            f"not converted: line {omission.line}: {omission.path} ({omission.value}): {omission.reason}"
+        )
     if len(made.omissions) > SHOWN:
         session.screen.note(f"not converted: {len(made.omissions) - SHOWN:,} more; --json lists all")
     for note in made.notes:

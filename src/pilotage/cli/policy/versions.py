@@ -86,8 +86,8 @@ def check(
             hint = f"{error.hint}; or use --offline to check without a server".removeprefix("; or ")
             raise Unreachable(error.message, hint=hint) from None
     if not session.as_json:
-        for one in document.properties:
-            session.screen.note(f"note: {one}")
+        for note in document.properties:
+            session.screen.note(f"note: {note}")
     _report(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
     return None
 
@@ -111,15 +111,20 @@ def history(
 ) -> int | None:
     """List the versions of the policy, newest first, with time, author and reason."""
     with session.client() as client:
-        found = list(islice(client.policy_versions(), limit or None))
+        versions = list(islice(client.policy_versions(), limit or None))
     if session.as_json:
-        session.screen.json({"versions": found})
+        session.screen.json({"versions": versions})
         return None
     now, exact = time.time(), not session.screen.terminal
     columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason"))
     rows = (
-        (one.version, format_instant(one.applied_at, now, exact=exact), one.applied_by, one.reason)
-        for one in found
+        (
+            version.version,
+            format_instant(version.applied_at, now, exact=exact),
+            version.applied_by,
+            version.reason,
+        )
+        for version in versions
     )
     session.screen.table(columns, rows)
     return None
@@ -168,16 +173,16 @@ def _report(
 
 
 def _warning_lines(document: PolicyDocument, would: str) -> Iterator[str]:
-    yield from (f"warning: {one}" for one in document.warnings)
-    for one in document.stranded:
-        whose = f"{one.owner} in group {one.group}" if one.owner else f"group {one.group}"
-        why = "the user is not in it" if one.owner else "there is no such group"
-        one_job = one.waiting == 1
+    yield from (f"warning: {warning}" for warning in document.warnings)
+    for entity in document.stranded:
+        whose = f"{entity.owner} in group {entity.group}" if entity.owner else f"group {entity.group}"
+        why = "the user is not in it" if entity.owner else "there is no such group"
+        one_job = entity.waiting == 1
         jobs = "job" if one_job else "jobs"
         what = would.replace("do not", "does not") if one_job else would
         stay = "stays" if one_job else "stay"
-        yield f"warning: {one.waiting:,} waiting {jobs} of {whose} {what} ({why}), but {stay}"
-    listed = sum(one.waiting for one in document.stranded)
+        yield f"warning: {entity.waiting:,} waiting {jobs} of {whose} {what} ({why}), but {stay}"
+    listed = sum(entity.waiting for entity in document.stranded)
     if document.stranded_jobs > listed:
         yield f"warning: and {document.stranded_jobs - listed:,} more of others"
     for left in document.pilots_left:

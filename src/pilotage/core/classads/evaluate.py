@@ -93,9 +93,9 @@ def evaluate(
 
 def matches(left: ClassAd, right: ClassAd, *, now: float | None = None, rng: Chance | None = None) -> bool:
     """Whether each ad's `Requirements` is true of the other; an absent one is not true."""
-    for one, other in ((left, right), (right, left)):
-        requirements = one.index.get("requirements")
-        if requirements is None or evaluate(requirements, one, other, now=now, rng=rng) is not True:
+    for ad, other in ((left, right), (right, left)):
+        requirements = ad.index.get("requirements")
+        if requirements is None or evaluate(requirements, ad, other, now=now, rng=rng) is not True:
             return False
     return True
 
@@ -126,8 +126,8 @@ def _attribute(node: Attribute, scope: Record, run: Run, depth: int) -> Any:
     if node.absolute:
         # Matched ads hang below a nameless pair, which defines nothing.
         top = scope.top
-        found = None if top.other is not None else top.ad.index.get(node.key)
-        return UNDEFINED if found is None else _enter(found, node.key, top, run, depth + 1)
+        expression = None if top.other is not None else top.ad.index.get(node.key)
+        return UNDEFINED if expression is None else _enter(expression, node.key, top, run, depth + 1)
     return _lookup(node.key, scope, run, depth + 1, fall_back=True)
 
 
@@ -145,20 +145,20 @@ def _select(base: Any, key: str, run: Run, depth: int) -> Any:
 def _lookup(key: str, scope: Record, run: Run, depth: int, *, fall_back: bool) -> Any:
     at: Record | None = scope
     while at is not None:
-        found = at.ad.index.get(key)
-        if found is not None:
-            if type(found) is Literal:
-                return found.value
-            return _enter(found, key, at, run, depth + 1)
+        expression = at.ad.index.get(key)
+        if expression is not None:
+            if type(expression) is Literal:
+                return expression.value
+            return _enter(expression, key, at, run, depth + 1)
         at = at.parent
     special = _SPECIAL.get(key)
     if special is not None:
         return special(scope) or UNDEFINED
     other = scope.other if fall_back else None
-    found = None if other is None else other.ad.index.get(key)
-    if other is None or found is None:
+    expression = None if other is None else other.ad.index.get(key)
+    if other is None or expression is None:
         return UNDEFINED
-    return _enter(found, key, other, run, depth + 1)
+    return _enter(expression, key, other, run, depth + 1)
 
 
 _SPECIAL: Final[dict[str, Callable[[Record], Record | None]]] = {
@@ -195,8 +195,8 @@ def _subscript(node: Subscript, scope: Record, run: Run, depth: int) -> Any:
     if isinstance(base, tuple) and type(index) is int:
         return base[index] if 0 <= index < len(base) else ERROR
     if isinstance(base, Record) and isinstance(index, str):
-        found = base.ad.index.get(index.lower())
-        return UNDEFINED if found is None else _enter(found, index.lower(), base, run, depth + 1)
+        expression = base.ad.index.get(index.lower())
+        return UNDEFINED if expression is None else _enter(expression, index.lower(), base, run, depth + 1)
     return ERROR
 
 
@@ -245,11 +245,13 @@ def _conditional(node: Conditional, scope: Record, run: Run, depth: int) -> Any:
 def _call(node: Call, scope: Record, run: Run, depth: int) -> Any:
     run.visit(depth, 1 + len(node.arguments))
     if node.key == LAZY_CHOICE:
-        return choose(node.arguments, lambda one: _RULES[type(one)](one, scope, run, depth + 3))
+        return choose(
+            node.arguments, lambda argument: _RULES[type(argument)](argument, scope, run, depth + 3)
+        )
     function = FUNCTIONS.get(node.key)
     if function is None:
         return ERROR
-    arguments = [_RULES[type(one)](one, scope, run, depth + 2) for one in node.arguments]
+    arguments = [_RULES[type(argument)](argument, scope, run, depth + 2) for argument in node.arguments]
     run.charge(_work(node.key, arguments))
     try:
         return function(arguments, run)

@@ -59,11 +59,11 @@ def _compare_each(decisive: bool) -> Function:
             return UNDEFINED if items is UNDEFINED and known_op else ERROR
         compare = BINARY[_COMPARISONS[op]]
         for item in items:
-            found = compare(item, value)
-            if found is UNDEFINED:
+            answer = compare(item, value)
+            if answer is UNDEFINED:
                 return False
-            if found is ERROR or found is decisive:
-                return found
+            if answer is ERROR or answer is decisive:
+                return answer
         return not decisive
 
     return apply

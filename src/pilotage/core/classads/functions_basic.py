@@ -75,15 +75,15 @@ def number(value: Any) -> int | float | None:
 
 
 def to_int(value: Any) -> Any:
-    found = number(value)
-    if found is None:
+    parsed = number(value)
+    if parsed is None:
         return absent(value, value)
-    return truncate(found) if isinstance(found, float) else found
+    return truncate(parsed) if isinstance(parsed, float) else parsed
 
 
 def to_real(value: Any) -> Any:
-    found = number(value)
-    return absent(value, value) if found is None else float(found)
+    parsed = number(value)
+    return absent(value, value) if parsed is None else float(parsed)
 
 
 def to_bool(value: Any) -> Any:
@@ -94,12 +94,12 @@ def to_bool(value: Any) -> Any:
 
 def _whole(cut: Callable[[float], float]) -> Function:
     def apply(value: Any) -> Any:
-        found = number(value)
-        if found is None:
+        parsed = number(value)
+        if parsed is None:
             return ERROR
-        if isinstance(found, int):
-            return found
-        return truncate(cut(found)) if math.isfinite(found) else truncate(found)
+        if isinstance(parsed, int):
+            return parsed
+        return truncate(cut(parsed)) if math.isfinite(parsed) else truncate(parsed)
 
     return one(apply)
 

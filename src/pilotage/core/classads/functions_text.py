@@ -17,13 +17,13 @@ _REFUSED_PATTERN: Final = 6000
 
 def bounded(parts: Iterable[str], separator: str = "") -> str:
     """The parts joined; raises `TextTooLong` before it would take much memory."""
-    found, size = [], 0
+    joined, size = [], 0
     for part in parts:
         size += len(part) + len(separator)
         if size > MAX_STRING:
             raise TextTooLong
-        found.append(part)
-    return separator.join(found)
+        joined.append(part)
+    return separator.join(joined)
 
 
 def _strcat(arguments: Sequence[Any], world: Any) -> Any:
@@ -41,8 +41,8 @@ def unknown_first(values: Iterable[Any]) -> Any:
 
 def absent_of(values: Iterable[Any]) -> Any:
     """ERROR if one is, else UNDEFINED if one is, else ERROR for the wrong type."""
-    found = list(values)
-    return ERROR if any(value is ERROR for value in found) else unknown_first(found)
+    items = list(values)
+    return ERROR if any(value is ERROR for value in items) else unknown_first(items)
 
 
 def _join(arguments: Sequence[Any], world: Any) -> Any:
@@ -106,9 +106,9 @@ def version_order(a: str, b: str) -> int:
     left, right = _PIECES.findall(a), _PIECES.findall(b)
     for x, y in zip(left, right, strict=False):
         if x.isdigit() and y.isdigit():
-            found = (len(x.lstrip("0")), x.lstrip("0")), (len(y.lstrip("0")), y.lstrip("0"))
-            if found[0] != found[1]:
-                return 1 if found[0] > found[1] else -1
+            digits = (len(x.lstrip("0")), x.lstrip("0")), (len(y.lstrip("0")), y.lstrip("0"))
+            if digits[0] != digits[1]:
+                return 1 if digits[0] > digits[1] else -1
         if x != y and not (x.isdigit() and y.isdigit()):
             return _order(x, y)
     return (len(left) > len(right)) - (len(left) < len(right))
@@ -167,7 +167,7 @@ def _member_of(fold: Callable[[str], str]) -> Function:
         item, items = arguments[:2]
         if isinstance(item, str) and isinstance(items, str):
             delimiters = [value for value in arguments[2:] if isinstance(value, str)]
-            return fold(item) in {fold(one) for one in items_of(items, *delimiters)}
+            return fold(item) in {fold(member) for member in items_of(items, *delimiters)}
         return UNDEFINED if item is items else False
 
     return apply

@@ -52,7 +52,7 @@ class Source:
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, from 1."""
         if not self._starts:
-            self._starts = [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+            self._starts = [0, *(line_end.end() for line_end in _LINE_END.finditer(self.text))]
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
@@ -75,8 +75,8 @@ def tokens(source: Source) -> Iterator[Token]:
 
 
 def _skip_space(source: Source, at: int) -> int:
-    found = _SPACE.match(source.text, at)
-    at = at if found is None else found.end()
+    match = _SPACE.match(source.text, at)
+    at = at if match is None else match.end()
     if source.text.startswith("/*", at):
         source.refuse("this comment is never closed", at, "end it with */")
     return at
@@ -87,12 +87,12 @@ def _next(source: Source, at: int) -> tuple[Token, int]:
     start = text[at]
     if start in "\"'":
         return _quoted(source, at)
-    if found := _NAME.match(text, at):
-        return Token("name", found[0], found[0], at), found.end()
-    if found := _NUMBER.match(text, at):
-        return _number(source, found[0], at), found.end()
-    if found := _OPERATOR.match(text, at):
-        return Token(found[0], found[0], found[0], at), found.end()
+    if match := _NAME.match(text, at):
+        return Token("name", match[0], match[0], at), match.end()
+    if match := _NUMBER.match(text, at):
+        return _number(source, match[0], at), match.end()
+    if match := _OPERATOR.match(text, at):
+        return Token(match[0], match[0], match[0], at), match.end()
     return source.refuse(f"{start!r} has no meaning here", at, "quote text with double quotes")
 
 
@@ -122,10 +122,10 @@ def _quoted(source: Source, start: int) -> tuple[Token, int]:
     parts: list[str] = []
     at = start + 1
     while True:
-        found = _PLAIN[quote].match(text, at)
-        assert found is not None
-        parts.append(found[0])
-        at = found.end()
+        match = _PLAIN[quote].match(text, at)
+        assert match is not None
+        parts.append(match[0])
+        at = match.end()
         if text[at : at + 1] == quote:
             break
         if text[at : at + 1] != "\\" or at + 1 >= len(text):
@@ -141,11 +141,11 @@ def _quoted(source: Source, start: int) -> tuple[Token, int]:
 
 def _escape(source: Source, at: int) -> tuple[str, int]:
     text = source.text
-    if found := _OCTAL.match(text, at + 1):
-        code = int(found[0], 8)
+    if match := _OCTAL.match(text, at + 1):
+        code = int(match[0], 8)
         if not 0 < code < 128:
-            source.refuse(f"\\{found[0]} is not an ASCII character", at, "write the character itself")
-        return chr(code), found.end()
+            source.refuse(f"\\{match[0]} is not an ASCII character", at, "write the character itself")
+        return chr(code), match.end()
     letter = text[at + 1]
     if letter in "\n\x00":
         source.refuse("a backslash cannot stand before the end of a line", at)

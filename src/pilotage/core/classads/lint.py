@@ -34,7 +34,7 @@ class Suspicion:
 
 def references(expression: Expression) -> frozenset[AttributeReference]:
     """The attributes an expression needs from outside itself."""
-    found: set[AttributeReference] = set()
+    references: set[AttributeReference] = set()
     stack: list[tuple[Expression, frozenset[str]]] = [(expression, frozenset())]
     while stack:
         node, local = stack.pop()
@@ -43,12 +43,12 @@ def references(expression: Expression) -> frozenset[AttributeReference]:
         elif isinstance(node, Attribute):
             scope = _scope_of(node, local)
             if scope is not None:
-                found.add(AttributeReference(scope, node.key))
+                references.add(AttributeReference(scope, node.key))
                 continue
             if node.base is None and node.key not in local and node.key not in _SPECIAL:
-                found.add(AttributeReference("", node.key))
+                references.add(AttributeReference("", node.key))
         stack.extend((below, local) for below in children(node))
-    return frozenset(found)
+    return frozenset(references)
 
 
 def _scope_of(node: Attribute, local: frozenset[str]) -> str | None:
@@ -64,7 +64,7 @@ def check_call(call: Call) -> None:
     """Raises `InvalidInput` for a call of `regexp` whose pattern is a constant that can't be used."""
     if call.key != "regexp" or len(call.arguments) not in (2, 3):
         return
-    constants = [one.value if isinstance(one, Literal) else None for one in call.arguments]
+    constants = [argument.value if isinstance(argument, Literal) else None for argument in call.arguments]
     pattern, options = constants[0], constants[2] if len(constants) == 3 else ""
     if isinstance(pattern, str):
         check_pattern(pattern, options if isinstance(options, str) else "")
@@ -72,7 +72,7 @@ def check_call(call: Call) -> None:
 
 def suspicions(ad: ClassAd) -> tuple[Suspicion, ...]:
     """Unquoted host names (`gridftp05.cern.ch` selects attributes and is undefined) and unknown functions."""
-    found: list[Suspicion] = []
+    suspicious: list[Suspicion] = []
     stack: list[tuple[str, Expression, frozenset[str]]] = [("", ad, _SPECIAL)]
     while stack:
         path, node, known = stack.pop()
@@ -83,12 +83,12 @@ def suspicions(ad: ClassAd) -> tuple[Suspicion, ...]:
         elif isinstance(node, ListOf):
             stack.extend((f"{path}[{at}]", item, known) for at, item in enumerate(node.items))
         else:
-            found += _of_value(path, node, known)
-    return tuple(sorted(found, key=lambda one: one.path))
+            suspicious += _of_value(path, node, known)
+    return tuple(sorted(suspicious, key=lambda suspicion: suspicion.path))
 
 
 def _of_value(path: str, node: Expression, known: frozenset[str]) -> list[Suspicion]:
-    found: list[Suspicion] = []
+    suspicious: list[Suspicion] = []
     if isinstance(node, Attribute) and node.base is not None:
         root: Expression = node
         while isinstance(root, Attribute) and root.base is not None:
@@ -96,11 +96,13 @@ def _of_value(path: str, node: Expression, known: frozenset[str]) -> list[Suspic
         if isinstance(root, Attribute) and not root.absolute and root.key not in known:
             text = unparse(node)
             message = f'{text} selects from {root.name!r}, which nothing defines: quote it? "{text}"'
-            found.append(Suspicion(path, message))
+            suspicious.append(Suspicion(path, message))
     stack = [node]
     while stack:
         below = stack.pop()
         if isinstance(below, Call) and below.key not in NAMES:
-            found.append(Suspicion(path, f"there is no function {below.name!r}: the value will be an error"))
+            suspicious.append(
+                Suspicion(path, f"there is no function {below.name!r}: the value will be an error")
+            )
         stack.extend(children(below))
-    return found
+    return suspicious

@@ -96,12 +96,12 @@ def parse_definitions(text: str, limits: ParserLimits = DEFAULT_LIMITS) -> tuple
         bracketed = parser.peek().kind == "["
         if bracketed:
             parser.advance()
-        found = parser.definitions("]" if bracketed else "end", dotted=True)
+        definitions = parser.definitions("]" if bracketed else "end", dotted=True)
         if bracketed:
             parser.expect("]", "the description ends with ']'")
         parser.finish()
-    check_size(ListOf(tuple(one.expression for one in found)), limits)
-    return tuple(found)
+    check_size(ListOf(tuple(definition.expression for definition in definitions)), limits)
+    return tuple(definitions)
 
 
 @contextmanager
@@ -179,8 +179,8 @@ class _Parser:
 
     def unexpected(self, wanted: str, hint: str = "") -> NoReturn:
         token = self.peek()
-        found = "the text ends" if token.kind == "end" else f"{token.text!r} is not expected"
-        self._source.refuse(f"{found} here: {wanted}", token.start, hint)
+        problem = "the text ends" if token.kind == "end" else f"{token.text!r} is not expected"
+        self._source.refuse(f"{problem} here: {wanted}", token.start, hint)
 
     def finish(self) -> None:
         if self.peek().kind != "end":
@@ -346,27 +346,27 @@ class _Parser:
 
     def record(self) -> ClassAd:
         self.expect("[", "an ad begins with '['")
-        found = self.definitions("]", dotted=False)
+        definitions = self.definitions("]", dotted=False)
         self.expect("]", "attributes are separated by ';'")
         seen: dict[str, Definition] = {}
-        for one in found:
-            first = seen.setdefault(one.name.lower(), one)
-            if first is not one:
+        for definition in definitions:
+            first = seen.setdefault(definition.name.lower(), definition)
+            if first is not definition:
                 raise InvalidInput(
-                    f"attribute {one.name!r} is already defined on line {first.line}",
-                    line=one.line,
-                    column=one.column,
-                    field=one.name,
+                    f"attribute {definition.name!r} is already defined on line {first.line}",
+                    line=definition.line,
+                    column=definition.column,
+                    field=definition.name,
                 )
-        return ClassAd(tuple((one.name, one.expression) for one in found))
+        return ClassAd(tuple((definition.name, definition.expression) for definition in definitions))
 
     def definitions(self, closing: str, *, dotted: bool) -> list[Definition]:
-        found: list[Definition] = []
+        definitions: list[Definition] = []
         while True:
             while self.accept(";"):
                 self._made()
             if self.peek().kind in (closing, "end"):
-                return found
+                return definitions
             line, column = self._source.place(self.peek().start)
             name = self._name("an attribute name")
             while dotted and self.accept("."):
@@ -374,7 +374,7 @@ class _Parser:
                 if len(name) > MAX_DOTTED_NAME:
                     raise TooLarge("the name of an attribute is too long", line=line, column=column)
             self.expect("=", f"attributes are written {name} = value;")
-            found.append(Definition(name, self.expression(), line, column))
+            definitions.append(Definition(name, self.expression(), line, column))
             if self.peek().kind not in (closing, ";"):
                 self.unexpected("expected ';'", f"the value of {name!r} was complete")
 

@@ -51,11 +51,11 @@ def compiled(text: str, options: str = "") -> Pattern | str:
 
 def check_pattern(text: str, options: str = "") -> None:
     """Raises `InvalidInput` with the reason for a pattern that `regexp` can't use."""
-    found = compiled(text, options)
-    if isinstance(found, str):
+    expression = compiled(text, options)
+    if isinstance(expression, str):
         shown = text if len(text) <= 60 else f"{text[:57]}…"
         raise InvalidInput(
-            f"regexp: the pattern {shown!r} can't be used: {found}",
+            f"regexp: the pattern {shown!r} can't be used: {expression}",
             hint="patterns are those of RE2: docs/reference/classads.md names the differences",
         )
 
@@ -106,15 +106,15 @@ _ESCAPES: Final = {
 def unsupported(text: str) -> str | None:
     """The first feature of PCRE in a pattern that RE2 does not have, None if there is none."""
     for token in _TOKEN.finditer(text):
-        kind, found = token.lastgroup, token[0]
+        kind, token_text = token.lastgroup, token[0]
         if kind == "group":
-            feature = _GROUPS.get(found) or (
-                f"the verb {found}…)" if found.startswith("(*") else "recursion into a group"
+            feature = _GROUPS.get(token_text) or (
+                f"the verb {token_text}…)" if token_text.startswith("(*") else "recursion into a group"
             )
         elif kind == "possessive":
-            feature = f"the possessive repetition {found}"
-        elif kind == "escape" and found[1:] in _ESCAPES:
-            feature = _ESCAPES[found[1:]]
+            feature = f"the possessive repetition {token_text}"
+        elif kind == "escape" and token_text[1:] in _ESCAPES:
+            feature = _ESCAPES[token_text[1:]]
         else:
             continue
         return f"{feature} is not supported"
@@ -126,11 +126,11 @@ def without_spacing(text: str) -> str:
     parts: list[str] = []
     comment = False
     for token in _TOKEN.finditer(text):
-        found = token[0]
+        part = token[0]
         if comment:
-            comment = "\n" not in found
-        elif found == "#":
+            comment = "\n" not in part
+        elif part == "#":
             comment = True
-        elif not found.isspace():
-            parts.append(found)
+        elif not part.isspace():
+            parts.append(part)
     return "".join(parts)

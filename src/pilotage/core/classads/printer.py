@@ -50,7 +50,7 @@ def canonical(tree: Expression) -> str:
 
 def quote(text: str) -> str:
     """A ClassAd string constant of this text."""
-    return '"' + _SPECIAL.sub(lambda found: _escaped(found[0], '"'), text) + '"'
+    return '"' + _SPECIAL.sub(lambda match: _escaped(match[0], '"'), text) + '"'
 
 
 def scalar_text(value: Scalar) -> str:
@@ -116,7 +116,7 @@ class _Printer:
         if isinstance(node, Subscript):
             return f"{self.base(node.base)}[{self.text(node.index)}]"
         if isinstance(node, Call):
-            return f"{self.name(node.name)}({', '.join(self.text(one) for one in node.arguments)})"
+            return f"{self.name(node.name)}({', '.join(self.text(argument) for argument in node.arguments)})"
         before = "" if node.base is None else self.base(node.base)
         return f"{before}{'.' if before or node.absolute else ''}{self.attribute(node.name)}"
 
@@ -159,7 +159,7 @@ class _Printer:
         name = self.name(name)
         if _BARE.match(name) and name.lower() not in RESERVED:
             return name
-        return "'" + _SPECIAL.sub(lambda found: _escaped(found[0], "'"), name) + "'"
+        return "'" + _SPECIAL.sub(lambda match: _escaped(match[0], "'"), name) + "'"
 
 
 class _Canonical(_Printer):

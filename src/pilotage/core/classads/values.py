@@ -91,7 +91,7 @@ def nested_text(value: Any) -> str:
     if isinstance(value, tuple):
         return "{ " + ",".join(nested_text(item) for item in value) + " }" if value else "{  }"
     if isinstance(value, Record):
-        return "[ " + "; ".join(f"{name} = {unparse(one)}" for name, one in value.ad.attributes) + " ]"
+        return "[ " + "; ".join(f"{name} = {unparse(member)}" for name, member in value.ad.attributes) + " ]"
     return scalar_text(value)
 
 
@@ -110,10 +110,10 @@ _NUMBER_PREFIX = re.compile(
 
 def number_in(text: str) -> float | None:
     """The number a text begins with, None if it begins with none."""
-    found = _NUMBER_PREFIX.match(text)
-    if found is None:
+    match = _NUMBER_PREFIX.match(text)
+    if match is None:
         return None
-    digits = found[1]
+    digits = match[1]
     if "x" in digits.lower():
         try:
             return float.fromhex(digits)
@@ -229,8 +229,8 @@ def same(a: Any, b: Any) -> Any:
 
 
 def _different(a: Any, b: Any) -> Any:
-    found = same(a, b)
-    return found if found is ERROR else not found
+    equal = same(a, b)
+    return equal if equal is ERROR else not equal
 
 
 BINARY: Final[dict[str, Operation]] = {

@@ -195,12 +195,12 @@ def _seconds(field: Field, value: Any) -> int:
 
 def _quantity(units: dict[str, int], wanted: str) -> Callable[[Field, Any], int]:
     def read(field: Field, value: Any) -> int:
-        if isinstance(value, str) and (found := _QUANTITY.match(value)):
-            unit = units.get(found[2].lower())
+        if isinstance(value, str) and (match := _QUANTITY.match(value)):
+            unit = units.get(match[2].lower())
             if unit is None:
                 raise type_error(field, wanted, value)
             # Round up: the job needs at least the given amount.
-            value = math.ceil(float(found[1]) * unit)
+            value = math.ceil(float(match[1]) * unit)
         return _integer(field, value, wanted)
 
     return read

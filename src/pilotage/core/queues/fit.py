@@ -97,7 +97,7 @@ class Offer:
     """Owners whose jobs may not run at the site."""
 
 
-_NAMES = tuple(one.name for one in fields(Offer))
+_NAMES = tuple(attribute.name for attribute in fields(Offer))
 _VALUES = attrgetter(*_NAMES)
 _CPU_TIME, _PROCESSORS, _MEMORY = (_NAMES.index(name) for name in ("cpu_time", "processors", "memory"))
 

@@ -225,11 +225,11 @@ class LocalBatch:
             state = NativeState.RUNNING if seen is Seen.SEEN else NativeState.UNKNOWN
             tasks.append(ListedTask(*split_stamp(stamp), batch_id, state, str(state), "", self._host))
         listing = self.list_pilots(submissions_of(missing))
-        found = tuple(
+        listed = tuple(
             task if task.batch_id else replace(task, batch_id=batch_ids.get(_joined(task), ""))
             for task in listing.tasks
         )
-        return replace(listing, tasks=(*tasks, *found))
+        return replace(listing, tasks=(*tasks, *listed))
 
     def _leader_id(self, processes: Sequence[_Process]) -> str:
         """The id of the process that was started: it leads the session. "" if only children of it are left."""
@@ -333,8 +333,8 @@ _PROPERTIES = "--properties="
 def _pilots_in(words: Sequence[str], stamps: Collection[str] | None) -> set[tuple[str, int | None]]:
     """The stamps among the arguments of a process, each with its index. None: all arguments that look like stamps."""
     if stamps is None:
-        found = (split_stamp(word) for word in words if word.startswith(STAMP_PREFIX))
-        return {pilot for pilot in found if pilot[1] is not None}
+        pilots = (split_stamp(word) for word in words if word.startswith(STAMP_PREFIX))
+        return {pilot for pilot in pilots if pilot[1] is not None}
     # A pilot of an earlier version has no index.
     return {pilot for pilot in map(split_stamp, words) if pilot[0] in stamps}
 

@@ -111,11 +111,11 @@ class DirectorySandbox:
         """Store bytes under their digest; their number."""
         path = self.input_path(digest)
         with _room():
-            partial, size, found = await self._receive(chunks, most)
-        if found != digest:
+            partial, size, received = await self._receive(chunks, most)
+        if received != digest:
             partial.unlink()
             raise InvalidInput(
-                f"the bytes have digest {found}, not {digest}", hint="the file changed: send it again"
+                f"the bytes have digest {received}, not {digest}", hint="the file changed: send it again"
             )
         self._place(partial, path)
         return size
@@ -123,10 +123,10 @@ class DirectorySandbox:
     def put_inputs(self, files: Sequence[tuple[str, bytes]]) -> None:
         """Store small files under their digests; they are forced to the disk together."""
         for digest, data in files:
-            found = hashlib.sha256(data).hexdigest()
-            if found != digest:
+            actual = hashlib.sha256(data).hexdigest()
+            if actual != digest:
                 raise InvalidInput(
-                    f"the bytes have digest {found}, not {digest}", hint="the file changed: send it again"
+                    f"the bytes have digest {actual}, not {digest}", hint="the file changed: send it again"
                 )
         with _room(), contextlib.ExitStack() as cleared:
             written: list[tuple[Path, Path]] = []
@@ -196,8 +196,8 @@ class DirectorySandbox:
     def outputs(self, job: int, epoch: int) -> list[tuple[str, int]]:
         """(name, bytes) of each file that was uploaded for one try."""
         folder = self.output_folder(job, epoch)
-        found = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-        return sorted((str(path.relative_to(folder)), path.stat().st_size) for path in found)
+        files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+        return sorted((str(path.relative_to(folder)), path.stat().st_size) for path in files)
 
     def open_output(self, job: int, epoch: int, name: str) -> Path:
         path = self.output_path(job, epoch, name)

@@ -45,7 +45,7 @@ def reachable_host(listener: socket.socket) -> str:
         resolved = {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, listener.family)}
     except OSError:
         resolved = set()
-    if "." in name and resolved and not any(is_loopback(one) for one in resolved):
+    if "." in name and resolved and not any(is_loopback(address) for address in resolved):
         return name
     return _own_address(listener.family) or socket.gethostname()
 

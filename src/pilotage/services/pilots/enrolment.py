@@ -77,8 +77,8 @@ def _begin_of_cores(pilot: PilotRow, request: EnrolRequest, now: float) -> float
     if pilot.started is not None and pilot.cores_from is not None:
         return pilot.cores_from
     # The pilot knows best; a listing sees a batch job only some time after its start.
-    told = max(pilot.submitted, now - max(0.0, request.age))
-    return min(now, told if pilot.cores_from is None or request.age else pilot.cores_from)
+    reported = max(pilot.submitted, now - max(0.0, request.age))
+    return min(now, reported if pilot.cores_from is None or request.age else pilot.cores_from)
 
 
 def _find_pilot(tx: Transaction, request: EnrolRequest) -> PilotRow:

@@ -199,12 +199,12 @@ def silent(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
     It costs nothing for pilots whose deadline is not over. Pilots that have ended, or speak to another server now, are
     forgotten.
     """
-    found = pool.watch.find_silent(pool.last_seen, pool.stalled, partial(patience, pool), now)[:MOST]
-    if not found:
-        return found
-    running, others = pilots.servers_of_running(tx.connection, found), _other_servers(pool, tx)
-    ours = [pilot for pilot in found if pilot in running and running[pilot] not in others]
-    for pilot in set(found).difference(ours):
+    quiet = pool.watch.find_silent(pool.last_seen, pool.stalled, partial(patience, pool), now)[:MOST]
+    if not quiet:
+        return quiet
+    running, others = pilots.servers_of_running(tx.connection, quiet), _other_servers(pool, tx)
+    ours = [pilot for pilot in quiet if pilot in running and running[pilot] not in others]
+    for pilot in set(quiet).difference(ours):
         forget_unheard(pool, tx, pilot)
     return ours
 

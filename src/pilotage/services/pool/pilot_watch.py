@@ -54,7 +54,7 @@ class PilotWatch:
     ) -> list[PilotId]:
         """Pilots that are silent and not stalled. Each is found again until it is stalled, heard or forgotten."""
         self._check_due(last_seen, patience, now)
-        found = []
+        quiet = []
         for pilot, ce in list(self._silent.items()):
             seen = last_seen.get(pilot)
             if seen is None or pilot in stalled:
@@ -64,8 +64,8 @@ class PilotWatch:
                 del self._silent[pilot]
                 heappush(self._heaps[ce], (seen, pilot))
             else:
-                found.append(pilot)
-        return found
+                quiet.append(pilot)
+        return quiet
 
     def _check_due(self, last_seen: Mapping[PilotId, float], patience: Patience, now: float) -> None:
         """Move silent pilots from the heaps to `_silent`."""

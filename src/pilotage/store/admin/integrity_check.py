@@ -110,7 +110,7 @@ def find_damage(connection: Connection, revision: str | None) -> list[str]:
         return [f"its schema is {revision or 'none'}, this version's is {head}: pilotage db upgrade"]
     connection.begin()
     try:
-        found = _check_instance(connection)
+        damage = _check_instance(connection)
         of_months = _RULES_OF_MONTHS if connection.dialect == "postgresql" else ()
         for what, rule in (*_RULES, *of_months):
             sql = rule.replace(f"FROM {_HISTORY} ", f"FROM {_history_with_detached(connection)} ")
@@ -120,12 +120,12 @@ def find_damage(connection: Connection, revision: str | None) -> list[str]:
                     f"SELECT * FROM ({sql}) AS broken ORDER BY 1 LIMIT {EXAMPLES}"
                 ).fetchall()
                 more = " ..." if count > EXAMPLES else ""
-                found.append(f"{count:,} {what}: {', '.join(str(row[0]) for row in rows)}{more}")
+                damage.append(f"{count:,} {what}: {', '.join(str(row[0]) for row in rows)}{more}")
         if connection.dialect == "postgresql":
-            found += _check_sequences(connection)
+            damage += _check_sequences(connection)
     finally:
         connection.rollback()
-    return found
+    return damage
 
 
 def _history_with_detached(connection: Connection) -> str:
@@ -149,7 +149,7 @@ def _check_instance(connection: Connection) -> list[str]:
 
 def _check_sequences(connection: Connection) -> list[str]:
     """Find sequences that would give a used id again, for example after a table was filled by hand."""
-    found: list[str] = []
+    damage: list[str] = []
     for table, column in (
         ("queues", "id"),
         ("outages", "id"),
@@ -164,5 +164,5 @@ def _check_sequences(connection: Connection) -> list[str]:
         )
         highest, last = connection.execute(sql).fetchone()
         if highest is not None and (last is None or last < highest):
-            found.append(f"the next {column} of {table} was given before ({last or 0} < {highest})")
-    return found
+            damage.append(f"the next {column} of {table} was given before ({last or 0} < {highest})")
+    return damage

@@ -102,13 +102,13 @@ def _move_tables(connection: PostgresqlConnection, source: str, target: str) -> 
     connection.begin()
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {target}")
-        found = _pilotage_tables(connection, source)
-        for table in found:
+        tables = _pilotage_tables(connection, source)
+        for table in tables:
             connection.execute(f"ALTER TABLE {source}.{table} SET SCHEMA {target}")
         connection.commit()
     finally:
         connection.rollback()
-    return bool(found)
+    return bool(tables)
 
 
 def _pilotage_tables(connection: PostgresqlConnection, schema: str) -> list[str]:
@@ -143,14 +143,14 @@ def _check_dump(address: DatabaseAddress, backup: Path, programs: Path | None) -
 
 
 def _run(address: DatabaseAddress, programs: Path | None, name: str, *arguments: str) -> str:
-    found = shutil.which(name, path=None if programs is None else str(programs))
-    if found is None:
+    program = shutil.which(name, path=None if programs is None else str(programs))
+    if program is None:
         where = "on PATH" if programs is None else f"in {programs}"
         raise NotFound(
             f"there is no {name} {where}",
             hint="install PostgreSQL's client programs, or say where they are: --pg-bin DIR",
         )
-    command: Sequence[str] = [found, *arguments]
+    command: Sequence[str] = [program, *arguments]
     if name == "pg_dump":
         command = [*command, f"--dbname={address.shown}"]
     done = subprocess.run(

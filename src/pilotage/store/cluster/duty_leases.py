@@ -36,13 +36,13 @@ def claim(
     wanted = sorted(names)
     marks = ", ".join("?" * len(wanted))
     sql = f"SELECT name, holder, epoch, until FROM duties WHERE name IN ({marks}) ORDER BY name"
-    found = (
+    claimed = (
         connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), wanted).fetchall()
         if wanted
         else []
     )
     mine = {}
-    for name, *values in found:
+    for name, *values in claimed:
         lock = claim_lock(Lock(*values), who, now, seconds)
         if lock is not None:
             mine[name] = lock

@@ -33,10 +33,10 @@ def states(connection: Connection, *, lock: bool = False) -> dict[Key, UnleasedR
 def allocations(connection: Connection) -> dict[Key, dict[str, Allocation]]:
     """The allocations of all servers, by limit."""
     sql = "SELECT limit_key, server, free, starts, last_start, wants FROM limit_blocks"
-    found: dict[Key, dict[str, Allocation]] = {}
+    by_key: dict[Key, dict[str, Allocation]] = {}
     for text, server, free, starts, last, wants in connection.execute(sql):
-        found.setdefault(key_from_text(text), {})[server] = Allocation(free, starts, last, bool(wants))
-    return found
+        by_key.setdefault(key_from_text(text), {})[server] = Allocation(free, starts, last, bool(wants))
+    return by_key
 
 
 def allocations_of(connection: Connection, server: str) -> dict[Key, Allocation]:

@@ -66,8 +66,8 @@ def announce(connection: Connection, name: str, pilot_url: str, fingerprints: st
 def lock_silent(connection: Connection, before: float, but: str) -> list[str]:
     """Lock and return servers without a heartbeat since `before`, except servers that are writing now."""
     sql = "SELECT name FROM servers WHERE alive_at < ? AND name <> ? ORDER BY name"
-    found = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (before, but))
-    return [row[0] for row in found]
+    rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (before, but))
+    return [row[0] for row in rows]
 
 
 def predecessors(connection: Connection, server: ServerRow) -> list[str]:

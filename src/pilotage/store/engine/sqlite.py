@@ -65,7 +65,7 @@ class SqliteConnection(sqlite3.Connection):
     ) -> list[tuple[Any, ...]]:
         given = rows if isinstance(rows, Sequence) else list(rows)
         sql, execute = bulk.sqlite + bulk.returning, self.execute
-        return [found for row in bulk.arranged(given) for found in execute(sql, row).fetchall()]
+        return [returned for row in bulk.arranged(given) for returned in execute(sql, row).fetchall()]
 
     def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:
         cursor = self.execute(sql, values)
@@ -103,8 +103,8 @@ class _Reader(SqliteConnection):
             return super().execute(sql, values)
         except sqlite3.OperationalError as error:
             # Sorting needs disk space for temporary files, and reading some in the shared-memory file.
-            told = self.caller_error(error)
-            raise (told if told is not error else error) from error
+            translated = self.caller_error(error)
+            raise (translated if translated is not error else error) from error
 
 
 def set_page_size(connection: sqlite3.Connection) -> None:

@@ -164,7 +164,7 @@ class PostgresqlConnection:
             return 0
         if bulk.copy and len(given) >= COPY_THRESHOLD:
             return self._copy(bulk.copy, given)
-        return sum(self._execute(one).rowcount for one in self._parts(bulk, bulk.postgresql, given))
+        return sum(self._execute(part).rowcount for part in self._parts(bulk, bulk.postgresql, given))
 
     def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
         given = rows if isinstance(rows, Sequence) else list(rows)
@@ -181,7 +181,7 @@ class PostgresqlConnection:
         if not given:
             return []
         sql = bulk.postgresql + bulk.returning
-        return [row for one in self._parts(bulk, sql, given) for row in self._execute(one).fetchall()]
+        return [row for part in self._parts(bulk, sql, given) for row in self._execute(part).fetchall()]
 
     def _parts(self, bulk: BulkStatement, sql: str, given: Sequence[Sequence[Any]]) -> Iterator[Statement]:
         pipeline = self._open()
@@ -291,10 +291,10 @@ class PostgresqlConnection:
         """The store's error for a driver's error; the same error if it is a bug."""
         if error.sqlstate == "25P02" and self._failed is not None:
             return self._failed  # all that comes after a failed statement fails for its sake
-        found = self._error_for(error)
+        translated = self._error_for(error)
         if self._failed is None:
-            self._failed = found
-        return found
+            self._failed = translated
+        return translated
 
     def _error_for(self, error: psycopg.Error) -> Exception:
         state, words = error.sqlstate or "", one_line(str(error))
@@ -343,7 +343,7 @@ def one_line(words: str) -> str:
 def _number_placeholders(sql: str) -> str:
     """The statement with $1, $2 ... for its `?`; question marks within quotes stay."""
     places = iter(range(1, 1 << 16))
-    return _PLACEHOLDER.sub(lambda found: f"${next(places)}" if found[0] == "?" else found[0], sql)
+    return _PLACEHOLDER.sub(lambda match: f"${next(places)}" if match[0] == "?" else match[0], sql)
 
 
 def _has_nul(values: Iterable[Any]) -> bool:

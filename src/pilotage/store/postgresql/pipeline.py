@@ -151,10 +151,10 @@ class Pipeline:
 def _fetch_results(pgconn: PGconn, commands: int) -> Generator[Any, Any, list[PGresult]]:
     """The results of all commands, when complete; for `Session.wait`."""
     yield from generators.send(pgconn)
-    found = []
+    first_results = []
     for _ in range(commands + 1):  # the last one is that of the end
         results = yield from generators.fetch_many(pgconn)
         if not results:
             raise psycopg.OperationalError("the connection has ended")
-        found.append(results[0])
-    return found[:-1]
+        first_results.append(results[0])
+    return first_results[:-1]

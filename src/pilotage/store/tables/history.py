@@ -212,8 +212,8 @@ def ended_between(
     sql = "SELECT ended FROM history WHERE ended >= ? AND ended < ? ORDER BY ended LIMIT 1 OFFSET ?"
     row = connection.execute(sql, (begin, before, most - 1)).fetchone()
     sql = "SELECT id, epoch, ended FROM history WHERE ended >= ? AND ended < ? AND ended <= ? ORDER BY ended"
-    found = connection.execute(sql, (begin, before, before if row is None else row[0]))
-    return [(JobEpoch(JobId(job), epoch), ended) for job, epoch, ended in found]
+    rows = connection.execute(sql, (begin, before, before if row is None else row[0]))
+    return [(JobEpoch(JobId(job), epoch), ended) for job, epoch, ended in rows]
 
 
 def delete_results(connection: Connection, jobs: Sequence[int]) -> None:

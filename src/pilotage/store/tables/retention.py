@@ -78,15 +78,15 @@ def delete_events(connection: Connection, before: float, most: int) -> int:
             f"SELECT id, at FROM events WHERE id > ? AND id < (SELECT max(id) FROM events){in_months}"
             " ORDER BY id LIMIT ?"
         )
-        found = connection.execute(sql, (after, most - deleted)).fetchall()
-        gone = list(takewhile(lambda row: row[1] < before, found))
+        rows = connection.execute(sql, (after, most - deleted)).fetchall()
+        gone = list(takewhile(lambda row: row[1] < before, rows))
         if gone:
             # Another server may be writing events with ids in this range.
             sql = "DELETE FROM events WHERE id >= ? AND id <= ? AND at < ?"
             deleted += connection.execute(sql, (gone[0][0], gone[-1][0], before)).rowcount
-        if len(gone) == len(found) or deleted >= most:
+        if len(gone) == len(rows) or deleted >= most:
             break
-        after = found[len(gone)][0] + BLOCK_SIZES["events"]
+        after = rows[len(gone)][0] + BLOCK_SIZES["events"]
     return deleted
 
 

@@ -84,16 +84,16 @@ def _in_list(
 
 def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """The condition on jobs j, submissions s and pilots p."""
-    found = WhereClause()
+    where = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:
-            found.add("(s.owner = ? OR s.grp = ?)", viewer.owner, viewer.shared_group)
+            where.add("(s.owner = ? OR s.grp = ?)", viewer.owner, viewer.shared_group)
         else:
-            found.add("s.owner = ?", viewer.owner)
+            where.add("s.owner = ?", viewer.owner)
     if selection.ids is not None:
-        found.add(*_in_list(connection, "j.id", selection.ids))
+        where.add(*_in_list(connection, "j.id", selection.ids))
     if selection.states is not None:
-        found.add(*_in_list(connection, "j.state", selection.states))
+        where.add(*_in_list(connection, "j.state", selection.states))
     for column, value in (
         ("j.submission_id", selection.submission),
         ("s.owner", selection.owner),
@@ -103,14 +103,14 @@ def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) 
         ("p.site", selection.site),
     ):
         if value is not None:
-            found.add(f"{column} = ?", value)
+            where.add(f"{column} = ?", value)
     if selection.ended_since is not None:
-        found.add("j.ended >= ?", selection.ended_since)
+        where.add("j.ended >= ?", selection.ended_since)
     if selection.ended_before is not None:
-        found.add("j.ended < ?", selection.ended_before)
+        where.add("j.ended < ?", selection.ended_before)
     if selection.outputs_incomplete is not None:
-        found.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
-    return found
+        where.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
+    return where
 
 
 def history_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[WhereClause]:
@@ -183,19 +183,19 @@ def _branch(
     viewer: Viewer,
     states: Sequence[str],
 ) -> WhereClause:
-    found = WhereClause([drive.part], list(drive.values))
+    where = WhereClause([drive.part], list(drive.values))
     if drive.by_state and len(states) == 1:
-        found.add("j.state = ?", states[0])
+        where.add("j.state = ?", states[0])
     elif len(states) < len(_FINAL):
-        found.add(*in_list(connection, "coalesce(j.state, '')", states))
+        where.add(*in_list(connection, "coalesce(j.state, '')", states))
     if drive.besides:
-        found.add("coalesce(j.owner, '') <> ?", *drive.besides)
+        where.add("coalesce(j.owner, '') <> ?", *drive.besides)
     if not viewer.everything and drive.implies != "viewer" and selection.owner != viewer.owner:
         condition = "coalesce(j.owner, '') = ?"
         if viewer.shared_group:
-            found.add(f"({condition} OR coalesce(j.grp, '') = ?)", viewer.owner, viewer.shared_group)
+            where.add(f"({condition} OR coalesce(j.grp, '') = ?)", viewer.owner, viewer.shared_group)
         else:
-            found.add(condition, viewer.owner)
+            where.add(condition, viewer.owner)
     for column, value, nothing in (
         ("submission_id", selection.submission, "0"),
         ("owner", selection.owner, "''"),
@@ -205,29 +205,29 @@ def _branch(
         ("site", selection.site, "''"),
     ):
         if value is not None and column != drive.implies:
-            found.add(f"coalesce(j.{column}, {nothing}) = ?", value)
+            where.add(f"coalesce(j.{column}, {nothing}) = ?", value)
     if selection.ended_since is not None and drive.implies != "ended":
-        found.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
+        where.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
     if selection.ended_before is not None:
         # Served by the same index; later partitions are skipped.
         column = "j.ended" if drive.implies == "ended" else "coalesce(j.ended, 0)"
-        found.add(f"{column} < ?", selection.ended_before)
+        where.add(f"{column} < ?", selection.ended_before)
     if selection.outputs_incomplete is not None:
-        found.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
-    return found
+        where.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
+    return where
 
 
 def counts_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
     """The condition on history_counts, for a selection with `uses_counted_columns`."""
-    found = WhereClause()
+    where = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:
-            found.add("(owner = ? OR grp = ?)", viewer.owner, viewer.shared_group)
+            where.add("(owner = ? OR grp = ?)", viewer.owner, viewer.shared_group)
         else:
-            found.add("owner = ?", viewer.owner)
+            where.add("owner = ?", viewer.owner)
     if selection.states is not None:
-        found.add(*_in_list(connection, "state", selection.states))
+        where.add(*_in_list(connection, "state", selection.states))
     for column, value in (("owner", selection.owner), ("grp", selection.group)):
         if value is not None:
-            found.add(f"{column} = ?", value)
-    return found
+            where.add(f"{column} = ?", value)
+    return where

@@ -37,8 +37,8 @@ class Transaction:
         """The mutable mapping of recorded keys of a kind; `undo` as in `touch`."""
         touched = self._touched.get(kind)
         if touched is None:
-            found = touched = self._touched[kind] = {}
-            self.on_rollback(lambda: undo(found))
+            created = touched = self._touched[kind] = {}
+            self.on_rollback(lambda: undo(created))
         return touched
 
     def set(self, target: object, name: str, value: object) -> None:

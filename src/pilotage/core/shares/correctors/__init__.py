@@ -21,5 +21,7 @@ def _find() -> Iterator[type[CorrectorInstance]]:
                 yield member
 
 
-CORRECTORS: dict[str, type[CorrectorInstance]] = {found.corrector: found for found in _find()}
+CORRECTORS: dict[str, type[CorrectorInstance]] = {
+    instance_type.corrector: instance_type for instance_type in _find()
+}
 """The class of each corrector, by the name that the policy gives."""

@@ -108,7 +108,7 @@ class SlurmBatch:
             return {}
         listed = self._checked(commands.list_properties(self._user, stamps))
         properties = output.read_listed_properties(listed)
-        return {pilot: found for pilot, found in properties.items() if stamps is None or pilot[0] in stamps}
+        return {pilot: values for pilot, values in properties.items() if stamps is None or pilot[0] in stamps}
 
     def describe(self) -> list[Partition]:
         try:

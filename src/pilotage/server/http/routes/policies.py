@@ -70,9 +70,9 @@ def versions(
 ) -> Response:
     """The versions of the policy, newest first, with who applied each, when and why."""
     caller.need_administrator()
-    found = instance.policy_versions(context.readers.connection(), after, limit)
+    kept = instance.policy_versions(context.readers.connection(), after, limit)
     rows = (
-        (row.version, PolicyVersion(row.version, row.applied_at, row.applied_by, row.reason)) for row in found
+        (row.version, PolicyVersion(row.version, row.applied_at, row.applied_by, row.reason)) for row in kept
     )
     return page("versions", rows, limit)
 
@@ -113,16 +113,16 @@ async def rollback(
 
 
 def _current(context: Context) -> instance.PolicyRow:
-    found = instance.current_policy(context.readers.connection())
-    assert found is not None
-    return found
+    policy = instance.current_policy(context.readers.connection())
+    assert policy is not None
+    return policy
 
 
 def _version(context: Context, version: int) -> instance.PolicyRow:
-    found = instance.policy_version(context.readers.connection(), version)
-    if found is None:
+    policy = instance.policy_version(context.readers.connection(), version)
+    if policy is None:
         raise NotFound(f"there is no version {version} of the policy", hint="see `pilotage policy history`")
-    return found
+    return policy
 
 
 def _document(found: instance.PolicyRow) -> PolicyDocument:

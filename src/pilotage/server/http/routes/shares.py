@@ -24,8 +24,8 @@ async def share_list(
     context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> shares.ShareTable:
     """The entitled, used and corrected share of every group and owner. All callers get the same table."""
-    found = await context.writer.acall(lambda _: entitlements(context.pool))
-    return await asyncio.to_thread(share_table, found, context.book.as_of)
+    table = await context.writer.acall(lambda _: entitlements(context.pool))
+    return await asyncio.to_thread(share_table, table, context.book.as_of)
 
 
 @router.get("/fairness")
@@ -43,10 +43,10 @@ async def fairness(
         raise InvalidInput("the history of use is shorter than this period", hint=hint, field="since")
     entitled = await context.writer.acall(lambda _: pool.queues.index.priorities.table())
     end = book.as_of or context.clock()
-    found = await asyncio.to_thread(
+    report = await asyncio.to_thread(
         lambda: period(context.readers.connection(), book, pool.policy, end - since, end)
     )
-    return await asyncio.to_thread(lambda: fairness_report(pool.policy, entitled, found))
+    return await asyncio.to_thread(lambda: fairness_report(pool.policy, entitled, report))
 
 
 @router.get("/accounting", response_model=list[shares.AccountRow])

@@ -111,8 +111,8 @@ def _state(context: Context, submission: rows.SubmissionRow) -> OpenSubmission:
 
 
 def _own_submission(context: Context, caller: Caller, id_: int) -> rows.SubmissionRow:
-    found = rows.by_id(context.readers.connection(), SubmissionId(id_))
-    return owned_submission(found, id_, caller.user)
+    submission = rows.by_id(context.readers.connection(), SubmissionId(id_))
+    return owned_submission(submission, id_, caller.user)
 
 
 @router.get("/{id_}")
@@ -133,10 +133,10 @@ def chunks(
 ) -> ChunksPage:
     """The accepted chunks, ordered by number."""
     submission = _own_submission(context, caller, id_)
-    found = chunk_rows.page(context.readers.connection(), submission.id, after + 1, limit)
+    page = chunk_rows.page(context.readers.connection(), submission.id, after + 1, limit)
     return ChunksPage(
-        [ChunkSummary(chunk.number, chunk.count, chunk.digest) for chunk in found],
-        found[-1].number if len(found) == limit else None,
+        [ChunkSummary(chunk.number, chunk.count, chunk.digest) for chunk in page],
+        page[-1].number if len(page) == limit else None,
     )
 
 
@@ -160,13 +160,13 @@ async def chunk(
     with bulk.place():
         body = await request.body()
         given = await asyncio.to_thread(_read_rows, context, caller, id_, number, body)
-        found = await bulk.write(
+        response = await bulk.write(
             lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock(), bulk.pace)
         )
-        if found.made < found.count:
-            await bulk.make(pool, JobCreator(found.submission, number, rows=given))
+        if response.made < response.count:
+            await bulk.make(pool, JobCreator(response.submission, number, rows=given))
     context.wake_director.set()
-    return ChunkResponse(number, found.first_job, found.count)
+    return ChunkResponse(number, response.first_job, response.count)
 
 
 def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> ChunkRows:
@@ -175,8 +175,8 @@ def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: by
     try:
         given = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        found = _ROW_IN_ERROR.search(str(error))
-        place = f"row {found[1]} of chunk {number}" if found and found[1].isdigit() else f"chunk {number}"
+        match = _ROW_IN_ERROR.search(str(error))
+        place = f"row {match[1]} of chunk {number}" if match and match[1].isdigit() else f"chunk {number}"
         raise InvalidInput(
             f"{place}: {error}",
             hint="a chunk is a list of rows, a row a list of texts, numbers, truth values",
