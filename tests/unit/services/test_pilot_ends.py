@@ -150,7 +150,7 @@ def test_an_end_that_fails_leaves_memory_as_it_was(bench: Bench, end: PilotEnd) 
     assert finished_count(bench, scene.pilot.id) == 1
 
 
-@pytest.mark.parametrize("end", [end for end in PilotEnd if end is not PilotEnd.LEFT])
+@pytest.mark.parametrize("end", [end for end in PilotEnd if not END_RULES[end].by_pilot])
 def test_an_intent_that_ends_was_aborted_or_cancelled(bench: Bench, end: PilotEnd) -> None:
     pilot = intent(bench)
     bench.now += 10.0
@@ -203,7 +203,7 @@ def test_each_end_is_a_legal_move_to_a_final_state() -> None:
         assert {rule.state, rule.state_unheard} <= FINAL
         if end is not PilotEnd.NEVER_STARTED:
             PILOT_STATES.check(PilotState.RUNNING, rule.state)
-        if end is not PilotEnd.LEFT:
+        if not rule.by_pilot:
             PILOT_STATES.check(PilotState.SUBMITTED, rule.state_unheard)
             PILOT_STATES.check(PilotState.WAITING, rule.state_unheard)
 
