@@ -138,6 +138,10 @@ class Cluster:
         process.kill()
         process.wait()
 
+    def start_node(self, node: str) -> None:
+        """Start the daemon of a node again, as after a reboot."""
+        self._start(node, ["slurmd", "-D", "-N", node])
+
     @contextmanager
     def stopped(self, daemon: str = "slurmctld") -> Iterator[None]:
         """A daemon that is alive and does not answer."""

@@ -216,7 +216,7 @@ class Machine:
     def _on_signal(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, Signal)
         actions.append(LogMessage(f"received {event.name}"))
-        self._begin_leaving("signal", now + SIGNAL_GRACE)
+        self._begin_leaving(f"received {event.name}", now + SIGNAL_GRACE)
 
     # Deadlines
 

@@ -229,7 +229,7 @@ class ExchangeRequest:
     holding: List[Reference] = field(default_factory=list)
     leaving: Message = ""
     """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
-    "signal"). Everything it held must be finished or released in this or an earlier message."""
+    "received SIGTERM"). Everything it held must be finished or released in this or an earlier message."""
     log: LogText = ""
     """With `leaving`, if the server wants it: the end of the pilot's own output."""
     unfit: bool = False

@@ -1,0 +1,129 @@
+"""The end of a pilot in a real Slurm: signals, a node that crashes, a controller that forgets ended jobs at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pilotage.wire.pool import PilotSummary
+from tests import slurm
+from tests.acceptance.test_slurm import instance_on
+from tests.faults.test_slurm import assert_all_done, processes_of, submit
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+PAYLOAD = """\
+trap 'echo caught >> {marks}/caught; exit 9' TERM
+if [ -e {marks}/first ]; then exit 0; fi
+touch {marks}/first
+while :; do sleep 0.1; done
+"""
+"""Runs until a signal ends it; its second attempt ends at once."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    with slurm.cluster(nodes=1, processors=8, MinJobAge="2", KillWait="20", MessageTimeout="2") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def instance(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with instance_on(cluster, tmp_path_factory.mktemp("life"), settle="2", listing_period="1") as made:
+        yield made
+
+
+def running_pilot(instance: Instance, job: int) -> PilotSummary:
+    instance.reaches(job, "Running")
+    client = instance.client()
+    pilot = client.job(job).job.pilot
+    assert pilot is not None
+    return client.pilot(pilot).pilot
+
+
+def start(instance: Instance, marks: Path, payload: str = PAYLOAD) -> tuple[int, PilotSummary]:
+    job = (
+        instance.client().submit({"executable": "sh", "arguments": ["-c", payload.format(marks=marks)]}).first
+    )
+    pilot = running_pilot(instance, job)
+    until((marks / "first").exists, what="the first attempt")
+    return job, pilot
+
+
+def ended(instance: Instance, pilot: int) -> PilotSummary:
+    client = instance.client()
+    until(lambda: client.pilot(pilot).pilot.ended, 60, f"the end of pilot {pilot}")
+    return client.pilot(pilot).pilot
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [((), "SIGTERM"), (("--signal=TERM", "--full"), "SIGTERM"), (("--signal=INT", "--batch"), "SIGINT")],
+)
+def test_a_pilot_that_slurm_signals_gives_its_job_back(
+    instance: Instance, cluster: slurm.Cluster, tmp_path: Path, options: tuple[str, ...], name: str
+) -> None:
+    """`scancel` sends SIGTERM, and SIGKILL after KillWait: the payload is told, and its job loses no try."""
+    job, pilot = start(instance, tmp_path)
+    cluster.run("scancel", *options, pilot.batch_id)
+    assert instance.reaches(job, "Done", within=90).failures == 0
+    assert (tmp_path / "caught").read_text() == "caught\n"
+    row = ended(instance, pilot.id)
+    assert (row.state, row.reason) == ("Done", f"received {name}")
+    events = instance.client().events(job)
+    assert [event.detail for event in events if event.kind == "released"] == [f"received {name}"]
+    attempts = instance.client().job(job).attempts
+    assert [attempt.outcome for attempt in attempts] == ["released", "applied"]
+
+
+def test_a_payload_that_ignores_signals_is_killed_with_its_pilot(
+    instance: Instance, cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    deaf = PAYLOAD.replace("echo caught >> {marks}/caught; exit 9", "").replace("sleep 0.1", "sleep 0.1 || :")
+    job, pilot = start(instance, tmp_path, deaf)
+    cluster.run("scancel", pilot.batch_id)
+    assert instance.reaches(job, "Done", within=90).failures == 0
+    assert ended(instance, pilot.id).state == "Done"
+    until(lambda: not processes_of(pilot.batch_id), 60, "the end of its processes")
+
+
+def test_a_node_that_crashes_and_boots_again(
+    instance: Instance, cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    """All of its processes are gone without a word. Slurm does not start the pilot again by itself."""
+    job, pilot = start(instance, tmp_path)
+    cluster.kill("n1")
+    for pid in processes_of(pilot.batch_id):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cluster.start_node("n1")
+    assert instance.reaches(job, "Done", within=120).failures == 1
+    row = ended(instance, pilot.id)
+    assert row.state == "Failed"
+    assert row.reason.startswith("its batch job has ended without a word")
+    assert [attempt.outcome for attempt in instance.client().job(job).attempts] == ["lease over", "applied"]
+
+
+def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tmp_path: Path) -> None:
+    """Slurm has purged the pilots before the next listing: two listings without them say that they have ended."""
+    with instance_on(cluster, tmp_path, settle="3", listing_period="6", lease="3600") as instance:
+        jobs = submit(instance, seconds=2, count=6)
+        client = instance.client()
+        until(lambda: client.counts(jobs).states.get("Running"), 60, "a running job")
+        running = [pilot for pilot in client.pilots() if pilot.started and not pilot.ended]
+        assert running
+        pids = [pid for pilot in running for pid in processes_of(pilot.batch_id)]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not cluster.run("squeue", "-h", "--states=all"), 60, "Slurm's purge")
+        assert_all_done(instance, cluster, jobs, 6)
+        killed = {pilot.id for pilot in running}
+        ends = {(pilot.state, pilot.reason) for pilot in client.pilots() if pilot.id in killed}
+        assert ends == {("Failed", "its batch job has ended without a word")}
