@@ -50,6 +50,40 @@ def test_what_ignores_sigterm_is_killed(
     assert process.wait() == 0
 
 
+CHECKPOINT = "trap 'echo saved > checkpoint; exit 0' USR1; sleep 60 & while :; do wait; done"
+
+
+@pytest.mark.parametrize("end", ["wall time", "pilot"])
+def test_a_payload_is_warned_before_its_end_and_writes_its_checkpoint(
+    server: PilotServer, pilot: Start, end: str
+) -> None:
+    if end == "pilot":
+        server.enrol.update(wall=34.0, margin=1.0, least=2.0)
+    limits = {"warn": 28.0} if end == "pilot" else {"wall_time": 33.0, "warn": 29.0}
+    job = shell(server, CHECKPOINT, outputs=["checkpoint"], **limits)
+    pilot()
+    finish = server.finish_of(job)
+    assert (finish["exit_code"], finish["failure"]) == (0, "")
+    assert server.uploads[(job, finish["epoch"], "checkpoint")] == b"saved\n"
+    assert 2.0 <= finish["wall"] < 30, "the signal came before the end, and not at once"
+
+
+def test_the_warning_reaches_the_whole_group(server: PilotServer, pilot: Start) -> None:
+    child = "trap 'echo child >> seen; exit 0' USR1; while :; do sleep 0.1; done"
+    script = f"trap 'echo shell >> seen' USR1; sh -c \"{child}\"; sort seen"
+    job = shell(server, script, wall_time=33.0, warn=30.9)
+    pilot()
+    finish = server.finish_of(job)
+    assert (finish["exit_code"], out(finish)) == (0, "child\nshell\n")
+
+
+def test_a_payload_that_asks_for_no_warning_gets_none(server: PilotServer, pilot: Start) -> None:
+    job = shell(server, "trap 'echo warned' USR1; while :; do sleep 0.1; done", wall_time=2.5)
+    pilot()
+    finish = server.finish_of(job)
+    assert (finish["failure"], out(finish)) == ("limit-wall", "")
+
+
 @pytest.mark.parametrize("cookie", ["", "env -i "])
 def test_who_runs_away_is_killed_when_the_job_ends(
     server: PilotServer, pilot: Start, tmp_path: Path, cookie: str

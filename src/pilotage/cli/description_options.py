@@ -100,6 +100,7 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "tags": _split(options.tags),
         "cpu_time": _seconds(options.cpu_time),
         "wall_time": _seconds(options.wall_time),
+        "warn": _seconds(options.warn),
         "memory": options.memory,
         "processors": options.processors,
         "user_priority": options.priority,

@@ -51,6 +51,12 @@ class JobOptions(OptionGroup):
             "--wall-time", metavar="TIME", help="Maximum wall time: 90s, 2h; 1:30 and 1-12 as in Slurm"
         ),
     ] = ""
+    warn: Annotated[
+        str,
+        typer.Option(
+            "--warn", metavar="TIME", help="Send SIGUSR1 this long before the job is stopped for lack of time"
+        ),
+    ] = ""
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = ""
     processors: Annotated[
         int | None, typer.Option("--processors", metavar="N", min=1, help="Number of cores")

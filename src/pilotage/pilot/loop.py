@@ -102,6 +102,7 @@ class Loop:
             clock,
             config.max_output,
             isolation,
+            config.end - config.margin,
         )
         self._background = background
         self._streamer = LogStreamer(background, clock)

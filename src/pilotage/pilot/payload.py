@@ -52,6 +52,8 @@ class RunningPayload:
         self.started = now
         self.has_ended = False
         """Its processes have ended, or were never started."""
+        self.warned = False
+        """SIGUSR1 was sent."""
         self.killed = False
         """The payload is being killed; `finish.failure` is the reason."""
         self.kill_at = math.inf

@@ -29,6 +29,8 @@ from .work_dirs import WorkDirs
 
 TERM_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
+FIRST_WARNING = 2.0
+"""Seconds from the start of a payload to its warning at the earliest."""
 UPLOAD_GRACE = 10.0
 """Seconds for which a killed payload's uploads may continue."""
 
@@ -46,8 +48,10 @@ class PayloadRunner:
         clock: Callable[[], float],
         max_output: int = 0,
         isolation: Optional[Isolation] = None,
+        stops_at: float = math.inf,
     ) -> None:
-        """`max_output`: maximum bytes of one output file; 0: not known."""
+        """`max_output`: maximum bytes of one output file; 0: not known. `stops_at`: when the pilot stops payloads."""
+        self._stops_at = stops_at
         self._isolation = isolation
         self.events: List[Event] = []
         self.running: Dict[Key, RunningPayload] = {}
@@ -215,13 +219,15 @@ class PayloadRunner:
     def next_at(self) -> float:
         instants = [self._sampling.next_at if self._by_pid else math.inf, self._orphans.next_sweep_at]
         for payload in self.running.values():
-            instants += [payload.kill_at, payload.abandon_at, self._wall_end(payload)]
+            instants += [payload.kill_at, payload.abandon_at, self._wall_end(payload), self._warn_at(payload)]
         return min(instants)
 
     def enforce_limits(self) -> None:
         """Enforce the limits that are due for a check now."""
         now = self._clock()
         for payload in list(self.running.values()):
+            if now >= self._warn_at(payload):
+                self._warn(payload, now)
             if now >= self._wall_end(payload):
                 self._terminate(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
             if now >= payload.abandon_at:
@@ -235,6 +241,26 @@ class PayloadRunner:
                 self._sample(now, oldest)
         if now >= self._orphans.next_sweep_at:
             self._orphans.sweep(now, self._leaders())
+
+    def _warn_at(self, payload: RunningPayload) -> float:
+        """When SIGUSR1 is due: not before a program has had time to install its handler."""
+        if (
+            not payload.payload.warn
+            or payload.warned
+            or not payload.pid
+            or payload.killed
+            or payload.has_ended
+        ):
+            return math.inf
+        end = min(self._wall_end(payload), self._stops_at)
+        return max(end - payload.payload.warn, payload.started + FIRST_WARNING)
+
+    def _warn(self, payload: RunningPayload, now: float) -> None:
+        """Tell all processes of the payload's group that its time is nearly over."""
+        payload.warned = True
+        left = min(self._wall_end(payload), self._stops_at) - now
+        log("warning payload", job=payload.key[0], epoch=payload.key[1], seconds_left=f"{left:.0f}")
+        kill_group(payload.pid, signal.SIGUSR1)
 
     def _wall_end(self, payload: RunningPayload) -> float:
         if not payload.payload.wall_time or not payload.pid or payload.killed or payload.has_ended:

@@ -266,6 +266,8 @@ class Payload:
     container: str = ""
     wall_time: float = 0.0
     """Seconds; 0: as long as the pilot lives."""
+    warn: float = 0.0
+    """Seconds from SIGUSR1 to the end that wall time or pilot set; 0: no signal."""
     cpu_time: float = 0.0
     """CPU seconds of a reference core, per processor; 0: no limit."""
     memory: int = 0

@@ -49,6 +49,16 @@ def make(tmp_path: Path) -> Iterator[Make]:
         bench.close()
 
 
+def test_a_pilot_keeps_the_wall_time_that_was_asked_for(make: Make) -> None:
+    bench = make(with_wall(7200))
+    ce = Ce(bench)
+    bench.submit(1)
+    [ordered] = ce.order()
+    new_policy(bench, with_wall(600))
+    answer = ce.enrol(ordered).terms
+    assert (answer.wall, answer.margin, answer.least) == (7200, wall_time.MARGIN, wall_time.LEAST)
+
+
 def offered(answer: EnrolResponse, elapsed: float, environment: dict[str, str] | None = None) -> float:
     """The CPU time that the real pilot offers so many seconds after its start."""
     options = argparse.Namespace(idle=None, patience=60.0)

@@ -51,6 +51,7 @@ class JobDescription:
     user_priority: int = 1
     cpu_time: int = 0
     wall_time: int = 0
+    warn: int = 0
     memory: int = 0
     processors: int = 1
     max_processors: int = 0
@@ -117,6 +118,12 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             f"max_processors ({description.max_processors}) must be at least processors"
             f" ({description.processors})",
             field="max_processors",
+        )
+    if 0 < description.wall_time <= description.warn:
+        yield InvalidInput(
+            f"warn ({description.warn} s) must be shorter than wall_time ({description.wall_time} s)",
+            hint="the program is warned this long before its end",
+            field="warn",
         )
     yield from path_mistakes(description)
     yield from stream_mistakes(

@@ -126,6 +126,13 @@ FIELDS: Final[tuple[Field, ...]] = (
         unit="s",
     ),
     Field(
+        "warn",
+        ("Warn",),
+        "seconds",
+        "SIGUSR1 is sent this long before the program is stopped for its wall time or its pilot's end; 0: none.",
+        unit="s",
+    ),
+    Field(
         "memory",
         ("Memory", "MinRAM"),
         "megabytes",

@@ -43,6 +43,7 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
         setup_lines=list(description.setup_lines),
         container=description.container,
         wall_time=description.wall_time,
+        warn=description.warn,
         cpu_time=description.cpu_time,
         memory=description.memory,
         processors=description.processors,

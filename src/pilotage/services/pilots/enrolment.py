@@ -114,6 +114,8 @@ def _record_enrolment(pool: Pool, tx: Transaction, pilot: PilotRow, hostname: st
 
 def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: float) -> EnrolResponse:
     """The settings of an enrolled pilot. `ce` is None if the policy no longer has its CE."""
+    # The batch system was asked for the wall time of the submission, even if the policy has changed since.
+    wall = pilot.wall or (ce.wall if ce else 0.0)
     return EnrolResponse(
         pilot=pilot.id,
         token=token,
@@ -124,9 +126,9 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
         heartbeat=ce.heartbeat if ce else 30.0,
         idle=ce.idle if ce else 60.0,
         cpu_power=ce.cpu_power if ce else 1.0,
-        wall=ce.wall if ce else 0.0,
-        margin=wall_time.margin(ce.wall) if ce else wall_time.MARGIN,
-        least=wall_time.least(ce.wall) if ce else wall_time.LEAST,
+        wall=wall,
+        margin=wall_time.margin(wall) if wall else wall_time.MARGIN,
+        least=wall_time.least(wall) if wall else wall_time.LEAST,
         processors=pilot.processors,
         memory=pilot.memory,
         tags=list(ce.tags) if ce else [],
