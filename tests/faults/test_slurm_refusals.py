@@ -95,6 +95,10 @@ def test_each_refusal_is_told_once_and_pauses_its_ce(
         assert len(told) == 1, told
         assert words in told[0]
         assert client.job(jobs[name]).job.state == "Waiting"
+        why = client.why(jobs[name])
+        assert why.reason == "ce"
+        assert f"CE {name} is paused" in why.detail
+        assert words in why.summary
     # Ten seconds after the first, twenty after the second: no CE has been tried more than three times.
     assert len(calls.read_text().splitlines()) <= 3 * len(WRONG)
     assert not [line for line in cluster.run("squeue", "-h", "-o", "%j").splitlines() if line], (

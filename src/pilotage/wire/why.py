@@ -153,7 +153,9 @@ class Why:
     advice: str = ""
     """Advice."""
     reason: str = ""
-    """membership, draining, no-offer, needs, limit, background, cpu-bucket, share, pilot, slots; "": nothing waits."""
+    """membership, draining, no-offer, needs, limit, background, cpu-bucket, share, pilot, ce or slots.
+
+    "": nothing waits."""
     detail: str = ""
     job: Optional[int] = None
     state: str = ""

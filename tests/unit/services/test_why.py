@@ -12,13 +12,17 @@ import pytest
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.wait_reason import Reason
+from pilotage.services.director.ce_record import switch_ce
+from pilotage.services.director.ce_status import closed_ces
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.services.why import answer as why_answer
 from pilotage.services.why import wait_history
-from pilotage.store.tables import listing, submissions, wait_reasons
+from pilotage.store.tables import ces, listing, submissions, wait_reasons
+from pilotage.store.tables.ces import CeProgress, CeSwitch
 from pilotage.store.tables.selections import JobSelection, Viewer
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.why import Opening, Why
 from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench
@@ -36,6 +40,7 @@ tags = ["gpu"]
 required_tags = ["gpu"]
 """
 )
+TWO_CES = POLICY + '[ces.second]\nsite = "here"\nowners = "any"\n'
 PROPORTIONAL = POLICY + '[matching]\nrule = "proportional"\n'
 LIMITED = POLICY + '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning = 1\n'
 DELAYED = POLICY + '[[limits]]\nattribute = "job_type"\nvalue = "Merge"\nce = "local"\ndelay = 60\n'
@@ -73,7 +78,12 @@ def turn(ask: Callable[[], Any]) -> Any:
 
 def why_job(bench: Bench, job: int) -> Why:
     """As the route does it."""
-    found = bench.do(lambda tx: why_answer.take_snapshot(bench.pool, tx, bench.now, turn))
+
+    def take(tx: Transaction) -> why_answer.WaitSnapshot:
+        closed = closed_ces(bench.pool.policy, tx.connection, bench.now)
+        return why_answer.take_snapshot(bench.pool, tx, bench.now, turn, closed)
+
+    found = bench.do(take)
     readers = bench.readers()
     answer = why_answer.why_job(found, readers.connection(), summary(bench, job), bench.now)
     readers.close()
@@ -539,9 +549,13 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     bench.connection.execute("UPDATE pilots SET state = 'Aborted', ended = 1 WHERE id = ?", (ordered.pilot,))
     assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
     answer = why_job(bench, job)
-    assert answer.reason == Reason.SLOTS
+    assert (answer.reason, answer.detail) == (
+        Reason.CE,
+        "CE local is paused: pilots end without calling home",
+    )
     assert answer.pilots[0].not_before == bench.now + 100
     assert "never contacted the server" in answer.advice
+    director.not_before = 0.0
     busy = bench.pilot(processors=1)
     assert busy.take()[0].job == job
     [second] = bench.submit()
@@ -550,6 +564,43 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     assert answer.reason == Reason.SLOTS
     assert (answer.pilots[0].cores, answer.pilots[0].used) == (1, 1)
     assert "1 pilot uses the only core of local" in answer.summary
+
+
+@pytest.mark.parametrize(
+    ("progress", "switch", "detail"),
+    [
+        ({}, CeSwitch.DISABLED, "disabled: maintenance"),
+        ({}, CeSwitch.STOPPED, "stopped: maintenance"),
+        (
+            {"unreachable": "squeue is not installed here"},
+            CeSwitch.ON,
+            "unreachable: squeue is not installed here",
+        ),
+        (
+            {"not_before": 50.0, "trouble": "AssocMaxSubmitJobLimit"},
+            CeSwitch.ON,
+            "paused: AssocMaxSubmitJobLimit",
+        ),
+    ],
+)
+def test_the_only_ces_that_a_job_fits_get_no_pilots(
+    make: Make, progress: dict[str, Any], switch: CeSwitch, detail: str
+) -> None:
+    bench = make(TWO_CES)
+    order(bench)
+    bench.do(lambda tx: LocalDirector("second", NODE).order(bench.pool, tx, bench.now))
+    [job], [choosy] = bench.submit(), bench.submit(grid_ces=("local",))
+    assert {why_job(bench, one).reason for one in (job, choosy)} == {Reason.SLOTS}
+    late = {key: bench.now + value if key == "not_before" else value for key, value in progress.items()}
+    bench.do(lambda tx: ces.save_progress(tx.connection, "local", CeProgress(**late)))
+    if switch is not CeSwitch.ON:
+        change: dict[str, Any] = {"by": "ada", "reason": "maintenance", "now": bench.now}
+        bench.do(lambda tx: switch_ce(bench.pool, tx, "local", switch, **change))
+    answer = why_job(bench, choosy)
+    assert (answer.reason, answer.detail) == (Reason.CE, f"CE local is {detail}")
+    assert detail in answer.summary
+    assert "pilotage ce show local" in answer.advice
+    assert why_job(bench, job).reason == Reason.SLOTS, "the second CE gets pilots"
 
 
 def test_the_home_owners_ce_refuses_others_by_owner(bench: Bench) -> None:

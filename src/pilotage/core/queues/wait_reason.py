@@ -44,6 +44,8 @@ class Reason(StrEnum):
     """Nodes that it fits have asked since, and others were drawn."""
     PILOT = "pilot"
     """A pilot that it fits was asked for and has not called home yet."""
+    CE = "ce"
+    """Every CE that it fits gets no new pilots now. The detail has the state of each and its reason."""
     SLOTS = "slots"
     """It fits, and no node with room has asked. The detail names owners served by pilots that would have fitted."""
 
@@ -85,6 +87,8 @@ class WaitAnalysis:
     draining: bool = False
     coming: frozenset[str] = frozenset()
     """CEs with pilots that were asked for and have not called home."""
+    closed_ces: Mapping[str, str] = field(default_factory=dict)
+    """CE → why no pilots are submitted there now."""
     asked: int = 0
     """Number of calls of the predicate: the cost so far."""
     remembered: Callable[[Offer], Sequence[IndexedQueue] | None] = _nothing_remembered
@@ -190,7 +194,17 @@ class WaitAnalysis:
         coming = sorted({self.known[place].offer.ce for place in places} & self.coming)
         if coming:
             return WaitVerdict(Reason.PILOT, ", ".join(coming))
+        if all(self.known[place].offer.ce in self.closed_ces for place in compared):
+            # Only the compared offers are known to fit so far.
+            ces = {self.known[place].offer.ce for place in self._open_places(entry)}
+            if ces <= self.closed_ces.keys():
+                closures = [f"CE {ce} is {self.closed_ces[ce]}" for ce in sorted(ces)]
+                return WaitVerdict(Reason.CE, "; ".join(closures))
         return WaitVerdict(Reason.SLOTS, _served(bound))
+
+    def _open_places(self, entry: IndexedQueue) -> list[int]:
+        """All offers that the queue fits and no limit keeps it from."""
+        return [place for place in self.fitting(entry) if not self.limits_on(entry, self.known[place])]
 
     def _bound_to_others(self, entry: IndexedQueue, since: float) -> list[KnownOffer]:
         """Offers since `since` that would fit if their pilots were not bound to other owners."""

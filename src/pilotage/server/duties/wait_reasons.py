@@ -8,8 +8,10 @@ from time import perf_counter
 
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context
+from pilotage.services.director.ce_status import closed_ces
 from pilotage.services.why import answer, wait_history
 from pilotage.store.tables.wait_reasons import ReasonRow
+from pilotage.store.writer.transaction import Transaction
 
 SLICE = 0.002
 """Seconds of analysis in one turn of the event loop."""
@@ -25,7 +27,11 @@ async def snapshot(context: Context, now: float) -> answer.WaitSnapshot:
     def turn(ask: Callable[[], Sequence[IndexedQueue] | None]) -> Sequence[IndexedQueue] | None:
         return writer.call(lambda _: ask())
 
-    return await writer.acall(lambda tx: answer.take_snapshot(pool, tx, now, turn))
+    def take(tx: Transaction) -> answer.WaitSnapshot:
+        closed = closed_ces(pool.policy, tx.connection, now)
+        return answer.take_snapshot(pool, tx, now, turn, closed)
+
+    return await writer.acall(take)
 
 
 class ReasonDuty:

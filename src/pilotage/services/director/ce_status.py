@@ -110,6 +110,22 @@ def _state(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> tuple[s
     return "active", "", ""
 
 
+def closed_ces(policy: Policy, connection: Connection, now: float) -> dict[str, str]:
+    """CE → its state and the reason, for the CEs of the policy that get no new pilots now."""
+    rows = ces.all_rows(connection)
+    closed = {}
+    for name, ce in policy.ces.items():
+        state, reason = "active", ""
+        if (row := rows.get(name)) is not None:
+            state, reason, _ = _state(name, ce, policy, row, now)
+        if state == "active" and exhausted(status_of(connection, name, ce, now)):
+            # The numbers change all the time, and the history of a wait has a row for each change.
+            state, reason = "spent", "its budget allows no further pilot"
+        if state != "active":
+            closed[name] = f"{state}: {reason}" if reason else state
+    return closed
+
+
 def failure(pilot: FailedPilot, log: str, *, everything: bool) -> CeFailure:
     """A failed pilot as its viewer may see it. The end of a reason names jobs, owners and groups."""
     culprit = blame(log, pilot.reason, had_jobs=pilot.had_jobs)

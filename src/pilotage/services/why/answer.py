@@ -7,7 +7,7 @@ same predicate that matches jobs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.description import JobDescription
@@ -52,9 +52,18 @@ class WaitSnapshot:
     recorded_reasons: Mapping[QueueId, RecordedReason]
 
 
-def take_snapshot(pool: Pool, tx: Transaction, now: float, turn: known_offers.Turn) -> WaitSnapshot:
-    """Call in the writer's thread. The thread that uses the snapshot queries the index through `turn`."""
-    analysis = known_offers.survey(pool, tx, now, turn)
+def take_snapshot(
+    pool: Pool,
+    tx: Transaction,
+    now: float,
+    turn: known_offers.Turn,
+    closed_ces: Mapping[str, str] | None = None,
+) -> WaitSnapshot:
+    """Call in the writer's thread. The thread that uses the snapshot queries the index through `turn`.
+
+    `closed_ces`: CE → why no pilots are submitted there now.
+    """
+    analysis = replace(known_offers.survey(pool, tx, now, turn), closed_ces=closed_ces or {})
     closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
     statuses = {key: pool.limits.limiter.status(limit, now) for key, limit in closed.items()}
     return WaitSnapshot(

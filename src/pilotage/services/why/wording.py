@@ -55,7 +55,7 @@ def describe_verdict(
     if verdict.reason is Reason.LIMIT:
         return _limit(verdict, answer, now)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
-    if verdict.reason is Reason.SLOTS:
+    if verdict.reason in (Reason.CE, Reason.SLOTS):
         advice = _back_off(answer, now) or _exhausted_budgets(answer) or advice
     return summary, advice
 
@@ -284,6 +284,13 @@ def _pilot(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     )
 
 
+def _closed_ces(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
+    names = " and ".join(f"`pilotage ce show {ce.ce}`" for ce in answer.pilots) or "`pilotage ce list`"
+    return f"no new pilots are submitted where the job fits: {verdict.detail}", (
+        f"{names} shows the state and what helps; running pilots go on, and pauses end by themselves"
+    )
+
+
 def _slots(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     if verdict.detail:
         return (
@@ -317,6 +324,7 @@ _SENTENCES: Mapping[Reason, Callable[[WaitVerdict, Why], tuple[str, str]]] = {
     Reason.CPU_BUCKET: _cpu_bucket,
     Reason.SHARE: _share,
     Reason.PILOT: _pilot,
+    Reason.CE: _closed_ces,
     Reason.SLOTS: _slots,
 }
 
