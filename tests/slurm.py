@@ -166,7 +166,9 @@ class Cluster:
     def stop(self) -> None:
         """Cancel all jobs and end all daemons."""
         if "slurmctld" in self._daemons:
-            self.run("scancel", f"--user={getpass.getuser()}")
+            # Root cancels the jobs of every account.
+            if jobs := self.run("squeue", "-h", "-o", "%A").split():
+                self.run("scancel", *jobs)
             self._wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
         for process in reversed(self._daemons.values()):
             process.terminate()

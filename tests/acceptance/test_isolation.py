@@ -141,7 +141,14 @@ def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_sc
         # The configuration is visible, so only munge keeps the payload from the controller.
         visible = f'["{folder}/shown", "{cluster.folder}/slurm.conf"]'
         with instance_on(
-            cluster, folder / "server", user=ACCOUNT, isolation='"require"', visible=visible, owners='"any"'
+            cluster,
+            folder / "server",
+            user=ACCOUNT,
+            isolation='"require"',
+            visible=visible,
+            owners='"any"',
+            max_running="1",
+            pilot_types='["generic"]',
         ) as instance:
             hidden = [str(munge), str(cluster.folder / "spool"), str(cluster.folder / "state")]
             hidden += [str(cluster.folder / "log"), str(instance.home)]

@@ -43,6 +43,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "ban": _here("bans", "ban", "Ban a user from a site, and kill their running jobs there (administrators)"),
     "ban list": _here("bans", "list_bans", "List the bans of users: where, by whom, why and until when"),
     "unban": _here("bans", "unban", "End the ban of a user (administrators)"),
+    "trace": _here("trace", "trace", "Tell whose jobs ran in a batch job or on a node (administrators)"),
     "ce list": _here("ces.show", "list_ces", "List the CEs, and why no pilots are submitted to one"),
     "ce show": _here("ces.show", "show", "Explain the state of a CE and its last failures"),
     "ce jobs": _here("ces.jobs", "jobs", "List the batch jobs of a CE's pilots (administrators)"),

@@ -35,6 +35,7 @@ from pilotage.wire.policy import (
     PolicyVersionsPage,
 )
 from pilotage.wire.shutdown import Shutdown
+from pilotage.wire.trace import Trace
 
 
 class AdministrationMethods(TypedRequests):
@@ -62,6 +63,14 @@ class AdministrationMethods(TypedRequests):
         Raises NotFound, and Unreachable if the batch system does not answer.
         """
         return self._get("/v1/ces/jobs", list[CeJob], {"name": name})
+
+    def trace(self, *, batch_id: str = "", node: str = "", at: float | None = None) -> Trace:
+        """Return the pilots and jobs of a batch id, or of a node at an instant (seconds since 1970; otherwise now).
+
+        Administrators; administrators of a site for its pilots. Raises NotFound if no such pilot is known.
+        """
+        query = {"batch_id": batch_id, "node": node, "at": None if at is None else str(at)}
+        return self._get("/v1/trace", Trace, {name: value for name, value in query.items() if value})
 
     def ban_user(
         self, user: str, *, site: str = "", until: float | None = None, reason: str = ""

@@ -1,9 +1,8 @@
-"""Messages about bans of users, and about the jobs that ran on a node.
+"""Messages about bans of users.
 
 GET  /v1/bans         BanList: the bans in force; with all=true ended ones too
 POST /v1/bans         BanRequest → BanSummary
 POST /v1/bans/lift    BanLift → BanSummary
-GET  /v1/trace        batch_id, or node and at → Trace
 """
 
 from __future__ import annotations

@@ -137,6 +137,7 @@ pilot_submissions = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("submitted", sa.Float, nullable=False),
     sa.Column("ended", sa.Float),
+    sa.Index("ix_pilot_submissions_batch_id", "batch_id"),
     sa.Index(
         "ix_pilot_submissions_live",
         "ce",

@@ -1,0 +1,62 @@
+"""`pilotage trace`: whose jobs ran in a batch job, or on a node at some time."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant, parse_instant
+
+
+@connected
+def trace(
+    session: Session,
+    batch_id: Annotated[
+        str, typer.Option("--batch-id", metavar="ID", help="Id of a batch job, or of an array of them")
+    ] = "",
+    node: Annotated[str, typer.Option("--node", metavar="NAME", help="A node, as its pilots report it")] = "",
+    at: Annotated[
+        str,
+        typer.Option("--at", metavar="TIME", help="Only jobs of this time: a date, or 2h for 2 hours ago"),
+    ] = "",
+) -> int | None:
+    """Tell whose jobs ran in a batch job, or on a node at some time (otherwise now): pilots, jobs, owners, groups."""
+    now = time.time()
+    with session.client() as client:
+        answer = client.trace(batch_id=batch_id, node=node, at=parse_instant(at, now) if at else None)
+    if session.as_json:
+        session.screen.json(answer)
+        return None
+
+    def instant(value: float | None) -> str:
+        return format_instant(value, now, exact=not session.screen.terminal)
+
+    screen = session.screen
+    screen.table(
+        tuple(Column(name) for name in ("pilot", "site", "ce", "batch id", "node", "state", "from", "to")),
+        (
+            (
+                *(pilot.pilot, pilot.site, pilot.ce, pilot.batch_id, pilot.node, pilot.state),
+                *(instant(pilot.started), instant(pilot.ended)),
+            )
+            for pilot in answer.pilots
+        ),
+    )
+    screen.line()
+    screen.table(
+        tuple(Column(name) for name in ("job", "epoch", "owner", "group", "pilot", "from", "to", "outcome")),
+        (
+            (
+                *(job.job, job.epoch, job.owner, job.group, job.pilot),
+                *(instant(job.started), instant(job.ended), job.outcome or "running"),
+            )
+            for job in answer.jobs
+        ),
+    )
+    if not answer.complete:
+        screen.line("There are more jobs: name a time with --at.")
+    return None
