@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pilotage.server.process.certificates import LIFETIME, make_certificate
 from tests.acceptance.https_site import Site, https_site
 from tests.instance import until
+from tests.namespaces import SERVER_ADDRESS
 
 
 @pytest.fixture
@@ -91,3 +94,48 @@ def test_a_waiting_pilot_that_knows_only_the_replaced_certificate_starts(site: S
     site.gate.unlink()
     site.wait(job)
     assert len(pilots(site)) == 1
+
+
+def test_a_waiting_pilot_without_any_valid_pin_leaves_and_the_ce_says_why(site: Site) -> None:
+    """The key has leaked: the replaced certificate is forgotten at once. A new pilot runs the job."""
+    site.gate.touch()
+    job = site.submit("echo", "here")
+    until(lambda: list((site.server.home / "pilots").iterdir()), what="the start of a pilot")
+    rotate(site)
+    rotate(site, "--activate", "--forget-previous")
+    restart(site)
+    site.gate.unlink()
+    cause = "it is another server, or has a new certificate"
+    until(lambda: cause in site.server.cli("ce", "show", "local").stdout, within=90, what="the cause")
+    assert "pilotage server certificate show" in site.server.cli("ce", "show", "local").stdout
+    site.wait(job)
+
+
+def test_a_certificate_of_a_ca_is_used_and_its_end_is_announced_to_administrators(
+    site: Site, tmp_path: Path
+) -> None:
+    """A user with the old pin goes on: the server still has the replaced certificate."""
+    user, certificate, key = (tmp_path / name for name in ("user", "ca.pem", "key.pem"))
+    token = site.server.cli("token", "create", "alice").stdout
+    url = f"{site.url}#sha256={site.fingerprints[0]}"
+    assert site.user_cli(user, "login", url, given=token).returncode == 0
+    text = make_certificate([SERVER_ADDRESS], time.time() - LIFETIME.total_seconds() + 10.5 * 86400)
+    begin = text.index("-----BEGIN CERTIFICATE")
+    key.touch(mode=0o600)
+    key.write_text(text[:begin])
+    certificate.write_text(text[begin:])
+    words = ("server", "certificate", "use", str(certificate))
+    assert site.server.cli(*words).returncode == 2  # there is no key in it
+    done = site.server.cli(*words, "--key", str(key), "--ca", str(certificate))
+    assert done.returncode == 0, done.stderr
+    until(lambda: not site.fingerprints, what="the certificate of the CA")
+    warned = until(lambda: site.server.cli("status").stderr, what="the warning")
+    assert "the certificate ends in 10 days" in warned
+    restart(site)
+    me = site.user_cli(user, "whoami")
+    assert me.returncode == 0, me.stderr
+    assert me.stderr == ""
+    assert site.user_cli(tmp_path / "new", "login", site.url, given=token).returncode == 6
+    done = site.user_cli(tmp_path / "new", "login", site.url, "--ca", str(certificate), given=token)
+    assert done.returncode == 0, done.stderr
+    assert site.run_job("echo", "here") == "here\n"

@@ -70,6 +70,10 @@ class Context:
     """Of the server's certificates, for pilots. Empty: pilots trust CAs, or there is no TLS."""
     ca_file: str = ""
     """File of CAs on the nodes; empty: the system's."""
+    certificate_warning: str = ""
+    """The warning of a certificate that ends soon; empty: there is none."""
+    certificate_expires: float | None = None
+    """When the certificate in use ends; None: there is no TLS."""
     host: str = ""
     """The name of this machine."""
     other_servers: tuple[ServerRow, ...] = ()

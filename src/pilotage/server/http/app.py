@@ -16,6 +16,7 @@ from pilotage.server.http.identity import identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, Receive, Scope, Send, serve
 from pilotage.server.http.routes import routers
 from pilotage.server.http.routes.pilot_files import MAX_TAIL
+from pilotage.server.tokens import Caller
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
 STREAMED_PREFIXES = ("/v1/uploads/", "/v1/pilot/jobs/")
@@ -73,9 +74,17 @@ class Application:
             if size != 0:
                 bounded = _BoundedBody(limit, hint, scope, receive, send)
                 receive, send = bounded.receive, bounded.send
-            if self.context.space.low:
-                send = _add_notice(self.context.space.low, send)
+            if notice := self._notice(scope):
+                send = _add_notice(notice, send)
         await self.api(scope, receive, send)
+
+    def _notice(self, scope: Scope) -> str:
+        """A notice for the caller: only administrators can replace a certificate."""
+        context = self.context
+        if context.space.low or not context.certificate_warning:
+            return context.space.low
+        caller = scope.get("state", {}).get("identity")
+        return context.certificate_warning if isinstance(caller, Caller) and caller.administrator else ""
 
     def _body_limit(self, path: str, method: str) -> tuple[int, str]:
         """Maximum bytes of a body from an authenticated sender, and the hint for a body that is too large."""

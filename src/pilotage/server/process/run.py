@@ -298,6 +298,7 @@ class _Server:
 
         async def refresh_certificates() -> None:
             tls.refresh(lambda: self._publish_address(context, config), time.time())
+            context.certificate_warning = tls.warning(time.time())
 
         return [every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates)]
 
@@ -305,6 +306,7 @@ class _Server:
         """Tell clients and pilots of this server's address and certificates."""
         if (tls := self._tls) is not None:
             context.fingerprints, context.ca_file = tls.fingerprints, tls.ca_file
+            context.certificate_expires = tls.certificate.expires
         fields = {
             CERTIFICATES_HEADER: context.pool_fingerprints,
             SERVERS_HEADER: context.pilot_urls if context.other_servers else (),

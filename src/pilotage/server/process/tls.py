@@ -86,13 +86,17 @@ class ServerTls:
         if asked is not None:
             connection.context = asked
 
-    def _warn_of_end(self, now: float) -> None:
-        """Warn once a day of a certificate that clients will soon refuse. Pinned certificates do not end."""
+    def warning(self, now: float) -> str:
+        """The warning of a certificate that clients will soon refuse; "" for others. Pinned certificates do not end."""
         left = self.certificate.expires - now
-        if self.fingerprints or left > WARN_BEFORE or now - self._warned_at < WARN_PERIOD:
-            return
-        self._warned_at = now
+        if self.fingerprints or left > WARN_BEFORE:
+            return ""
         words = f"ends in {left / 86400:.0f} days" if left > 0 else "has ended: clients and pilots refuse it"
-        log.warning(
-            "the certificate %s; put a new one into use: `pilotage server certificate use FILE`", words
-        )
+        return f"the certificate {words}; put a new one into use: `pilotage server certificate use FILE`"
+
+    def _warn_of_end(self, now: float) -> None:
+        """Log the warning, once a day."""
+        warning = self.warning(now)
+        if warning and now - self._warned_at >= WARN_PERIOD:
+            self._warned_at = now
+            log.warning("%s", warning)

@@ -75,6 +75,8 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         "pilotage_longest_transaction_seconds": writer.times.longest,
         "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
     }
+    if context.certificate_expires is not None:
+        gauges["pilotage_certificate_expires_timestamp_seconds"] = context.certificate_expires
     counters = {
         "pilotage_commits_total": writer.groups,
         "pilotage_requests_total": writer.requests,
