@@ -197,7 +197,9 @@ def server_facts_of(url: str, home: Path) -> ServerFacts:
     if not facts.trust.fingerprints:
         with contextlib.suppress(Unreachable, InvalidInput):
             known = read_server_facts(home)
-            if known.url.rstrip("/") == facts.url.rstrip("/"):
+            if facts.url.rstrip("/") in [
+                address.rstrip("/") for address in (known.url, *known.url.split(","))
+            ]:
                 return known
     return facts
 

@@ -20,7 +20,7 @@ class Servers:
         for address in self._addresses:
             check_address(address)
         self._lock = threading.Lock()
-        self.current = self._addresses[0]
+        self.current = self._answered = self._addresses[0]
 
     def leave(self, address: str) -> None:
         """Use the next address, if `address` is still in use."""
@@ -29,7 +29,12 @@ class Servers:
                 return
             position = self._addresses.index(address) if address in self._addresses else -1
             self.current = self._addresses[(position + 1) % len(self._addresses)]
-        log("turning to another server", server=self.current)
+
+    def note_answer(self, address: str) -> None:
+        """Log when another server answers than before."""
+        if address != self._answered:
+            self._answered = address
+            log("another server answers", server=address)
 
     def learn(self, announced: str) -> None:
         """Take over the addresses that a server announces. The one in use stays in use.

@@ -167,6 +167,7 @@ class Connection:
 
     def _learn(self, response: http.client.HTTPResponse) -> None:
         """Take over the certificates and addresses that the server announces."""
+        self._servers.note_answer(self._address)
         certificates, servers = response.getheader(CERTIFICATES_HEADER), response.getheader(SERVERS_HEADER)
         if certificates and self._is_tls:
             self._trust.learn(certificates)
