@@ -70,7 +70,8 @@ class Site:
 def https_site(folder: Path, *options: str, **policy: Any) -> Iterator[Site]:
     with joined_namespaces() as (network, users):
         wrapper, gate = folder / "python", folder / "gate"
-        wait = f"while [ -e {gate} ]; do sleep 0.05; done"
+        # Only the pilot itself waits: by then the whole batch script has been read.
+        wait = f'case "$1" in /proc/*) while [ -e {gate} ]; do sleep 0.05; done;; esac'
         wrapper.write_text(f'#!/bin/sh\n{wait}\nexec {" ".join(users.prefix)} {sys.executable} "$@"\n')
         wrapper.chmod(0o755)
         server = Instance(folder, **{"idle": 600, **policy})

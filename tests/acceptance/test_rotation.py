@@ -86,7 +86,7 @@ def test_a_waiting_pilot_that_knows_only_the_replaced_certificate_starts(site: S
     old = site.fingerprints[0]
     site.gate.touch()
     job = site.submit("echo", "here")
-    until(lambda: list((site.server.home / "pilots").iterdir()), what="the start of a pilot")
+    until(lambda: pilots(site) and pilots(site)[0]["batch_id"], what="the start of a pilot")
     rotate(site)
     rotate(site, "--activate")
     restart(site)
@@ -100,13 +100,13 @@ def test_a_waiting_pilot_without_any_valid_pin_leaves_and_the_ce_says_why(site: 
     """The key has leaked: the replaced certificate is forgotten at once. A new pilot runs the job."""
     site.gate.touch()
     job = site.submit("echo", "here")
-    until(lambda: list((site.server.home / "pilots").iterdir()), what="the start of a pilot")
+    until(lambda: pilots(site) and pilots(site)[0]["batch_id"], what="the start of a pilot")
     rotate(site)
     rotate(site, "--activate", "--forget-previous")
     restart(site)
     site.gate.unlink()
     cause = "it is another server, or has a new certificate"
-    until(lambda: cause in site.server.cli("ce", "show", "local").stdout, within=90, what="the cause")
+    until(lambda: cause in site.server.cli("ce", "show", "local").stdout, within=60, what="the cause")
     assert "pilotage server certificate show" in site.server.cli("ce", "show", "local").stdout
     site.wait(job)
 

@@ -99,7 +99,13 @@ def test_a_pilot_whose_server_is_gone_before_it_starts_enrols_at_the_other(pool:
     pool.start_second()
     site.gate.touch()
     job = site.submit("echo", "here")
-    until(lambda: list((site.server.home / "pilots").iterdir()), what="the start of a pilot")
+    listed = ("pilot", "list", "--json")
+    until(
+        lambda: (
+            '"batch_id": "' in (shown := site.server.cli(*listed).stdout) and '"batch_id": ""' not in shown
+        ),
+        what="the start of a pilot",
+    )
     site.server.kill_server()
     site.gate.unlink()
     waited = pool.second.cli("wait", str(job))

@@ -76,6 +76,7 @@ def enrol(
             if time.monotonic() > end or is_cancelled():
                 raise
             wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
+            wait = min(wait, end - time.monotonic() + 0.1)  # one last attempt at the end
             if str(error) != said:
                 said = str(error)
                 log("server unavailable", reason=error, patience=f"{max(0.0, end - time.monotonic()):.0f}s")

@@ -9,6 +9,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute, binary_response
 from pilotage.server.tokens import Caller
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, retention
 from pilotage.wire.identity import Identity
 from pilotage.wire.shutdown import Shutdown
@@ -64,19 +65,7 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     connection = context.readers.connection()
     totals = context.totals.by_state()
     lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
-    entries = list(pool.queues.index.entries.values())
-    gauges = {
-        "pilotage_queues": sum(1 for entry in entries if entry.waiting),
-        "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
-        "pilotage_pilots_stalled": len(pool.stalled),
-        "pilotage_failing_rows": sum(len(rows) for rows in context.failing_rows.values()),
-        "pilotage_history_jobs": sum(history.totals(connection).values()),
-        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
-        "pilotage_longest_transaction_seconds": writer.times.longest,
-        "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
-    }
-    if context.certificate_expires is not None:
-        gauges["pilotage_certificate_expires_timestamp_seconds"] = context.certificate_expires
+    gauges = _gauges(context, connection)
     counters = {
         "pilotage_commits_total": writer.groups,
         "pilotage_requests_total": writer.requests,
@@ -101,3 +90,21 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         for name, table_progress in sorted(retention.progress(connection).items())
     ]
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+def _gauges(context: Context, connection: Connection) -> dict[str, float]:
+    pool, writer = context.pool, context.writer
+    entries = list(pool.queues.index.entries.values())
+    gauges: dict[str, float] = {
+        "pilotage_queues": sum(1 for entry in entries if entry.waiting),
+        "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
+        "pilotage_pilots_stalled": len(pool.stalled),
+        "pilotage_failing_rows": sum(len(rows) for rows in context.failing_rows.values()),
+        "pilotage_history_jobs": sum(history.totals(connection).values()),
+        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
+        "pilotage_longest_transaction_seconds": writer.times.longest,
+        "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
+    }
+    if context.certificate_expires is not None:
+        gauges["pilotage_certificate_expires_timestamp_seconds"] = context.certificate_expires
+    return gauges
