@@ -52,6 +52,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),
     "ce add": _here("ces.add", "add", "Add a Slurm cluster or this machine to the policy as a CE"),
     "cost": _here("cost", "cost", "Show where the core-hours of pilots went"),
+    "director": _here(
+        "director", "director", "Explain how many pilots are submitted, and where (administrators)"
+    ),
     "share list": _here("shares", "share_list", "Show shares, usage and priorities of groups and owners"),
     "fairness check": _here("shares", "fairness", "Compare usage with the shares"),
     "accounting export": _here("shares", "export", "Export usage by month, site, group and owner"),

@@ -17,6 +17,7 @@ from pilotage.wire.ces import (
     CeRefusal,
     CeSummary,
 )
+from pilotage.wire.director import DirectorReport
 from pilotage.wire.identity import (
     RevokeRequest,
     RevokeResponse,
@@ -88,6 +89,18 @@ class AdministrationMethods(TypedRequests):
     def bans(self, *, everything: bool = False) -> list[BanSummary]:
         """Return the bans in force that you may see; with `everything` ended ones too."""
         return self._get("/v1/bans", BanList, {"all": "true"} if everything else None).bans
+
+    def director(
+        self, *, dry_run: bool = False, seed: int | None = None, queue: int | None = None, limit: int = 100
+    ) -> DirectorReport:
+        """Return the last iteration of the director, for `queue` or for at most `limit` queues. Administrators only.
+
+        `dry_run`: compute the next iteration with `seed` (None: its own) and submit nothing. Raises NotFound for a
+        queue without waiting jobs.
+        """
+        given = {"seed": seed, "queue": queue, "limit": limit, "dry_run": str(dry_run).lower()}
+        query = {name: value for name, value in given.items() if value is not None}
+        return self._get("/v1/director", DirectorReport, query)
 
     def describe_batch_system(self, kind: str) -> BatchSystem:
         """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.

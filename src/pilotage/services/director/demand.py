@@ -24,6 +24,7 @@ from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.provisioning.submit_pools import PoolLoad
 from pilotage.core.queues.fit import AnyIdentity, Offer
+from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.match import REQUIREMENTS_STEPS, Requirements, stored_expression
@@ -97,6 +98,7 @@ class Iteration:
     free: list[FreePilots]
     now: float
     policy: Policy
+    index: QueueIndex
     decisions: list[QueueDecision] = field(default_factory=list)
 
     def decide(self, rng: Random) -> Iterator[QueueDecision | None]:
@@ -144,12 +146,12 @@ def begin(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int], now:
     )
     places = {name: place for place, name in enumerate(names)}
     free = [_free_pilots(places[row.ce], row) for row in counts.free if row.ce in places]
-    return Iteration(facts, fitting, free, now, policy)
+    return Iteration(facts, fitting, free, now, policy, pool.queues.index)
 
 
 def match_ces(pool: Pool, work: Iteration, first: int, last: int) -> None:
     """Ask the index which queues fit the CEs `first` to `last - 1`. In the writer's thread."""
-    if pool.policy is not work.policy:
+    if pool.queues.index is not work.index:
         return  # The slots are of an earlier index, and the orders will not be posted.
     index, queues = pool.queues.index, work.facts.queues
     slots = np.fromiter((queue.slot for queue in queues), np.int64, len(queues))
@@ -169,7 +171,7 @@ def match_ces(pool: Pool, work: Iteration, first: int, last: int) -> None:
 def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
     """Leave the orders for the cycles of the CEs, which store them as intents; the number of pilots."""
     policy = pool.policy
-    if policy is not work.policy:
+    if policy is not work.policy or pool.queues.index is not work.index:
         return 0  # A new policy has come since: the next iteration follows it.
     of_ce: dict[str, list[BatchOrder]] = {}
     for decision in work.decisions:

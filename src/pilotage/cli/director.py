@@ -1,0 +1,130 @@
+"""`pilotage director`: the last iteration of the director, or the next one as a dry run."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.director import DirectorReport, QueueReport
+
+
+@connected
+def director(
+    session: Session,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the last iteration (default)")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Compute the next iteration and submit nothing")
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Seed of the dry run; default: the next one"),
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", metavar="ID", min=0, help="Only this queue, with each CE")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Queues at most")] = 100,
+) -> int | None:
+    """Explain the director's pilots: each term, cap and result for every queue, its submit pool and its CEs.
+
+    --explain shows the last iteration, which submitted pilots. --dry-run computes the next one with the shown seed.
+    """
+    if explain and dry_run:
+        raise InvalidInput("choose one of --explain and --dry-run")
+    if seed is not None and not dry_run:
+        raise InvalidInput("--seed goes with --dry-run", hint="the last iteration has its own seed")
+    with session.client() as client:
+        report = client.director(dry_run=dry_run, seed=seed, queue=queue, limit=limit)
+    if session.as_json:
+        session.screen.json(report)
+        return None
+    _show(session.screen, report)
+    if queue is not None:
+        _show_ces(session.screen, report.queues[0])
+    return None
+
+
+def _show(screen: CommandOutput, report: DirectorReport) -> None:
+    when = format_instant(report.at, time.time(), exact=not screen.terminal)
+    done = f"iteration {report.number}" if report.acted else "dry run: nothing is submitted"
+    pools = "; ".join(f"{pool.name}: {pool.verdict}" for pool in report.pools)
+    ces = "; ".join(
+        f"{ce.name}: {ce.ordered} ordered, {f'closed ({ce.closed})' if ce.closed else f'room for {ce.room}'}"
+        for ce in report.ces
+    )
+    screen.facts(
+        (
+            ("director", f"{done}, {when}, seed {report.seed}"),
+            ("demand", report.demand),
+            *((name, f"{value:g}") for name, value in report.parameters.items()),
+            ("pools", pools),
+            ("CEs", ces),
+            ("pilots", f"{report.pilots} for {report.queue_count} queues"),
+        )
+    )
+    screen.line()
+    columns = [Column("queue", right=True), Column("owner"), Column("group")]
+    terms: tuple[str, ...] = (
+        "cpu",
+        "jobs",
+        "priority",
+        "by priority",
+        "by jobs",
+        "boost",
+        "mean",
+        "drawn",
+        "waiting",
+        "cap",
+    )
+    if report.demand == "matched":
+        terms = ("cpu", "jobs", "covered", "waiting")
+    columns += [Column(name, right=True) for name in (*terms, "demand", "pilots")]
+    columns += [Column("type"), Column("pool"), Column("CEs"), Column("reason")]
+    screen.table(columns, (_row(queue, terms) for queue in report.queues))
+    if len(report.queues) < report.queue_count and len(report.queues) > 1:
+        screen.note(
+            f"{report.queue_count - len(report.queues)} more queues: raise --limit, or choose one with --queue"
+        )
+
+
+def _row(queue: QueueReport, terms: tuple[str, ...]) -> tuple[object, ...]:
+    values: dict[str, float | None] = {
+        "cpu": queue.cpu_time,
+        "jobs": queue.jobs,
+        "priority": queue.priority,
+        "by priority": queue.by_priority,
+        "by jobs": queue.by_jobs,
+        "boost": queue.boost,
+        "mean": queue.mean,
+        "drawn": queue.drawn,
+        "waiting": queue.waiting,
+        "cap": queue.cap,
+        "covered": queue.covered,
+    }
+    shown = (_number(values[term]) for term in terms)
+    ces = ", ".join(f"{order.pilots} at {order.ce} ({order.pilot_type})" for order in queue.orders)
+    pools = queue.pool or ", ".join(f"{name}: {verdict}" for name, verdict in queue.pools_tried.items())
+    return (
+        *(queue.queue, queue.owner, queue.group, *shown, queue.demand, queue.submitted),
+        *(queue.pilot_type, pools, ces, queue.shortfall),
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _show_ces(screen: CommandOutput, queue: QueueReport) -> None:
+    screen.line()
+    ordered = {order.ce: order.pilots for order in queue.orders}
+    screen.table(
+        (Column("ce"), Column("pilots", right=True), Column("why not")),
+        ((name, ordered.get(name, 0), reason) for name, reason in queue.ces.items()),
+    )

@@ -1,0 +1,249 @@
+"""Iterations of the director on a real store: its facts, its orders, and the report that explains them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pilotage.core.policy import parse
+from pilotage.core.provisioning.demand import QueueDemand
+from pilotage.core.provisioning.iteration import Shortfall
+from pilotage.core.queues.fit import AnyIdentity, fits
+from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.demand import (
+    Iteration,
+    begin,
+    match_ces,
+    post_orders,
+    read_counts,
+    run_iteration,
+)
+from pilotage.services.director.iteration_report import report
+from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.policy.apply import apply_policy
+from pilotage.store.tables import pilot_demand, pilots
+from pilotage.store.writer.transaction import Transaction
+from tests.unit.services.bench import NODE, POLICY, Bench, Paper
+
+CES = """
+[ces.batch]
+site = "here"
+type = "slurm"
+owners = "any"
+max_waiting = 50
+max_running = 60
+[ces.bound]
+site = "here"
+type = "slurm"
+owners = "home"
+pool = "Slow"
+middleware = "condor"
+max_waiting = 10
+max_running = 10
+"""
+DIRECTOR = """
+[director]
+DefaultSubmitPools = ["Batch"]
+"""
+
+
+class Place:
+    """A server with two batch CEs, and the directors of both."""
+
+    def __init__(self, folder: Path, director: str = DIRECTOR) -> None:
+        self.bench = Bench(folder, POLICY + CES + director)
+        self.directors = {name: BatchDirector(name, NODE.platform) for name in ("batch", "bound")}
+        self.cycle()
+
+    def cycle(self) -> list[SubmissionIntent]:
+        """The cycles of both CEs, which carry out the orders; their submissions are released at once."""
+        bench = self.bench
+        intents = []
+        for director in self.directors.values():
+            ordered = bench.do(lambda tx, director=director: director.order(bench.pool, tx, bench.now))
+            for intent in ordered:
+                bench.do(lambda tx, d=director, i=intent: d.acknowledged(tx, i.stamp, f"7{len(i.stamp)}"))
+                bench.do(lambda tx, d=director, i=intent: d.releasing(tx, i.stamp))
+                bench.do(lambda tx, d=director, i=intent: d.released(bench.pool, tx, i.stamp))
+            intents += ordered
+        return intents
+
+    def apply(self, text: str) -> None:
+        bench = self.bench
+        bench.do(
+            lambda tx: apply_policy(bench.pool, tx, parse(text), text, by="alice", reason="", now=bench.now)
+        )
+
+    def compute(self, seed: int) -> Iteration:
+        bench = self.bench
+        work: Iteration = bench.do(
+            lambda tx: run_iteration(bench.pool, tx.connection, Random(seed), bench.now)
+        )
+        return work
+
+    def act(self, seed: int) -> Iteration:
+        """An iteration whose orders are carried out."""
+        work = self.compute(seed)
+        self.bench.do(lambda tx: post_orders(self.bench.pool, tx, work))
+        self.cycle()
+        return work
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_an_explained_iteration_is_the_one_that_acts(place: Place) -> None:
+    for number in range(6):
+        place.bench.submit(3 + number, cpu_time=500 * (number + 1), owner=("alice", "bob")[number % 2])
+    explained = report(place.compute(5), seed=5, number=None, queue=None, limit=100)
+    acted = report(place.act(5), seed=5, number=1, queue=None, limit=100)
+    assert explained.queues == acted.queues
+    assert explained.pilots == acted.pilots > 0
+    assert place.compute(6).decisions != place.compute(7).decisions
+    rows = pilots.live(place.bench.connection, "batch")
+    assert len(rows) == acted.pilots
+
+
+def test_a_dry_run_orders_nothing(place: Place) -> None:
+    place.bench.submit(5)
+    assert place.compute(1).decisions[0].submitted > 0
+    assert place.cycle() == []
+    assert not place.bench.pool.pilot_orders
+
+
+def test_waiting_pilots_count_from_their_order_on(place: Place) -> None:
+    """One job: a cap of 5. Ordered pilots, intents and waiting pilots count; started ones do not."""
+    bench = place.bench
+    bench.submit(1, cpu_time=500)
+    work = place.compute(3)
+    assert work.decisions[0].submitted == 5
+    bench.do(lambda tx: post_orders(bench.pool, tx, work))
+    assert place.compute(3).decisions[0].shortfall is Shortfall.COVERED
+    intents = place.cycle()
+    assert place.compute(3).decisions[0].shortfall is Shortfall.COVERED
+    Paper(bench, intents[0].secret, 0)
+    demand = place.compute(3).decisions[0].demand
+    assert isinstance(demand, QueueDemand)
+    assert demand.cap == 1
+    # Pilots that have waited for too long are no longer counted.
+    bench.now += 6 * 3600 + 1
+    demand = place.compute(3).decisions[0].demand
+    assert isinstance(demand, QueueDemand)
+    assert demand.cap == 5
+
+
+def test_a_pilot_keeps_its_queue_and_identity(tmp_path: Path) -> None:
+    generic = (
+        DIRECTOR + 'GenericPilotDN = "/CN=pilots"\nGenericPilotGroup = "physics"\nPrivatePilotFraction = 0\n'
+    )
+    place = Place(tmp_path, generic)
+    bench = place.bench
+    bench.submit(1, cpu_time=500)
+    bench.submit(1, owner="bob", pilot_types=("private",))
+    work = place.act(1)
+    queues = {decision.queue.identity.owner: decision.queue.id for decision in work.decisions}
+    sql = "SELECT DISTINCT queue_id, pilot_type, owner, grp, only_owner FROM pilots ORDER BY queue_id"
+    assert sorted(bench.connection.execute(sql).fetchall()) == sorted(
+        [
+            (queues["alice"], "generic", "/CN=pilots", "physics", None),
+            (queues["bob"], "private", "bob", "physics", "bob"),
+        ]
+    )
+    counts = pilot_demand.live_by_queue(bench.connection, queues.values())
+    assert {owner: counts[queue].waiting for owner, queue in queues.items()} == {"alice": 5, "bob": 5}
+
+
+def test_a_private_pilot_gets_no_job_of_another_owner_or_group(tmp_path: Path) -> None:
+    place = Place(tmp_path, DIRECTOR + "PrivatePilotFraction = 1\n")
+    bench = place.bench
+    bench.submit(1, owner="bob")
+    place.act(1)
+    bench.do(lambda tx: bench.pool.pilot_orders.clear())
+    secrets = place.cycle()
+    assert secrets == []
+    row = pilots.live(bench.connection, "batch")[0]
+    assert (row.pilot_type, row.only_owner, row.group) == ("private", "bob", "physics")
+
+
+def test_orders_of_an_earlier_policy_are_dropped(place: Place) -> None:
+    bench = place.bench
+    bench.submit(5)
+    work = place.compute(1)
+    place.apply(bench.policy_text.replace("max_waiting = 50", "max_waiting = 1"))
+    assert bench.do(lambda tx: post_orders(bench.pool, tx, work)) == 0
+    assert not bench.pool.pilot_orders
+
+
+def test_a_new_policy_counts_in_the_next_iteration(place: Place) -> None:
+    bench = place.bench
+    bench.submit(100, cpu_time=500)
+    assert place.compute(1).decisions[0].submitted == 50
+    place.apply(bench.policy_text + "extraPilotFraction = 0\nextraPilots = 0\npilotsPerIteration = 0.01\n")
+    place.cycle()
+    demand = place.compute(1).decisions[0].demand
+    assert isinstance(demand, QueueDemand)
+    assert (demand.cap, demand.mean) == (100, pytest.approx(0.02 * 300000 / 7200))
+
+
+def test_the_report_says_for_each_ce_why_it_gets_no_pilot(place: Place) -> None:
+    bench = place.bench
+    first = bench.submit(5, submit_pools=("Slow", "Batch"), grid_middlewares=("slurm",))
+    assert first
+    work = place.compute(1)
+    [decision] = work.decisions
+    told = report(work, seed=1, number=None, queue=decision.queue.id, limit=1).queues[0]
+    assert told.ces["bound"] == "its middleware is condor; the queue allows slurm"
+    assert told.ces["local"].startswith("it is in pool Local")
+    assert told.ces["batch"] == ("" if decision.pool == "Batch" else "the pilots went to pool Slow")
+
+
+def test_a_queue_of_another_owner_gets_no_pilot_where_only_the_home_owner_is_served(place: Place) -> None:
+    bench = place.bench
+    bench.submit(5, owner="bob", submit_pools=("Slow",))
+    bench.submit(5, owner="alice", submit_pools=("Slow",))
+    shortfalls = {decision.queue.identity.owner: decision for decision in place.compute(2).decisions}
+    assert shortfalls["bob"].shortfall is Shortfall.NO_CE
+    assert {order.pilot_type for order in shortfalls["alice"].orders} == {"private"}
+
+
+def test_requirements_decide_by_the_ad_of_a_new_pilot(place: Place) -> None:
+    bench = place.bench
+    bench.submit(5, requirements='target.GridCE == "elsewhere"')
+    bench.submit(5, requirements='target.GridCE == "batch"', cpu_time=5000)
+    by_cpu = {decision.queue.identity.cpu_time: decision.shortfall for decision in place.compute(2).decisions}
+    assert by_cpu == {500: Shortfall.NO_CE, 5000: Shortfall.NONE}
+
+
+def test_the_facts_equal_the_predicate_for_every_queue_and_ce(place: Place) -> None:
+    """The masks come from the index in slices; each entry is asked of the plain predicate here."""
+    bench, rng = place.bench, Random(3)
+    for number in range(40):
+        bench.submit(
+            1,
+            owner=rng.choice(["alice", "bob"]),
+            cpu_time=rng.choice([500, 5000, 50000, 300000]),
+            sites=rng.choice([(), ("here",), ("there",)]),
+            force_generic=number % 5 == 0,
+            pilot_types=("private",) if number % 5 == 1 else (),
+            grid_ces=rng.choice([(), ("batch",)]),
+        )
+
+    def made(tx: Transaction) -> Iteration:
+        work = begin(bench.pool, read_counts(tx.connection, bench.pool.policy, bench.now), {}, bench.now)
+        for place_of_ce in range(len(work.facts.ces)):
+            match_ces(bench.pool, work, place_of_ce, place_of_ce + 1)
+        return work
+
+    work: Iteration = bench.do(made)
+    assert len(work.facts.queues) > 20
+    for queue in work.facts.queues:
+        for place_of_ce, ce in enumerate(work.facts.ces):
+            private = replace(ce.offer, pilot_type="private", identities=(AnyIdentity(),))
+            for offer, kind in ((ce.offer, "generic"), (private, "private")):
+                expected = fits(queue.identity, offer, lambda _: True)
+                assert work.fitting.ces(queue, kind)[place_of_ce] == expected  # type: ignore[arg-type]
