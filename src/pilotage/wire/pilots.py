@@ -32,6 +32,12 @@ class PilotDetail:
     """When its jobs are given to others if it is not heard."""
     job_ids: List[int] = field(default_factory=list)
     """The jobs that it has now, for administrators."""
+    pilot_type: str = ""
+    """private or generic, or probe."""
+    queue: Optional[int] = None
+    """The task queue that it was submitted for, for administrators; it may serve others."""
+    queue_exists: bool = False
+    """False: the queue has gone."""
 
 
 @dataclass

@@ -32,6 +32,10 @@ class QueueSummary:
     waiting: int
     priority: float
     note: str = ""
+    pilots_waiting: int = 0
+    """Pilots submitted for it that have not called home."""
+    pilots_running: int = 0
+    """Pilots submitted for it that run; they may serve others."""
     """Why none of its jobs may start, where the policy no longer knows its group or owner."""
 
 

@@ -153,9 +153,10 @@ class Why:
     advice: str = ""
     """Advice."""
     reason: str = ""
-    """membership, draining, no-offer, needs, limit, background, cpu-bucket, share, pilot, ce or slots.
+    """membership, draining, no-offer, needs, limit, pool, background, cpu-bucket, share, pilot, ce or slots.
 
-    "": nothing waits."""
+    Empty: nothing waits.
+    """
     detail: str = ""
     job: Optional[int] = None
     state: str = ""

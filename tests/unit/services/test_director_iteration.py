@@ -56,7 +56,7 @@ class Place:
     def __init__(self, folder: Path, director: str = DIRECTOR) -> None:
         self.bench = Bench(folder, POLICY + CES + director)
         self.directors = {name: BatchDirector(name, NODE.platform) for name in ("batch", "bound")}
-        self.cycle()
+        self.intents: list[SubmissionIntent] = self.cycle()
 
     def cycle(self) -> list[SubmissionIntent]:
         """The cycles of both CEs, which carry out the orders; their submissions are released at once."""
@@ -88,7 +88,7 @@ class Place:
         """An iteration whose orders are carried out."""
         work = self.compute(seed)
         self.bench.do(lambda tx: post_orders(self.bench.pool, tx, work))
-        self.cycle()
+        self.intents = self.cycle()
         return work
 
 
@@ -161,13 +161,17 @@ def test_a_pilot_keeps_its_queue_and_identity(tmp_path: Path) -> None:
 def test_a_private_pilot_gets_no_job_of_another_owner_or_group(tmp_path: Path) -> None:
     place = Place(tmp_path, DIRECTOR + "PrivatePilotFraction = 1\n")
     bench = place.bench
-    bench.submit(1, owner="bob")
+    bobs = bench.submit(1, owner="bob")
     place.act(1)
-    bench.do(lambda tx: bench.pool.pilot_orders.clear())
-    secrets = place.cycle()
-    assert secrets == []
-    row = pilots.live(bench.connection, "batch")[0]
-    assert (row.pilot_type, row.only_owner, row.group) == ("private", "bob", "physics")
+    bench.submit(1, owner="alice")
+    paper = Paper(bench, place.intents[0].secret, 0)
+    row = paper.row
+    assert (row.pilot_type, row.only_owner, row.owner, row.group) == ("private", "bob", "bob", "physics")
+    bench.act("kill", *bobs)
+    bench.submit(1, owner="bob", group="sharing")
+    assert paper.take() == []
+    bench.submit(1, owner="bob")
+    assert len(paper.take()) == 1
 
 
 def test_orders_of_an_earlier_policy_are_dropped(place: Place) -> None:

@@ -77,8 +77,7 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
             "BannedSites: the policy has no site nowhere; its sites are: here, there",
         ),
         ({"arguments": ("%s",)}, "%s in arguments is passed on unchanged"),
-        ({"submit_pools": ("a",), "grid_middlewares": ("b",)}, "SubmitPools and GridMiddleware are stored"),
-        ({"pilot_types": ("private",)}, "PilotTypes is stored with the job, but has no effect"),
+        ({"submit_pools": ("a",)}, "SubmitPools: the policy has no pool a; its pools are: DIRAC, Local"),
     ],
 )
 def test_what_nothing_satisfies_is_told(bench: Bench, fields: dict[str, Any], part: str) -> None:

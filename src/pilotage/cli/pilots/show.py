@@ -33,6 +33,7 @@ def show(session: Session, pilot: PilotArgument) -> int | None:
     def instant(value: float | None) -> str:
         return "" if value is None else format_instant(value, now, exact=exact)
 
+    gone = "" if detail.queue_exists else " (it has gone)"
     life = None if row.started is None else (now if row.ended is None else row.ended) - row.started
     session.screen.facts(
         (
@@ -47,6 +48,8 @@ def show(session: Session, pilot: PilotArgument) -> int | None:
             ("node", row.hostname),
             ("cores", row.processors),
             ("owner", row.owner),
+            ("type", detail.pilot_type),
+            ("submitted for queue", "" if detail.queue is None else f"{detail.queue}{gone}"),
             ("version", row.version),
             ("submitted", instant(row.submitted)),
             ("first call", instant(row.started)),

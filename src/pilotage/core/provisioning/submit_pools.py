@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
+from pilotage.core.policy import Policy
+from pilotage.core.queues.identity import QueueIdentity
+
 
 class PoolVerdict(StrEnum):
     """Whether a pool takes pilots, or why not."""
@@ -35,6 +38,22 @@ class PoolLoad:
         if not self.enabled:
             return PoolVerdict.DISABLED
         return PoolVerdict.FULL if self.submissions >= self.total else PoolVerdict.TAKES
+
+
+def lasting_refusal(policy: Policy, queue: QueueIdentity) -> str:
+    """Why no pool will take the pilots of a queue before the policy changes; empty: one may take them."""
+    known, settings = policy.submit_pools(), policy.director
+    verdicts = []
+    for name in sorted(queue.submit_pools or policy.default_submit_pools()):
+        if name in known and (settings.pool(name).enabled or not settings.is_handled(name)):
+            return ""
+        verdicts.append((name, PoolVerdict.DISABLED if name in known else PoolVerdict.UNKNOWN))
+    return verdicts_text(verdicts)
+
+
+def verdicts_text(verdicts: Sequence[tuple[str, PoolVerdict]]) -> str:
+    """Such as "SAM: unknown, Batch: full"."""
+    return ", ".join(f"{name}: {verdict}" for name, verdict in verdicts)
 
 
 def try_pools(

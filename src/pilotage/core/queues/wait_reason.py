@@ -36,6 +36,8 @@ class Reason(StrEnum):
     """Every known offer refuses it; the detail names the conditions."""
     LIMIT = "limit"
     """All offers that it fits are closed by limits or start delays."""
+    POOL = "pool"
+    """It fits, but no submit pool takes its pilots; the detail names the pools."""
     BACKGROUND = "background"
     """Only UserPriority 0 waits in it, and other queues of its entity fit."""
     CPU_BUCKET = "cpu-bucket"
@@ -70,6 +72,10 @@ class DrawCandidates:
         return max(entry.identity.cpu_time for entry in self.entries)
 
 
+def _no_pool_refuses(_: IndexedQueue) -> str:
+    return ""
+
+
 def _nothing_remembered(_: Offer) -> None:
     return None
 
@@ -93,6 +99,8 @@ class WaitAnalysis:
     """Number of calls of the predicate: the cost so far."""
     remembered: Callable[[Offer], Sequence[IndexedQueue] | None] = _nothing_remembered
     """Returns the queues that fit an offer by the index's cache, Requirements not checked; None: not cached."""
+    refused_by_pools: Callable[[IndexedQueue], str] = _no_pool_refuses
+    """Why no submit pool takes the pilots of a queue; empty: one does."""
     _draw_candidates: dict[int, DrawCandidates] = field(default_factory=dict)
     _buckets: dict[int, int] = field(default_factory=dict)
 
@@ -137,9 +145,12 @@ class WaitAnalysis:
             return WaitVerdict(Reason.MEMBERSHIP)
         if self.draining:
             return WaitVerdict(Reason.DRAINING)
+        refused = self.refused_by_pools(entry)
         if not self.known:
-            return WaitVerdict(Reason.NO_OFFER)
+            return WaitVerdict(Reason.POOL, refused) if refused else WaitVerdict(Reason.NO_OFFER)
         fitting, limits = self._open(entry, since)
+        if fitting and refused and not any(self._asked_since(self.known[place], since) for place in fitting):
+            return WaitVerdict(Reason.POOL, refused)
         if fitting:
             return self._among_others(entry, fitting, since)
         if limits:

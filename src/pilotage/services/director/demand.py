@@ -7,7 +7,7 @@ thread or, where it says so, in any thread.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
@@ -19,14 +19,21 @@ from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
 from pilotage.core.provisioning.demand import DemandQueue
-from pilotage.core.provisioning.iteration import CeLoad, IterationFacts, Mask, QueueDecision, decide
+from pilotage.core.provisioning.iteration import (
+    CeLoad,
+    IterationFacts,
+    Mask,
+    QueueDecision,
+    Shortfall,
+    decide,
+)
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.pilot_types import PRIVATE
-from pilotage.core.provisioning.submit_pools import PoolLoad
-from pilotage.core.queues.fit import AnyIdentity, Offer
+from pilotage.core.provisioning.submit_pools import PoolLoad, verdicts_text
+from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.services.matching.known_offers import possible_offer
+from pilotage.services.matching.known_offers import as_private, possible_offer
 from pilotage.services.matching.match import REQUIREMENTS_STEPS, Requirements, stored_expression
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
@@ -35,8 +42,6 @@ from pilotage.store.tables.ces import CeRow, CeSwitch
 from pilotage.store.tables.pilot_demand import FreePilotsRow, WaitingPilots
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
-
-ANY_IDENTITY = (AnyIdentity(),)
 
 CLOSED_LOCAL = "local pilots have a director of their own"
 CLOSED_NEW = "its cycle has not begun yet"
@@ -159,8 +164,8 @@ def match_ces(pool: Pool, work: Iteration, first: int, last: int) -> None:
     for place in range(first, last):
         offer = work.facts.ces[place].offer
         closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
-        private = replace(offer, pilot_type=PRIVATE, identities=ANY_IDENTITY)
-        for of_type, mask in ((offer, work.fitting.generic), (private, work.fitting.private)):
+        both = (offer, work.fitting.generic), (as_private(offer), work.fitting.private)
+        for of_type, mask in both:
             fitting = index.fitting_slots(of_type, closed)
             fitting = fitting[: fitting.searchsorted(len(fits))]
             fits[fitting] = True
@@ -174,6 +179,12 @@ def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
     if policy is not work.policy or pool.queues.index is not work.index:
         return 0  # A new policy has come since: the next iteration follows it.
     of_ce: dict[str, list[BatchOrder]] = {}
+    refusals = {
+        decision.queue.id: verdicts_text(decision.tried)
+        for decision in work.decisions
+        if decision.shortfall is Shortfall.NO_POOL
+    }
+    tx.set(pool, "pool_refusals", refusals)
     for decision in work.decisions:
         identity = decision.queue.identity
         for order in decision.orders:

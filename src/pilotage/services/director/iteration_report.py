@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import QueueId
@@ -11,7 +10,8 @@ from pilotage.core.provisioning.demand import QueueDemand
 from pilotage.core.provisioning.iteration import CeLoad, QueueDecision
 from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type, type_at
 from pilotage.core.queues.fit import first_failure
-from pilotage.services.director.demand import ANY_IDENTITY, Iteration
+from pilotage.services.director.demand import Iteration
+from pilotage.services.matching.known_offers import as_private
 from pilotage.services.why.wording import CONDITIONS
 from pilotage.wire.director import (
     DirectorCe,
@@ -126,9 +126,7 @@ def _refusal(work: Iteration, decision: QueueDecision, place: int, ce: CeLoad) -
     pilot_type = type_at(chosen, required, ce.pilot_types)
     if pilot_type is None:
         return f"the queue needs {chosen} pilots; it takes {' and '.join(sorted(ce.pilot_types)) or 'none'}"
-    offer = ce.offer
-    if pilot_type == PRIVATE:
-        offer = replace(offer, pilot_type=PRIVATE, identities=ANY_IDENTITY)
+    offer = as_private(ce.offer) if pilot_type == PRIVATE else ce.offer
     failed = first_failure(identity, offer, work.fitting.requirements[place])
     if failed is not None:
         return CONDITIONS.get(failed, f"the queue does not fit: {failed}")

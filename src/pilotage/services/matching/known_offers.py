@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pilotage.core.ids import PilotId
@@ -10,7 +10,8 @@ from pilotage.core.pilots.states import PilotState
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
 from pilotage.core.policy import Ce
 from pilotage.core.policy.isolation import ISOLATED
-from pilotage.core.queues.fit import Offer
+from pilotage.core.provisioning.submit_pools import lasting_refusal
+from pilotage.core.queues.fit import AnyIdentity, Offer
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.offer_history import KnownOffer, OfferRecord
 from pilotage.core.queues.wait_reason import WaitAnalysis
@@ -95,7 +96,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
     """The facts for `why`, as of now. Runs in the writer's thread; the result is for another thread."""
     known = known_offers(pool, now)
     places = {(known_offer.offer.site, known_offer.offer.ce) for known_offer in known}
-    index = pool.queues.index
+    index, policy, refusals = pool.queues.index, pool.policy, pool.pool_refusals
     return WaitAnalysis(
         entries=list(index.entries.values()),
         known=known,
@@ -103,6 +104,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
         rule=index.rule,
         draining=pool.draining,
         coming=frozenset(wait_reasons.ces_with_pending_pilots(tx.connection)),
+        refused_by_pools=lambda entry: lasting_refusal(policy, entry.identity) or refusals.get(entry.id, ""),
         remembered=lambda offer: turn(lambda: index.cached_fitting(offer)),
     )
 
@@ -127,8 +129,24 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
         and (record.offer.ce not in local or _has_room(local[record.offer.ce], record.offer))
     ]
     for name, offer in local.items():
-        known.append(KnownOffer(offer, Requirements(offer, nodes[name], now), possible=True))
+        known += [
+            KnownOffer(of_type, Requirements(of_type, nodes[name], now), possible=True)
+            for of_type in _offers_by_type(pool.policy.ces[name], offer)
+        ]
     return known
+
+
+def _offers_by_type(ce: Ce, offer: Offer) -> Iterator[Offer]:
+    """The possible offers of a CE for each type of pilot that it takes. `offer`: of a generic pilot."""
+    if ce.type == "local" or "generic" in ce.allowed_pilot_types:
+        yield offer
+    if ce.type != "local" and "private" in ce.allowed_pilot_types:
+        yield as_private(offer)
+
+
+def as_private(offer: Offer) -> Offer:
+    """The same offer of a private pilot, which is bound to an identity when it is submitted."""
+    return replace(offer, pilot_type="private", identities=(AnyIdentity(),))
 
 
 def _outdated(pool: Pool, record: OfferRecord[tuple[PilotRow, Node]]) -> bool:

@@ -5,7 +5,7 @@ Only requests to the writer change it. A request whose transaction fails restore
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
@@ -79,6 +79,8 @@ class Pool:
     """The last cycle of each CE's director."""
     pilot_orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)
     """By CE: orders of the last iteration that its own cycle has not stored as intents yet."""
+    pool_refusals: Mapping[QueueId, str] = field(default_factory=dict)
+    """Queues whose pilots no submit pool took in the last iteration, and the verdicts of the pools."""
     recorded_reasons: dict[QueueId, RecordedReason] | None = None
     """The last recorded wait reason of each queue; None until the history has been read."""
     token_state: TokenState = field(default_factory=TokenState)

@@ -30,26 +30,18 @@ def submission_warnings(
     """The warnings for the owner. `names` are the names of the parameters, `known` the known offers."""
     return [
         *placeholder_warnings(description, names),
-        *_for_the_director(description),
+        *_unknown_submit_pools(description, policy),
         *_unknown_banned_sites(description, policy),
         *_above_the_buckets(description, policy),
         *_nothing_fits(description, queue, policy, known),
     ]
 
 
-def _for_the_director(description: JobDescription) -> Iterator[str]:
-    fields = {
-        "PilotTypes": description.pilot_types,
-        "SubmitPools": description.submit_pools,
-        "GridMiddleware": description.grid_middlewares,
-    }
-    given = [name for name, value in fields.items() if value]
-    if given:
-        verb = "is" if len(given) == 1 else "are"
-        yield (
-            f"{' and '.join(given)} {verb} stored with the job, but {'has' if verb == 'is' else 'have'} no effect yet"
-            " on the submission of pilots"
-        )
+def _unknown_submit_pools(description: JobDescription, policy: Policy) -> Iterator[str]:
+    known = policy.submit_pools()
+    unknown = [name for name in description.submit_pools if name not in known]
+    if unknown:
+        yield f"SubmitPools: the policy has no pool {_some(unknown)}; its pools are: {_some(known)}"
 
 
 def _unknown_banned_sites(description: JobDescription, policy: Policy) -> Iterator[str]:

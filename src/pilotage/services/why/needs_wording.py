@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.fit import AnyIdentity, Offer
 from pilotage.core.queues.identity import QueueIdentity
 
 
@@ -49,7 +49,11 @@ def reserved_for(offer: Offer) -> str:
     if offer.pilot_type != "private":
         return ""
     return ", ".join(
-        identity.group if identity.job_sharing else f"{identity.owner} ({identity.group})"
+        "the owner that a pilot is submitted for"
+        if isinstance(identity, AnyIdentity)
+        else identity.group
+        if identity.job_sharing
+        else f"{identity.owner} ({identity.group})"
         for identity in offer.identities
     )
 

@@ -266,6 +266,13 @@ def _cpu_bucket(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     )
 
 
+def _pool(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
+    return f"no submit pool takes the pilots of this queue: {verdict.detail}", (
+        "submit with other SubmitPools, or an administrator can change the pools of [director] in the policy; a full"
+        " pool takes pilots again when its submissions have ended"
+    )
+
+
 def _share(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     if not answer.standings:
         return "the nodes that fit were given to other queues", ""
@@ -320,6 +327,7 @@ def _slots(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
 _SENTENCES: Mapping[Reason, Callable[[WaitVerdict, Why], tuple[str, str]]] = {
     Reason.DRAINING: _draining,
     Reason.NO_OFFER: _no_offer,
+    Reason.POOL: _pool,
     Reason.BACKGROUND: _background,
     Reason.CPU_BUCKET: _cpu_bucket,
     Reason.SHARE: _share,

@@ -70,12 +70,12 @@ pilots = sa.Table(
         sqlite_where=sa.text("ended IS NULL"),
         postgresql_where=sa.text("ended IS NULL"),
     ),
-    # The director counts waiting pilots by queue in each iteration.
+    # Counts waiting and running pilots by the queue that they were submitted for.
     sa.Index(
-        "ix_pilots_waiting",
-        *("queue_id", "processors", "memory", "submitted"),
-        sqlite_where=sa.text("ended IS NULL AND started IS NULL"),
-        postgresql_where=sa.text("ended IS NULL AND started IS NULL"),
+        "ix_pilots_queue",
+        *("queue_id", "started", "processors", "memory", "submitted"),
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
     ),
     # Finds a pilot that calls home.
     sa.Index("ix_pilots_secret", "secret_hash", "idx"),

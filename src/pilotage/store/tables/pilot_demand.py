@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pilotage.core.ids import QueueId
+from pilotage.core.ids import PilotId, QueueId
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
 
 
@@ -45,6 +45,16 @@ def live_by_queue(connection: Connection, queues: Iterable[QueueId]) -> dict[Que
         QueueId(queue): PilotsOfQueue(int(waiting), int(live - waiting))
         for queue, waiting, live in connection.execute(sql, (value,))
     }
+
+
+def queue_of_pilot(connection: Connection, pilot: PilotId) -> tuple[QueueId, bool] | None:
+    """The queue that a pilot was submitted for, and whether it still exists; None: the pilot has no queue."""
+    sql = (
+        "SELECT p.queue_id, q.id IS NOT NULL FROM pilots p LEFT JOIN queues q ON q.id = p.queue_id"
+        " WHERE p.id = ? AND p.queue_id IS NOT NULL"
+    )
+    row = connection.execute(sql, (pilot,)).fetchone()
+    return None if row is None else (QueueId(row[0]), bool(row[1]))
 
 
 class FreePilotsRow(NamedTuple):

@@ -15,7 +15,7 @@ from pilotage.server.http.edge import BINARY, CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.pilots.orders import CHUNK, order_pilots
-from pilotage.store.tables import jobs, listing
+from pilotage.store.tables import jobs, listing, pilot_demand
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables.listing import PilotSummaryRow
 from pilotage.store.tables.pilots import PilotRow
@@ -61,6 +61,7 @@ def pilot_detail(
     connection = context.readers.connection()
     row = _require_pilot(context, pilot)
     [summary] = listing.pilots(connection, min(pilot + 1, MAX_INT64), 1)
+    queue = pilot_demand.queue_of_pilot(connection, row.id) or (None, False)
     return PilotDetail(
         _summary(context, caller, summary),
         row.stamp,
@@ -70,6 +71,8 @@ def pilot_detail(
         [job.id for job in jobs.of_pilot(connection, row.id, for_update=False)]
         if caller.viewer().everything
         else [],
+        row.pilot_type,
+        *(queue if caller.viewer().everything else (None, False)),
     )
 
 

@@ -12,6 +12,7 @@ from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.shares.table import STRANDED
 from pilotage.store.tables import listing
+from pilotage.store.tables.pilot_demand import PilotsOfQueue, live_by_queue
 from pilotage.wire import limits
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import QueuesPage, QueueSummary, SiteSummary
@@ -38,10 +39,13 @@ def queues(
     indexed = list(context.pool.queues.index.entries.values())
     waiting = [queue for queue in indexed if queue.id > after and queue.waiting]
     visible = sorted((queue for queue in waiting if _may_see(caller, queue)), key=lambda queue: queue.id)
-    return page("queues", ((queue.id, _summary(queue)) for queue in visible[:limit]), limit)
+    pilots = live_by_queue(context.readers.connection(), [queue.id for queue in visible[:limit]])
+    nobody = PilotsOfQueue(0, 0)
+    rows = ((queue.id, _summary(queue, pilots.get(queue.id, nobody))) for queue in visible[:limit])
+    return page("queues", rows, limit)
 
 
-def _summary(queue: IndexedQueue) -> QueueSummary:
+def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
     identity = queue.identity
     return QueueSummary(
         id=queue.id,
@@ -62,6 +66,8 @@ def _summary(queue: IndexedQueue) -> QueueSummary:
         waiting=queue.waiting,
         priority=queue.priority,
         note="" if queue.admitted else STRANDED,
+        pilots_waiting=pilots.waiting,
+        pilots_running=pilots.running,
     )
 
 

@@ -15,9 +15,9 @@ def upgrade() -> None:
     number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
     op.add_column("pilots", sa.Column("queue_id", number))
     op.create_index(
-        "ix_pilots_waiting",
+        "ix_pilots_queue",
         "pilots",
-        ["queue_id", "processors", "memory", "submitted"],
-        sqlite_where=sa.text("ended IS NULL AND started IS NULL"),
-        postgresql_where=sa.text("ended IS NULL AND started IS NULL"),
+        ["queue_id", "started", "processors", "memory", "submitted"],
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
     )

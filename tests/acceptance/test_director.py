@@ -1,0 +1,97 @@
+"""The director of document 002 at work: pilots in a real Slurm by the document's demand, explained by command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.wire.jobs import Selection
+from tests import slurm
+from tests.acceptance.test_slurm import SLURM_CE
+from tests.instance import Instance, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+DIRECTOR = """\
+[director]
+period = 1
+SubmitPools = ["DIRAC", "Local", "Batch"]
+DefaultSubmitPools = ["Batch"]
+[director.pools.Batch]
+maxThreadsInPool = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with slurm.cluster(nodes=2, processors=8) as cluster:
+        made = Instance(tmp_path_factory.mktemp("director"))
+        begin, _, rest = made.policy.partition("[ces.local]")
+        made.policy = begin + SLURM_CE + DIRECTOR + "[jobs]" + rest.partition("[jobs]")[2]
+        made.environment = cluster.environment
+        try:
+            made.start()
+            made.apply()
+            yield made
+        finally:
+            made.close()
+
+
+def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instance: Instance) -> None:
+    client = instance.client()
+    dry = instance.cli("director", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "nothing is submitted" in dry.stdout
+    for _ in range(6):
+        client.submit({"executable": "sleep", "arguments": ["1"], "job_group": "six"})
+    until(lambda: client.director().acted, 60, "an iteration")
+    told = instance.cli("director", "--explain", "--json")
+    assert told.returncode == 0, told.stderr
+    report = json.loads(told.stdout)
+    [queue] = report["queues"]
+    assert (report["acted"], report["demand"], queue["pool"]) == (True, "document", "Batch")
+    assert report["parameters"]["pilotsPerIteration"] == 100
+    assert queue["boost"] == pytest.approx(300000 / 7200)
+    selection = Selection(job_group="six")
+    until(lambda: client.counts(selection).final == 6, 120, "the end of all jobs")
+    assert client.counts(selection).states == {"Done": 6}
+    pilot = next(iter(client.pilots()))
+    detail = client.pilot(pilot.id)
+    assert detail.queue == queue["queue"]
+    assert detail.pilot_type in ("private", "generic")
+    shown = instance.cli("pilot", "show", str(pilot.id)).stdout
+    assert "submitted for queue" in shown
+
+
+def test_a_queue_for_an_unknown_pool_is_told_so(instance: Instance) -> None:
+    client = instance.client()
+    # A pilot that is there would take the job: pools concern the submission of pilots only.
+    until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of idle pilots")
+    sent = client.submit({"executable": "true", "submit_pools": ["SAM"]})
+    assert any("no pool SAM" in warning for warning in sent.warnings)
+    why = client.why(sent.first)
+    assert (why.reason, why.detail) == ("pool", "SAM: unknown")
+    report = client.director(dry_run=True, queue=why.queue, seed=7)
+    [row] = report.queues
+    assert (row.submitted, row.pools_tried) == (0, {"SAM": "unknown"})
+    assert row.ces["slurm"].startswith("it is in pool Batch")
+    client.kill([sent.first])
+
+
+def test_only_administrators_are_told(instance: Instance) -> None:
+    with pytest.raises(Forbidden):
+        instance.client("bob").director()
+
+
+def test_bad_input_is_refused(instance: Instance) -> None:
+    for arguments in (["--explain", "--dry-run"], ["--seed", "3"], ["--dry-run", "--seed", "-1"]):
+        refused = instance.cli("director", *arguments)
+        assert refused.returncode == 2, arguments
+        assert "Traceback" not in refused.stderr
+    refused = instance.cli("director", "--dry-run", "--queue", "999999")
+    assert "took no part" in refused.stderr
+    with pytest.raises(InvalidInput):
+        instance.client().director(seed=2**60, dry_run=True)
