@@ -1,4 +1,4 @@
-"""The director of document 002 at work: pilots in a real Slurm by the document's demand, explained by command."""
+"""The director at work: pilots in a real Slurm by the demand of "DIRAC Taskqueue Director", explained by command."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class DirectorCe:
 
 
 @dataclass
-class PilotOrders:
+class QueuePilots:
     """Pilots for one queue at one CE."""
 
     ce: str
@@ -76,7 +76,7 @@ class QueueReport:
     pool: str = ""
     pools_tried: Dict[str, str] = field(default_factory=dict)
     """Pool → its verdict, in the order in which they were tried."""
-    orders: List[PilotOrders] = field(default_factory=list)
+    orders: List[QueuePilots] = field(default_factory=list)
     ces: Dict[str, str] = field(default_factory=dict)
     """If the report is about one queue: CE → why it gets no pilot of the queue; empty: it may get one."""
 

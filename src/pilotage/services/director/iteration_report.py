@@ -17,7 +17,7 @@ from pilotage.wire.director import (
     DirectorCe,
     DirectorPool,
     DirectorReport,
-    PilotOrders,
+    QueuePilots,
     QueueReport,
 )
 
@@ -96,7 +96,7 @@ def _queue(decision: QueueDecision) -> QueueReport:
         pilot_type=decision.pilot_type or "",
         pool=decision.pool,
         pools_tried={name: str(verdict) for name, verdict in decision.tried},
-        orders=[PilotOrders(order.ce, order.pilot_type, order.pilots) for order in decision.orders],
+        orders=[QueuePilots(order.ce, order.pilot_type, order.pilots) for order in decision.orders],
     )
     if isinstance(demand, QueueDemand):
         row.by_priority, row.by_jobs, row.boost = demand.by_priority, demand.by_jobs, demand.boost
