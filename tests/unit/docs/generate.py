@@ -90,8 +90,8 @@ def hand_over() -> str:
 # The hand-over
 
 Control of a job passes from the pool to a pilot by messages that may be lost, doubled, delayed or reordered. Each is
-decided by this table: the *custody* of the job (who has it), the *message*, and how the *epoch* of the message relates
-to the newest one given (for a finish also whether its content equals that of the finish taken before). The decision is
+decided by this table from the *custody* of the job (who has it), the *message*, and its *epoch* beside the newest one
+given. For a finish it also counts whether its content equals that of the finish taken before. The decision is
 saved in the same transaction. *Superseded* means: nothing was changed, stop that work. A job is never lost, and at
 most one result of it is applied; two tries at it may overlap only where a pilot died uncleanly or was cut off.
 
@@ -102,7 +102,7 @@ most one result of it is applied; two tries at it may overlap only where a pilot
 A batch system sends no messages, so a director looks. It looks its pilots up by their *stamp*, the name that stands in
 the pilot's row before anything is submitted. *Absent* means that a complete listing does not have the stamp;
 *still-absent*, that two of them do not, a settle time apart. A query that failed or gave a part is *unknown*, and moves
-nothing. Where a batch system cannot hold a job, as the local CE, what is adopted is released.
+nothing. Where a batch system cannot hold a job, as the local CE, an adopted submission is released.
 
 {pilot_handover.markdown()}
 """
@@ -115,8 +115,8 @@ def the_policy() -> str:
 
 # The policy
 
-Who may do what, where, with which share: one TOML document, applied whole with `pilotage policy apply FILE`, or
-refused with the line and the reason. Keys that are not listed here are refused.
+Users and groups, their rights and shares, sites and CEs: one TOML document, applied whole with
+`pilotage policy apply FILE`, or refused with the line and the reason. Keys that are not listed here are refused.
 
 ```toml
 {EXAMPLE}```
