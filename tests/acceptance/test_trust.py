@@ -48,6 +48,8 @@ def test_a_plain_user_neither_sees_nor_touches_what_is_anothers(shared: Instance
     for act in (bob.kill, bob.delete, bob.reschedule):
         assert act([job]).matched == 0
     assert alice.log(job).data == b"private\n"
+    until(lambda: "alice" in [row.name for row in shared.client().costs(by="owner").rows], what="a booking")
+    assert {row.name for row in bob.costs(by="owner").rows} <= {"bob"}
 
 
 def test_values_of_the_environment_are_the_owners_alone(shared: Instance) -> None:

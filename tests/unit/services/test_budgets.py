@@ -132,6 +132,15 @@ def test_the_ce_and_why_tell_of_the_budget(make: Make) -> None:
     site.settle()
 
 
+def test_a_wall_time_that_is_too_short_for_any_job_is_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, POLICY.replace("[ces.local]", "[ces.local]\nwall = 500"))
+    [_, local] = summaries(bench.pool.policy, bench.connection, bench.now)
+    assert (local.name, local.state) == ("local", "unusable")
+    assert local.reason.startswith("wall = 500 leaves 445 s of CPU time for jobs")
+    assert local.reason.endswith("no job fits; wall = 535 is enough")
+    bench.end()
+
+
 def test_the_local_ce_keeps_its_budget(tmp_path: Path) -> None:
     text = POLICY.replace(
         "[ces.local]", '[ces.local]\nwall = 3600\nprocessors = 4\nbudget = "2 core-h / 1 d"'
