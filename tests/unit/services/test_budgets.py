@@ -136,8 +136,8 @@ def test_a_wall_time_that_is_too_short_for_any_job_is_shown(tmp_path: Path) -> N
     bench = Bench(tmp_path, POLICY.replace("[ces.local]", "[ces.local]\nwall = 500"))
     [_, local] = summaries(bench.pool.policy, bench.connection, bench.now)
     assert (local.name, local.state) == ("local", "unusable")
-    assert local.reason.startswith("wall = 500 leaves 445 s of CPU time for jobs")
-    assert local.reason.endswith("no job fits; wall = 535 is enough")
+    assert local.reason.startswith("wall = 500 leaves 470 s of CPU time for jobs")
+    assert local.reason.endswith("no job fits; wall = 532 is enough")
     bench.end()
 
 
