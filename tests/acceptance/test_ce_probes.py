@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.core.errors import Forbidden
+from pilotage.core.errors import Forbidden, NotFound
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.instance import Instance, until
@@ -144,6 +144,13 @@ def test_wrong_words(instance: Instance, words: tuple[str, ...], code: int, mess
     tried = instance.cli("ce", "test", *words)
     assert tried.returncode == code, tried.stderr
     assert message in tried.stderr
+
+
+def test_the_cost_of_probes_is_told_and_an_unknown_ce_is_not(instance: Instance) -> None:
+    costs = instance.client().costs(ce="slurm")
+    assert [row.name for row in costs.rows] == ["slurm"]
+    with pytest.raises(NotFound, match="no CE nowhere"):
+        instance.client().costs(ce="nowhere")
 
 
 def test_only_administrators_test_a_ce(instance: Instance) -> None:

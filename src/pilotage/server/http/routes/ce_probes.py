@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from pilotage.core.errors import NotFound
 from pilotage.core.pilots.blame import blame
 from pilotage.core.policy import Ce
+from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.provisioning.probe import ProbeStep, StepState
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context, caller_of, context_of
@@ -29,7 +30,7 @@ async def probe_ce(
 ) -> CeProbe:
     """Submit one probe to a CE, or follow the probe that is under way. Administrators only."""
     caller.need_administrator()
-    ce = _require_ce(context, body.name)
+    ce = ce_by_name(context.pool.policy, body.name)
     pool, clock = context.pool, context.clock
     row = await context.writer.acall(
         lambda tx: request_probe(pool, tx, body.name, by=caller.user, now=clock())
@@ -44,18 +45,11 @@ async def show_probe(
 ) -> CeProbe:
     """The last probe of a CE. Administrators only."""
     caller.need_administrator()
-    ce = _require_ce(context, name)
+    ce = ce_by_name(context.pool.policy, name)
     row = await context.quick_read(lambda connection: ce_probes.of_ce(connection, name))
     if row is None:
         raise NotFound(f"CE {name} has had no probe", hint=f"submit one: pilotage ce test {name}")
     return await context.quick_read(lambda connection: _show(connection, row, ce, context.clock()))
-
-
-def _require_ce(context: Context, name: str) -> Ce:
-    known = context.pool.policy.ces
-    if name not in known:
-        raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(known) or 'none'}")
-    return known[name]
 
 
 def _show(connection: Connection, row: CeProbeRow, ce: Ce, now: float) -> CeProbe:

@@ -6,8 +6,9 @@ import asyncio
 
 from fastapi import APIRouter, Depends
 
-from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Ce, Policy, parse
+from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context, caller_of, context_of
@@ -67,9 +68,7 @@ async def check_ce(
     """Ask the batch system whether it would accept the pilots of a CE. Nothing is submitted. Administrators only."""
     caller.need_administrator()
     policy: Policy = await asyncio.to_thread(parse, body.text)
-    ce = policy.ces.get(body.name)
-    if ce is None:
-        raise NotFound(f"the policy has no CE {body.name}", hint=f"CEs: {', '.join(policy.ces) or 'none'}")
+    ce = ce_by_name(policy, body.name)
     if ce.type == "local":
         return CeRefusal()
     shape = adapter.Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
@@ -82,7 +81,7 @@ async def list_ce_jobs(
 ) -> list[CeJob]:
     """The batch jobs of a CE's pilots with their properties, read from the batch system. Administrators only."""
     caller.need_administrator()
-    batch = waiting_adapter(context, _require_ce(context, name))
+    batch = waiting_adapter(context, ce_by_name(context.pool.policy, name))
     return await asyncio.to_thread(lambda: listed_jobs(batch, name, context.readers.connection()))
 
 
@@ -98,7 +97,7 @@ def report_ce(
 ) -> CeReport:
     """One CE and its last failed pilots. Their output is shown to administrators only."""
     connection, everything = context.readers.connection(), caller.administrator
-    ce = _require_ce(context, name)
+    ce = ce_by_name(context.pool.policy, name)
     [summary] = (
         row for row in summaries(context.pool.policy, connection, context.clock()) if row.name == name
     )
@@ -132,7 +131,7 @@ async def disable_ce(
 
 async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSwitch) -> CeSummary:
     caller.need_administrator()
-    _require_ce(context, body.name)
+    ce_by_name(context.pool.policy, body.name)
     pool, now = context.pool, context.clock()
     await context.writer.acall(
         lambda tx: switch_ce(pool, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
@@ -141,10 +140,3 @@ async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSw
     rows = await context.quick_read(lambda connection: summaries(pool.policy, connection, context.clock()))
     [summary] = (row for row in rows if row.name == body.name)
     return summary
-
-
-def _require_ce(context: Context, name: str) -> Ce:
-    known = context.pool.policy.ces
-    if name not in known:
-        raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(known) or 'none'}")
-    return known[name]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from fastapi import APIRouter, Depends, Query
 
+from pilotage.core.policy.lookup import ce_by_name
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
@@ -31,4 +32,8 @@ def costs(
     now = context.clock()
     owner = None if caller.viewer().everything else caller.user
     question = CostQuestion(None if since is None else now - since, CostsBy(by), ce or None, owner)
-    return cost_report(context.readers.connection, dict(context.pool.heard), question, now)
+    report = cost_report(context.readers.connection, dict(context.pool.heard), question, now)
+    if ce and not report.rows:
+        # A CE that has gone from the policy keeps its costs. A name without any is probably a mistake.
+        ce_by_name(context.pool.policy, ce)
+    return report

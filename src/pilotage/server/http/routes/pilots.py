@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder
+from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch.pilot_logs import read_log_from
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import BINARY, CheckedRoute
@@ -142,9 +143,8 @@ async def kill_pilots(
         answer.done += len(ordered.done)
         room = REFUSALS_SHOWN - len(answer.refused)
         answer.refused += [PilotRefusal(pilot, message) for pilot, message in ordered.refused[:room]]
-    if body.ce is not None and not answer.matched and body.ce not in context.pool.policy.ces:
-        known = ", ".join(context.pool.policy.ces) or "none"
-        raise NotFound(f"the policy has no CE {body.ce}", hint=f"CEs: {known}")
+    if body.ce is not None and not answer.matched:
+        ce_by_name(context.pool.policy, body.ce)
     context.wake_director.set()
     return answer
 
