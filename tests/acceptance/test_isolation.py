@@ -135,6 +135,20 @@ def running_isolated(folder: Path) -> Iterator[Instance]:
         yield instance
 
 
+def test_a_ce_that_requires_isolation_shows_why_its_node_cannot() -> None:
+    with public_folder() as folder, running(folder, user=ACCOUNT, owners="any") as instance:
+        # Other pilots' folders would be visible.
+        visible = ISOLATED.format(visible=f'"{tempfile.gettempdir()}"')
+        instance.policy = instance.policy.replace('owners = "any"\n', visible)
+        instance.apply()
+        job = instance.client("alice").submit({"executable": "true"}).first
+        client = instance.client()
+        [failure, *_] = until(lambda: client.ce("local").failures, what="the failed pilot")
+        assert "cannot isolate payloads" in failure.reason
+        assert "contains the work folders of pilots" in failure.reason
+        assert instance.job(job).state == "Waiting"
+
+
 def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_script() -> None:
     with public_folder() as folder, slurm.cluster(nodes=1, processors=4) as cluster:
         munge = cluster.folder / "run/munge.sock"

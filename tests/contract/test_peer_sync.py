@@ -19,7 +19,7 @@ from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.exchange import exchange, token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
-from pilotage.services.policy import apply
+from pilotage.services.policy import apply, bans
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
@@ -60,6 +60,18 @@ def test_what_one_adds_the_other_counts_once(pools: tuple[One, One, QueueId]) ->
     b.follow()
     assert a.waiting(queue) == b.waiting(queue) == {1: 15, 2: 5}
     assert (a.recount(), b.recount()) == (0, 0)
+
+
+def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+    a.writer.call(lambda tx: bans.ban(a.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=None))
+    assert b.pool.offer_cache.banned_at("here") == frozenset()
+    b.follow()
+    assert b.pool.offer_cache.banned_at("here") == frozenset({"bob"})
+    assert b.pool.offer_cache.banned_at("there") == frozenset()
+    b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=6.0))
+    a.follow()
+    assert a.pool.offer_cache.banned_at("here") == frozenset()
 
 
 def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]) -> None:

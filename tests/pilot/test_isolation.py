@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pilotage.pilot.isolation.root_folder import VisiblePath, is_visible, parse_visible
-from tests.pilot.pilot_server import PilotProcess, PilotServer, alive, until
+from tests.pilot.pilot_server import PilotProcess, PilotServer, alive, children, until
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +135,32 @@ def test_signals_reach_the_payload(isolating: PilotServer, pilot: Start) -> None
     finish = isolating.finish_of(polite)
     assert (out(finish), finish["exit_code"], finish["failure"]) == ("asked\n", 3, "limit-wall")
     assert isolating.finish_of(deaf)["signal"] == 9
+
+
+def test_the_warning_before_the_end_reaches_the_payload(isolating: PilotServer, pilot: Start) -> None:
+    script = "trap 'echo warned; exit 4' USR1; while :; do sleep 0.05; done"
+    job = shell(isolating, script, wall_time=60.0, warn=59.0)
+    pilot()
+    finish = isolating.finish_of(job)
+    assert (out(finish), finish["exit_code"], finish["failure"]) == ("warned\n", 4, "")
+
+
+def test_a_pilot_whose_launcher_died_takes_no_more_jobs(isolating: PilotServer, pilot: Start) -> None:
+    """It would fail every job of the pool otherwise."""
+    first = shell(isolating, "sleep 2")
+    isolating.enrol.update(processors=2, ahead=0)
+    process = pilot("--processors", "2")
+    isolating.wait_for(lambda: isolating.state[first] == "held")
+    until(lambda: len(children(process.pilot_proper)) == 2, 15)
+    launcher = min(children(process.pilot_proper))
+    os.kill(launcher, 9)
+    lost = [shell(isolating, "true") for _ in range(3)]
+    assert process.wait(30) == 0
+    failed = [job for job in lost if job in isolating.finishes]
+    assert len(failed) == 1
+    assert isolating.finishes[failed[0]]["failure"] == "node"
+    assert isolating.finish_of(first)["exit_code"] == 0, "the running one goes on"
+    assert "cannot isolate payloads" in isolating.left
 
 
 def test_daemons_and_fork_bombs_end_with_the_job(

@@ -51,6 +51,13 @@ class PayloadEnded:
 
 
 @dataclass(frozen=True)
+class NodeUnfit:
+    """No further payload can be started on this node."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed."""
 
@@ -62,7 +69,9 @@ class Signal:
     name: str
 
 
-Event = Union[ExchangeAnswered, ExchangeFailed, PilotSuperseded, ProcessesEnded, PayloadEnded, Tick, Signal]
+Event = Union[
+    ExchangeAnswered, ExchangeFailed, PilotSuperseded, ProcessesEnded, PayloadEnded, NodeUnfit, Tick, Signal
+]
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .events import (
     Kill,
     Leave,
     LogMessage,
+    NodeUnfit,
     PayloadEnded,
     PilotSuperseded,
     ProcessesEnded,
@@ -81,6 +82,7 @@ class Machine:
             ProcessesEnded: self._on_processes_ended,
             PayloadEnded: self._on_payload_ended,
             Signal: self._on_signal,
+            NodeUnfit: self._on_node_unfit,
             Tick: lambda event, now, actions: None,
         }
 
@@ -217,6 +219,10 @@ class Machine:
         assert isinstance(event, Signal)
         actions.append(LogMessage(f"received {event.name}"))
         self._begin_leaving(f"received {event.name}", now + SIGNAL_GRACE)
+
+    def _on_node_unfit(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, NodeUnfit)
+        self.leaving = self.leaving or event.reason
 
     # Deadlines
 

@@ -17,7 +17,7 @@ from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, Ref
 from .events import Key
 from .folders import stays_inside
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
-from .isolation.client import CannotIsolate, Isolation
+from .isolation.client import Isolation
 from .launch import NOT_EXECUTABLE, CannotRun, build_command, spawn
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
@@ -137,7 +137,7 @@ class RunningPayload:
         now: float,
         isolation: Optional[Isolation] = None,
     ) -> None:
-        """Start the process. Raises CannotRun."""
+        """Start the process. Raises CannotRun, and CannotIsolate if this node can isolate no more."""
         assert self.work_dir is not None
         tmp = self.work_dir.tmp
         try:
@@ -154,10 +154,7 @@ class RunningPayload:
             self.pid = spawn(command, self.folder, files, cores)
             self._set_resource_limits(power)
             return
-        try:
-            self.pid = isolation.start(command, self.folder, tmp, files, cores, self._resource_limits(power))
-        except CannotIsolate as error:
-            raise CannotRun(f"isolation: {error}", failure="node") from None
+        self.pid = isolation.start(command, self.folder, tmp, files, cores, self._resource_limits(power))
 
     def _open_files(self) -> None:
         """Create the files of standard output and error. Raises CannotRun."""

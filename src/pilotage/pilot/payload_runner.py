@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from pilotage.wire.pilot import MB, OfferedJob
 
-from .events import Event, Key, PayloadEnded, ProcessesEnded
+from .events import Event, Key, NodeUnfit, PayloadEnded, ProcessesEnded
 from .inputs import InputCache, placement_error
-from .isolation.client import Isolation
+from .isolation.client import CannotIsolate, Isolation
 from .launch import CannotRun, base_environment
 from .log import log
 from .orphans import Orphans
@@ -111,6 +111,11 @@ class PayloadRunner:
         now = self._clock()
         try:
             payload.launch(self._base, self._null, cores, self._power, now, self._isolation)
+        except CannotIsolate as error:
+            self._free_cores.update(cores)
+            # Further jobs would fail here too.
+            self.events.append(NodeUnfit(f"cannot isolate payloads: {error}"))
+            raise CannotRun(f"isolation: {error}", failure="node") from None
         except CannotRun:
             self._free_cores.update(cores)
             raise
