@@ -16,6 +16,7 @@ from pilotage.services.director.demand import (
     post_orders,
     read_counts,
 )
+from pilotage.services.director.unneeded import UnneededPilots, has_waiting_pilots
 
 SLICE = 0.002
 """Seconds of work in one turn of the event loop."""
@@ -65,6 +66,7 @@ class DirectorDuty:
         self._context = context
         self._running: asyncio.Task[None] | None = None
         self._next = 0.0
+        self._unneeded = UnneededPilots()
 
     async def cycle(self) -> None:
         """Begin an iteration if one is due. Raises the error of the last one."""
@@ -85,6 +87,8 @@ class DirectorDuty:
         # A clock that stepped back ends the wait.
         waits = settings.demand == "document" and self._next - settings.period <= now < self._next
         # An iteration without queues decides nothing, so the period begins with the first waiting queue.
+        if settings.demand == "matched" and has_waiting_pilots(pool):
+            return True
         return not waits and any(entry.waiting for entry in list(pool.queues.index.entries.values()))
 
     async def iterate(self) -> None:
@@ -94,6 +98,7 @@ class DirectorDuty:
         seed, state.next_seed = state.next_seed, new_seed()
         work = await compute_iteration(context, seed)
         pilots: int = await context.writer.acall(lambda tx: post_orders(pool, tx, work))
+        await context.writer.acall(lambda tx: self._unneeded.cancel(pool, tx, work, context.clock()))
         number = 1 if state.last is None else state.last.number + 1
         state.last = ActedIteration(number, seed, work, pilots)
 

@@ -81,3 +81,20 @@ def free_pilots(connection: Connection) -> list[FreePilotsRow]:
         f" AND (p.jobs = '[]' OR NOT {has_job}) GROUP BY p.ce, p.pilot_type, p.only_owner, p.grp"
     )
     return [FreePilotsRow(*row) for row in connection.execute(sql)]
+
+
+def newest_waiting(
+    connection: Connection, ce: str, pilot_type: str, owner: str | None, group: str | None, most: int
+) -> list[PilotId]:
+    """At most `most` pilots of a CE that wait and were not told to leave, the newest first.
+
+    `owner`: the only owner that they serve; None: they serve everybody. `group`: None: any.
+    """
+    bound = "only_owner IS NULL" if owner is None else "only_owner = ?"
+    of_group = "" if group is None else " AND grp = ?"
+    sql = (
+        "SELECT id FROM pilots WHERE ended IS NULL AND started IS NULL AND leave = '' AND ce = ? AND pilot_type = ?"
+        f" AND {bound}{of_group} ORDER BY id DESC LIMIT ?"
+    )
+    names = [name for name in (owner, group) if name is not None]
+    return [PilotId(row[0]) for row in connection.execute(sql, (ce, pilot_type, *names, most))]

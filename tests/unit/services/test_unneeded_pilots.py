@@ -1,0 +1,105 @@
+"""With demand `matched`, waiting pilots that nobody needs any more are cancelled; needed and started ones stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilotage.core.pilots.states import PilotState
+from pilotage.outside.batch.submission import NativeState
+from pilotage.services.director.demand import run_iteration
+from pilotage.services.director.unneeded import UnneededPilots, has_waiting_pilots
+from pilotage.store.tables import pilots
+from tests.unit.services import test_batch_director as batch
+from tests.unit.services.test_batch_director import MAX_WAITING, Site
+from tests.unit.services.test_why import new_policy
+
+PATIENCE = 60.0
+"""The default of `director.cancel_after`."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def cancel(site: Site, memory: UnneededPilots) -> list[int]:
+    """One iteration of the duty that orders nothing."""
+    bench = site.bench
+
+    def request(tx: Any) -> list[int]:
+        work = run_iteration(bench.pool, tx.connection, bench.pool.rng, bench.now)
+        return list(memory.cancel(bench.pool, tx, work, bench.now))
+
+    return bench.do(request)
+
+
+def test_waiting_pilots_that_nobody_needs_are_cancelled(site: Site) -> None:
+    memory = UnneededPilots()
+    jobs = site.bench.submit(MAX_WAITING)
+    site.cycle()
+    site.cycle()
+    first, second, third = sorted(row.id for row in pilots.live(site.bench.connection, "batch"))
+    assert has_waiting_pilots(site.bench.pool)
+    assert cancel(site, memory) == []
+    assert memory.since == {}, "each covers a job"
+    site.bench.act("kill", *jobs[1:])
+    assert cancel(site, memory) == []
+    assert set(memory.since) == {second, third}, "the newest ones are not needed"
+    site.bench.later(PATIENCE - 1)
+    assert cancel(site, memory) == []
+    site.bench.later(1)
+    assert sorted(cancel(site, memory)) == [second, third]
+    assert cancel(site, memory) == [], "they have their order"
+    site.cycle()
+    site.bench.later(batch.SETTLE)
+    site.cycle()
+    site.bench.later(batch.SETTLE)
+    site.cycle()
+    assert [row.id for row in pilots.live(site.bench.connection, "batch")] == [first]
+    for pilot in (second, third):
+        row = site.bench.pilot_row(pilot)
+        assert (row.state, row.reason) == (PilotState.DELETED, "no waiting job needs it")
+    assert [job.state for job in site.batch.jobs] == [NativeState.WAITING]
+    site.start_pilots()
+    site.work()
+    assert batch.states(site)["Done"] == 1
+
+
+def test_a_new_job_needs_them_again_and_started_pilots_stay(site: Site) -> None:
+    memory = UnneededPilots()
+    jobs = site.bench.submit(2)
+    site.cycle()
+    site.bench.act("kill", *jobs)
+    cancel(site, memory)
+    assert len(memory.since) == 2
+    site.bench.later(PATIENCE - 1)
+    again = site.bench.submit(2)
+    assert cancel(site, memory) == []
+    assert memory.since == {}
+    site.start_pilots()
+    site.bench.act("kill", *again)
+    cancel(site, memory)
+    site.bench.later(PATIENCE)
+    assert cancel(site, memory) == [], "pilots that have called home leave when they are idle"
+    site.work()
+
+
+def test_demand_by_the_document_cancels_nothing(site: Site) -> None:
+    memory = UnneededPilots()
+    jobs = site.bench.submit(2)
+    site.cycle()
+    site.bench.act("kill", *jobs)
+    cancel(site, memory)
+    text = site.bench.policy_text.replace('demand = "matched"', 'demand = "document"')
+    new_policy(site.bench, text)
+    site.bench.later(PATIENCE)
+    assert cancel(site, memory) == []
+    assert memory.since == {}
+    site.start_pilots()
+    site.work()
