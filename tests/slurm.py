@@ -164,21 +164,22 @@ class Cluster:
         return done.stdout
 
     def stop(self) -> None:
-        """Cancel all jobs and end all daemons."""
-        if "slurmctld" in self._daemons:
-            # Root cancels the jobs of every account.
-            if jobs := self.run("squeue", "-h", "-o", "%A").split():
-                self.run("scancel", *jobs)
-            self._wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
-        for process in reversed(self._daemons.values()):
-            process.terminate()
-        for process in self._daemons.values():
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._daemons.clear()
+        """Cancel the jobs of all users, and end all daemons even if a job does not end."""
+        try:
+            if "slurmctld" in self._daemons:
+                if jobs := self.run("squeue", "-h", "-o", "%A").split():
+                    self.run("scancel", *jobs)
+                self._wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
+        finally:
+            for process in reversed(self._daemons.values()):
+                process.terminate()
+            for process in self._daemons.values():
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            self._daemons.clear()
 
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / "log" / f"{name}.out").open("ab") as log:

@@ -111,6 +111,7 @@ class World:
             "id_": [self.submission],
             "submission_id": [self.submission],
             "queue": [self.queue],
+            "pilot": [self.pilot],
             "version": [1, 2],
             "stream": ["stdout", "stderr"],
             "name": ["zq-output", "stdout"],

@@ -235,7 +235,8 @@ def _finds_no_token(report: dict[str, Any]) -> None:
     assert len(report["pilots"]) == 2, report
     for found in report["pilots"].values():
         assert found["environ"] == found["memory"] == found["files"] == "PermissionError", found
-        assert not [word for word in found["arguments"] if len(word) >= 40], "a secret in the arguments"
+        parts = [part for word in found["arguments"] for part in re.split("[=,]", word)]
+        assert not [part for part in parts if len(part) >= 40], "a secret in the arguments"
     ours = [value for key, value in report["environment"].items() if key.startswith("PILOTAGE_")]
     assert not [value for value in ours if len(value) > 20], "a secret in the environment"
     assert report["leftovers"] == []

@@ -57,7 +57,7 @@ def ask_as_pilot(url: str, trust: ServerTrust) -> None:
 
 
 def ask_as_client(url: str, trust: ServerTrust) -> None:
-    with Client(url, TOKEN, trust=trust, patience=5) as client:
+    with Client(url, TOKEN, trust=trust, patience=1) as client:
         client.shutdown("keep")
 
 
