@@ -16,11 +16,13 @@ from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
-from pilotage.outside.batch.submission import Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.loop import pause
+from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, SlicePace
 from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.director.listing_comparison import compare
+from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilot_submissions, pilots
 
@@ -44,6 +46,7 @@ class BatchCeDuty:
         self._batch = batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._next_listing = 0.0
+        self._pace = SlicePace(SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
         self._killed: set[PilotId] = set()
         """Pilots whose kill the last listing has taken in."""
         self._failure = ""
@@ -89,18 +92,40 @@ class BatchCeDuty:
 
     async def _watch(self) -> bool:
         """Take in one listing, and make the calls that follow from it. False: there is no complete listing."""
-        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        writer, clock = self._context.writer, self._context.clock
         listed = clock()
         listing = await self._call(self._batch.list_pilots)
         self._report(listing.failure)
-        steps = await writer.acall(lambda tx: self._director.observe(pool, tx, listing, listed, clock()))
+        await writer.acall(lambda tx: self._director.begin_observation(tx, listing, listed))
+        if not listing.complete:
+            return False
+        steps = await self._observe(listing, listed)
         for stamp in steps.release:
             await self._release(stamp)
         if steps.cancel:
             await self._attempt(lambda: self._batch.cancel(steps.cancel))
         if steps.cancel_tasks:
             await self._attempt(lambda: self._batch.cancel_tasks(steps.cancel_tasks, listing.epoch))
-        return listing.complete
+        return True
+
+    async def _observe(self, listing: BatchListing, listed: float) -> BatchSteps:
+        """Apply a complete listing, a few submissions in each transaction; the calls that follow from it."""
+        context, director = self._context, self._director
+        comparison = await self._call(
+            lambda: compare(context.readers.connection(), director.ce, director.settled, listing, listed)
+        )
+        steps, rows, first = BatchSteps(), comparison.rows, 0
+        while first < len(rows):
+            part = rows[first : first + self._pace.size]
+            first += len(part)
+            steps += await context.writer.acall(
+                lambda tx, part=part: self._pace.measured(  # type: ignore[misc]
+                    len(part),
+                    lambda: director.observe_rows(context.pool, tx, comparison, part, context.clock()),
+                )
+            )
+        await context.writer.acall(lambda tx: director.forget_ended(tx, comparison.live))
+        return steps.with_cancelled(comparison.cancel)
 
     async def _submit_all(self, ce: Ce) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock

@@ -15,6 +15,7 @@ from pilotage.store.writer.writer import Writer
 log = logging.getLogger(__name__)
 
 Row = TypeVar("Row", bound=Hashable)
+Done = TypeVar("Done")
 
 SLICE_AIM = 0.001
 """Seconds for the rows of one transaction on SQLite, which runs in the event loop."""
@@ -45,7 +46,7 @@ class SlicePace:
         self._aim = aim
         self._clock = clock
 
-    def measured(self, rows: int, work: Callable[[], int]) -> int:
+    def measured(self, rows: int, work: Callable[[], Done]) -> Done:
         """Do the work for some rows. A slow slice makes the next ones smaller at once, fast ones let them grow."""
         begun = self._clock()
         done = work()

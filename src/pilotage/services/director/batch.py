@@ -6,25 +6,30 @@ before the batch system is called. The table of core/pilots/handover.py decides 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from pilotage.core.pilots.backoff import BackOff
-from pilotage.core.pilots.handover import Action, Seen, Sight, SubmissionPhase, next_step, sight_of
+from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
 from pilotage.core.provisioning.budget import BudgetStatus
 from pilotage.core.provisioning.pilot_types import PRIVATE
-from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
+from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.budgets import exhausted, orders_within, status_of
-from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
+from pilotage.services.director.ce_record import CeMemory
+from pilotage.services.director.listing_comparison import (
+    ListingComparison,
+    SettledSubmission,
+    compare,
+    settled_facts,
+)
 from pilotage.services.director.local import last_seen
 from pilotage.services.director.probes import is_wanted, mark_submitted
+from pilotage.services.director.released import Listed, watch_released
 from pilotage.services.director.submissions import (
     BatchSteps,
     SubmissionIntent,
@@ -32,7 +37,7 @@ from pilotage.services.director.submissions import (
     store_submission,
 )
 from pilotage.services.pilots.enrolment import PROBE
-from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces, pilot_submissions, pilots
@@ -54,9 +59,11 @@ class BatchDirector:
     platform: str
     """The platform that its nodes are expected to have."""
     back_off: BackOff = field(default_factory=BackOff)
-    lingering: int = 0
-    """Batch jobs of the last listing whose pilots were given up, say for their lease: they may come back."""
     memory: CeMemory = field(init=False)
+    settled: dict[str, SettledSubmission] = field(default_factory=dict)
+    """By stamp: submissions that nothing has changed at the last look."""
+    _lingering: dict[str, int] = field(default_factory=dict)
+    """By stamp."""
     _ce: Ce | None = None
 
     def __post_init__(self) -> None:
@@ -236,41 +243,68 @@ class BatchDirector:
         self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float
     ) -> BatchSteps:
         """Apply a listing of the instant `listed`; return the calls to the batch system that follow from it."""
+        self.begin_observation(tx, listing, listed)
+        if not listing.complete:
+            return BatchSteps()
+        comparison = compare(tx.connection, self.ce, self.settled, listing, listed)
+        steps = self.observe_rows(pool, tx, comparison, comparison.rows, now)
+        self.forget_ended(tx, comparison.live)
+        return steps.with_cancelled(comparison.cancel)
+
+    def begin_observation(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
+        """Note the result of a listing. Its submissions follow, a few in each transaction."""
         self.memory.restore(tx)
         self.memory.note_listing(tx, listing, listed)
-        steps = self._apply(pool, tx, listing, listed, now) if listing.complete else BatchSteps()
         self.memory.store(tx)
-        return steps
 
-    def _apply(
-        self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float
+    def observe_rows(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        comparison: ListingComparison,
+        rows: Sequence[PilotSubmissionRow],
+        now: float,
     ) -> BatchSteps:
-        """Apply a complete listing."""
-        tasks = defaultdict(list)
-        for task in listing.tasks:
-            tasks[task.stamp].append(task)
-        release, cancel, unwanted, lingering = [], [], [], 0
-        rows = pilot_submissions.live(tx.connection, self.ce)
+        """Apply the listing to some of the submissions that may have changed."""
+        self.memory.restore(tx)
+        release, cancel, unwanted = [], [], []
         for row in rows:
-            ours, others = listed_tasks.without_doubles(row, tasks.pop(row.stamp, ()))
+            ours, others = listed_tasks.without_doubles(row, comparison.tasks.get(row.stamp, ()))
             members = self._pilots_of(tx, row)
             unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
-            listed_tasks.note_cores(tx, row, members, ours, listed)
-            action = self._step(pool, tx, row, members, ours, listed, now)
-            lingering += listed_tasks.count_lingering(members, ours)
+            listed_tasks.note_batch_ids(pool, tx, members, ours)
+            listed_tasks.note_cores(tx, row, members, ours, comparison.listed)
+            facts = None if others else settled_facts(row, members, ours, comparison.listing.epoch)
+            action = self._step(pool, tx, row, members, ours, comparison.listed, now)
+            if facts is None:
+                tx.delete(self.settled, row.stamp)
+            else:
+                tx.put(self.settled, row.stamp, facts)
+            self._note_lingering(tx, row.stamp, listed_tasks.count_lingering(members, ours))
             if action is Action.RELEASE:
                 release.append(row.stamp)
             elif action is Action.CANCEL:
                 cancel.append(row.stamp)
-        tx.set(self, "lingering", lingering)
-        remaining = [
-            stamp
-            for stamp, of_stamp in tasks.items()
-            if stamp.startswith(STAMP_PREFIX)
-            and any(task.state is not NativeState.ENDED for task in of_stamp)
-        ]
-        cancel += sorted(pilot_submissions.ended_stamps(tx.connection, self.ce, remaining))
+        self.memory.store(tx)
         return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
+
+    def forget_ended(self, tx: Transaction, live: Collection[str]) -> None:
+        """Forget the submissions that had ended before the listing. `live`: the stamps of all others."""
+        for stamp in [stamp for stamp in self.settled if stamp not in live]:
+            tx.delete(self.settled, stamp)
+        for stamp in [stamp for stamp in self._lingering if stamp not in live]:
+            tx.delete(self._lingering, stamp)
+
+    def _note_lingering(self, tx: Transaction, stamp: str, count: int) -> None:
+        if count:
+            tx.put(self._lingering, stamp, count)
+        else:
+            tx.delete(self._lingering, stamp)
+
+    @property
+    def lingering(self) -> int:
+        """Batch jobs at the last listing whose pilots were given up, say for their lease: they may come back."""
+        return sum(self._lingering.values())
 
     def _step(
         self,
@@ -288,7 +322,8 @@ class BatchDirector:
             return self._clear(tx, row, present, now)
         phase = listed_tasks.phase_of_members(row.phase, members)
         if phase is SubmissionPhase.RELEASED:
-            self._watch(pool, tx, row, members, tasks, listed, now)
+            sight = sight_of(Seen.ABSENT, row.absent_since, listed, self._settle(pool))
+            watch_released(pool, tx, self.memory, row, members, tasks, Listed(listed, sight), now)
             # A controller that crashed may have forgotten the release. A hold of the same controller is deliberate.
             forgotten = row.epoch != self.memory.epoch and any(
                 task.state is NativeState.HELD for task in tasks
@@ -329,60 +364,6 @@ class BatchDirector:
         if not present:
             pilot_submissions.update(tx.connection, row.id, ended=now)
         return Action.NONE
-
-    def _watch(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        row: PilotSubmissionRow,
-        members: Sequence[PilotRow],
-        tasks: Sequence[ListedTask],
-        listed: float,
-        now: float,
-    ) -> None:
-        """Look at each pilot of a released submission.
-
-        A batch job that is listed as ended has ended. One that is not listed at all has ended if a second listing,
-        a settle time later, does not have it either.
-        """
-        of_index = {task.index: task for task in tasks}
-        sight = sight_of(Seen.ABSENT, row.absent_since, listed, self._settle(pool))
-        unlisted = left = 0
-        for pilot in members:
-            task = of_index.get(pilot.idx, of_index.get(None))
-            ended = task is not None and task.state is NativeState.ENDED
-            unlisted += task is None
-            absent = ended or (task is None and sight is Sight.STILL_ABSENT)
-            if absent and pool.last_seen.get(pilot.id, -inf) <= listed:
-                self._lose(pool, tx, pilot, task, now)
-            else:
-                left += 1
-        reason = next(
-            (f"{task.native}: {task.reason}" for task in tasks if listed_tasks.has_wait_reason(task)), ""
-        )
-        absent_since = (listed if row.absent_since is None else row.absent_since) if unlisted else None
-        if not left:
-            pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
-        elif (row.phase, row.reason, row.absent_since) != (SubmissionPhase.RELEASED, reason, absent_since):
-            pilot_submissions.update(
-                tx.connection,
-                row.id,
-                phase=SubmissionPhase.RELEASED,
-                reason=reason,
-                absent_since=absent_since,
-            )
-
-    def _lose(
-        self, pool: Pool, tx: Transaction, pilot: PilotRow, task: ListedTask | None, now: float
-    ) -> None:
-        reason = "its batch job has ended without a word"
-        if task is not None:
-            reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
-        new = end_absent_pilot(pool, tx, pilot, reason, now)
-        if new is PilotState.ABORTED:
-            self.memory.count_silent_pilot(pool, tx, reason, pilot.submitted, now)
-        elif new is PilotState.FAILED and not pilot.take_number:
-            self.memory.count_failure(pool, tx, f"{CALLED_HOME}, but {reason}", now)
 
     def _give_up(
         self, pool: Pool, tx: Transaction, row: PilotSubmissionRow, end: PilotEnd, reason: str, now: float

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import ListedTask, NativeState
+from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
@@ -44,6 +45,18 @@ def killed_tasks(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> li
     """The ids of batch jobs that have not ended though an administrator has killed their pilots."""
     killed = {pilot.idx for pilot in members if pilot.leave == LeaveOrder.KILL}
     return [task.batch_id for task in tasks if task.index in killed and task.state is not NativeState.ENDED]
+
+
+def note_batch_ids(
+    pool: Pool, tx: Transaction, members: Sequence[PilotRow], tasks: Sequence[ListedTask]
+) -> None:
+    """Store the batch ids of pilots that called home before their director could record the release."""
+    ids = {task.index: task.batch_id for task in tasks}
+    for pilot in members:
+        if pilot.started is not None and not pilot.batch_id and pilot.idx in ids:
+            pilot.batch_id = ids[pilot.idx]
+            pool.pilots.forget(pilot)
+            pilots.update(tx.connection, pilot.id, batch_id=pilot.batch_id)
 
 
 def note_cores(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import SubmissionPhase
@@ -44,6 +44,15 @@ class BatchSteps:
     """Stamps of submissions to cancel as a whole."""
     cancel_tasks: tuple[str, ...] = ()
     """Batch ids to cancel: doubles, and pilots that were ordered to be killed."""
+
+    def with_cancelled(self, stamps: Sequence[str]) -> BatchSteps:
+        """Also cancel these submissions."""
+        return replace(self, cancel=(*self.cancel, *stamps))
+
+    def __add__(self, later: BatchSteps) -> BatchSteps:
+        return BatchSteps(
+            self.release + later.release, self.cancel + later.cancel, self.cancel_tasks + later.cancel_tasks
+        )
 
 
 def properties_of(order: BatchOrder) -> dict[str, str]:

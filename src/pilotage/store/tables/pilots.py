@@ -238,6 +238,26 @@ def servers_of_running(connection: Connection, pilots: Sequence[PilotId]) -> dic
     return {PilotId(row[0]): row[1] for row in connection.execute(sql, (value,))}
 
 
+class LiveMembers(NamedTuple):
+    """The pilots of one submission that have not ended."""
+
+    live: int
+    killed: int
+    """The part of them that an administrator has killed."""
+
+
+def live_by_submission(connection: Connection, ce: str) -> dict[str, LiveMembers]:
+    """The numbers of live pilots of a CE by the stamp of their submission, whose pilots share a secret."""
+    sql = (
+        "SELECT min(stamp), count(*), sum(CASE WHEN leave = 'kill' THEN 1 ELSE 0 END) FROM pilots"
+        " WHERE ended IS NULL AND ce = ? GROUP BY secret_hash"
+    )
+    return {
+        stamp.rpartition("/")[0]: LiveMembers(int(count), int(killed))
+        for stamp, count, killed in connection.execute(sql, (ce,))
+    }
+
+
 class SubmittedPilot(NamedTuple):
     """The columns of a pilot that its batch system is queried with."""
 

@@ -1,0 +1,82 @@
+"""The pilots of a released submission, as a complete listing shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+from pilotage.core.pilots.handover import Sight, SubmissionPhase
+from pilotage.core.pilots.states import PilotState
+from pilotage.outside.batch.submission import ListedTask, NativeState
+from pilotage.services.director import listed_tasks
+from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
+from pilotage.services.pilots.lifecycle import end_absent_pilot
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import pilot_submissions
+from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+
+
+class Listed(NamedTuple):
+    """A complete listing."""
+
+    at: float
+    absence: Sight
+    """The evidence about a pilot that it does not have."""
+
+
+def watch_released(
+    pool: Pool,
+    tx: Transaction,
+    memory: CeMemory,
+    row: PilotSubmissionRow,
+    members: Sequence[PilotRow],
+    tasks: Sequence[ListedTask],
+    listed: Listed,
+    now: float,
+) -> None:
+    """Look at each pilot of a released submission.
+
+    A batch job that is listed as ended has ended. One that is not listed at all has ended if a second listing,
+    a settle time later, does not have it either.
+    """
+    of_index = {task.index: task for task in tasks}
+    unlisted = left = 0
+    for pilot in members:
+        task = of_index.get(pilot.idx, of_index.get(None))
+        ended = task is not None and task.state is NativeState.ENDED
+        unlisted += task is None
+        absent = ended or (task is None and listed.absence is Sight.STILL_ABSENT)
+        if absent and pool.last_seen.get(pilot.id, -inf) <= listed.at:
+            _lose(pool, tx, memory, pilot, task, now)
+        else:
+            left += 1
+    reason = next(
+        (f"{task.native}: {task.reason}" for task in tasks if listed_tasks.has_wait_reason(task)), ""
+    )
+    absent_since = (listed.at if row.absent_since is None else row.absent_since) if unlisted else None
+    if not left:
+        pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
+    elif (row.phase, row.reason, row.absent_since) != (SubmissionPhase.RELEASED, reason, absent_since):
+        pilot_submissions.update(
+            tx.connection,
+            row.id,
+            phase=SubmissionPhase.RELEASED,
+            reason=reason,
+            absent_since=absent_since,
+        )
+
+
+def _lose(
+    pool: Pool, tx: Transaction, memory: CeMemory, pilot: PilotRow, task: ListedTask | None, now: float
+) -> None:
+    reason = "its batch job has ended without a word"
+    if task is not None:
+        reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
+    new = end_absent_pilot(pool, tx, pilot, reason, now)
+    if new is PilotState.ABORTED:
+        memory.count_silent_pilot(pool, tx, reason, pilot.submitted, now)
+    elif new is PilotState.FAILED and not pilot.take_number:
+        memory.count_failure(pool, tx, f"{CALLED_HOME}, but {reason}", now)

@@ -1,0 +1,109 @@
+"""Listings of a batch system: a submission that has not changed is not looked at again, any other is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.orders import LeaveOrder
+from pilotage.outside.batch.submission import BatchListing, NativeState
+from pilotage.services.director.listing_comparison import compare
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pilots.orders import order_pilots
+from pilotage.store.tables import pilots
+from tests.unit.services.test_batch_director import Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    made.bench.submit(2)
+    made.cycle()
+    made.start_pilots()
+    made.cycle()
+    made.cycle()
+    yield made
+    made.bench.end()
+
+
+def looked_at(site: Site, listing: BatchListing | None = None) -> list[str]:
+    """The stamps of the submissions that a listing makes the director look at."""
+    listing = listing or site.batch.list_pilots()
+    found = compare(site.bench.connection, "batch", site.director.settled, listing, site.bench.now)
+    return [row.stamp for row in found.rows]
+
+
+def stamps(site: Site) -> set[str]:
+    return {job.stamp for job in site.batch.jobs}
+
+
+def test_nothing_is_looked_at_while_nothing_changes(site: Site) -> None:
+    assert stamps(site)
+    for _ in range(3):
+        site.bench.now += 60.0
+        assert looked_at(site) == []
+        site.cycle()
+
+
+@pytest.mark.parametrize("state", [NativeState.ENDED, NativeState.HELD, NativeState.UNKNOWN])
+def test_a_submission_with_another_state_is_looked_at(site: Site, state: NativeState) -> None:
+    listing = site.batch.list_pilots()
+    first, *others = listing.tasks
+    changed = replace(listing, tasks=(replace(first, state=state), *others))
+    assert looked_at(site, changed) == [first.stamp]
+    assert looked_at(site, replace(listing, tasks=tuple(others))) == [first.stamp]
+
+
+def test_all_are_looked_at_after_a_restart_of_the_controller(site: Site) -> None:
+    assert set(looked_at(site, replace(site.batch.list_pilots(), epoch="later"))) == stamps(site)
+
+
+def test_a_submission_whose_pilot_has_ended_is_looked_at_until_its_batch_job_has_gone(site: Site) -> None:
+    bench = site.bench
+    [row, *_] = pilots.live(bench.connection, "batch")
+    bench.do(lambda tx: end_silent_pilot(bench.pool, tx, row, PilotEnd.LEASE_OVER, "silent", bench.now))
+    of_row = row.stamp.partition("/")[0]
+    for _ in range(2):
+        assert of_row in looked_at(site)
+        site.cycle()
+        assert site.director.lingering == 1
+    site.batch.end(row.batch_id)
+    for _ in range(2):
+        bench.now += 1.0
+        site.cycle()
+    assert site.director.lingering == 0
+    assert of_row not in site.director.settled or looked_at(site) == []
+
+
+def test_a_submission_with_a_killed_pilot_is_looked_at(site: Site) -> None:
+    bench = site.bench
+    [row, *_] = pilots.live(bench.connection, "batch")
+    ids = [PilotId(row.id)]
+    bench.do(
+        lambda tx: order_pilots(bench.pool, tx, ids, LeaveOrder.KILL, by="root", reason="", now=bench.now)
+    )
+    assert looked_at(site) == [row.stamp.partition("/")[0]]
+
+
+def test_ended_submissions_are_forgotten(site: Site) -> None:
+    assert site.director.settled
+    site.settle()
+    site.cycle()
+    assert site.director.settled == {}
+
+
+def test_a_pilot_that_called_home_before_its_release_was_recorded_gets_its_batch_id(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.bench.submit(1)
+    site.cycle("after the release")
+    site.start_pilots()
+    [row] = pilots.live(site.bench.connection, "batch")
+    assert row.batch_id == ""
+    site.cycle()
+    [row] = pilots.live(site.bench.connection, "batch")
+    assert row.batch_id == site.batch.jobs[0].batch_id
+    site.close()
