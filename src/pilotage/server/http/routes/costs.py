@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 @router.get("/costs")
 def costs(
     by: Literal["ce", "owner", "group", "month"] = Query("ce", description="the meaning of a row"),
-    ce: CeName = Query("", description="only this CE; it need not be in the policy any more"),
+    ce: CeName = Query("", max_length=200, description="only this CE; it need not be in the policy any more"),
     since: float | None = Query(
         None, ge=1, le=limits.MAX_INSTANT, description="only the last seconds, in whole hours; default: all"
     ),

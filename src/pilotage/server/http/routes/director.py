@@ -11,7 +11,7 @@ from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.director.iteration_report import report
 from pilotage.wire.director import DirectorReport
-from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.limits import MAX_INT64, MAX_PAGE
 
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
@@ -19,8 +19,12 @@ router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 @router.get("/director")
 async def explain_director(
     dry_run: bool = Query(False, description="compute the next iteration now; nothing is submitted"),
-    seed: int | None = Query(None, ge=0, lt=SEEDS, description="of a dry run; absent: of the next iteration"),
-    queue: int | None = Query(None, ge=0, description="only this task queue, with the verdict for each CE"),
+    seed: int | None = Query(
+        None, ge=0, le=SEEDS - 1, description="of a dry run; absent: of the next iteration"
+    ),
+    queue: int | None = Query(
+        None, ge=0, le=MAX_INT64, description="only this task queue, with the verdict for each CE"
+    ),
     limit: int = Query(100, ge=1, le=MAX_PAGE, description="queues at most"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
