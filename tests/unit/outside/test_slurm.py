@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.properties import read_properties, write_properties
 from pilotage.outside.batch.slurm import commands, output
 from pilotage.outside.batch.slurm.output import UnreadableOutput
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
@@ -76,6 +80,102 @@ def test_a_listing_is_read_or_refused(text: str) -> None:
             assert task.batch_id
     except UnreadableOutput:
         pass
+
+
+SOUP = st.one_of(
+    st.binary(max_size=300).map(lambda data: data.decode(errors="replace")),
+    st.text(max_size=200),
+    st.text(alphabet="=|\n0123456789_ ,:-+\u0663\u00b2()abN/AEDFINPRUG", max_size=200),
+    st.sampled_from(["\u00b2", "7\u00b2", "\u0663"]),
+    st.integers(5, 9000).map(lambda length: "9" * length + "\n"),
+)
+"""Texts that a command may print: any bytes, any characters, and numbers of any script and length."""
+ENDED_WORDS = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+               "REVOKED", "TIMEOUT")  # fmt: skip
+READERS = (
+    lambda text: list(output.read_listing(text)),
+    output.read_listed_properties,
+    output.read_submitted,
+    output.read_controller_start,
+    output.read_partitions,
+    output.read_span,
+    lambda text: output.read_setting(text, "X"),
+    output.read_refusal,
+    output.read_refused_release,
+    output.is_refused_release,
+    lambda text: output.classify_failure(1, text),
+)
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(text=SOUP)
+def test_no_output_raises_anything_but_the_readers_own_error(
+    read: Callable[[str], object], text: str
+) -> None:
+    for written in (
+        text,
+        f"{commands.LINE_START}{text}",
+        f"=|7|{text}|RUNNING|n|s|r\n",
+        f"short|up|{text}|1|8|9|a|b|c\n",
+    ):
+        with contextlib.suppress(UnreadableOutput):
+            read(written)
+
+
+@given(text=SOUP)
+def test_no_soup_ends_a_pilot(text: str) -> None:
+    """Only the whole word of an ended state ends a pilot. Other words, and parts of these, are unknown."""
+    for written in (text, f"=|7|0|{text.replace('|', '')}|n|pilotage-1|r\n"):
+        with contextlib.suppress(UnreadableOutput):
+            for task in output.read_listing(written):
+                assert task.state is not NativeState.ENDED or task.native in ENDED_WORDS
+
+
+@given(st.data())
+def test_a_damaged_copy_of_a_listing_ends_no_pilot_that_the_listing_has(data: st.DataObject) -> None:
+    alive = {
+        (task.stamp, task.index)
+        for task in output.read_listing(LISTING)
+        if task.state is not NativeState.ENDED
+    }
+    place = data.draw(st.integers(0, len(LISTING)))
+    removed = data.draw(st.integers(0, 3))
+    inserted = data.draw(st.binary(max_size=4)).decode(errors="replace")
+    damaged = LISTING[:place] + inserted + LISTING[place + removed :]
+    with contextlib.suppress(UnreadableOutput):
+        for task in output.read_listing(damaged):
+            assert task.state is not NativeState.ENDED or (task.stamp, task.index) not in alive
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=10), st.text(max_size=20), max_size=5))
+def test_properties_are_one_word_and_read_back(properties: dict[str, str]) -> None:
+    word = write_properties(properties)
+    assert word.isascii()
+    assert not set(word) & set(" |\n\t'\"\\")
+    assert read_properties(word) == properties
+
+
+@given(text=SOUP)
+def test_properties_of_others_are_read_or_left_out(text: str) -> None:
+    assert isinstance(read_properties(text), dict)
+
+
+@pytest.mark.parametrize(
+    ("errors", "refused"),
+    [
+        ("26_0: Requested partition configuration not available now\nslurm_suspend error: No error\n", True),
+        ("26_0: Requested node configuration is not available\n", True),
+        ("Invalid job id specified for job pilotage-1\n", False),
+        ("slurm_suspend error: Unable to contact slurm controller (connect failure)\n", False),
+        ("26_0: Job/step already completing or completed\n", False),
+        ("", False),
+    ],
+)
+def test_which_releases_are_refused(errors: str, refused: bool) -> None:
+    """Recorded from Slurm 22.05."""
+    assert output.is_refused_release(errors) is refused
+    if refused:
+        assert output.read_refused_release(errors).startswith("Requested")
 
 
 @pytest.mark.parametrize(
