@@ -274,6 +274,22 @@ def test_waiting_pilots_that_are_cancelled_together_cause_one_pause(site: Site) 
     assert_settled(site)
 
 
+def test_a_cycle_counts_live_pilots_without_reading_their_rows(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.bench.submit(20)
+    site.cycle()
+    site.start_pilots()
+    rows = pilots.live(site.bench.connection, "batch")
+    with monkeypatch.context() as patched:
+        patched.setattr(pilots, "live", None)
+        site.cycle()
+    note = site.bench.pool.directors["batch"]
+    assert (note.pilots, note.used) == (len(rows), sum(row.processors for row in rows))
+    assert ces.live_totals(site.bench.connection, "batch").waiting == note.ordered > 0
+    assert_settled(site)
+
+
 def test_a_refused_release_ends_the_submission_and_pauses_the_ce(site: Site) -> None:
     site.bench.submit(1)
     site.batch.fault = "release-refused"

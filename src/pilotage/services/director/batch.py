@@ -15,7 +15,6 @@ from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_st
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
-from pilotage.core.provisioning.budget import BudgetStatus
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
@@ -27,7 +26,7 @@ from pilotage.services.director.listing_comparison import (
     compare,
     settled_facts,
 )
-from pilotage.services.director.local import last_seen
+from pilotage.services.director.look_back import note_cycle, observe_pilots
 from pilotage.services.director.probes import is_wanted, mark_submitted
 from pilotage.services.director.released import Listed, watch_released
 from pilotage.services.director.submissions import (
@@ -38,10 +37,9 @@ from pilotage.services.director.submissions import (
 )
 from pilotage.services.pilots.enrolment import PROBE
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
-from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces, pilot_submissions, pilots
-from pilotage.store.tables.ces import CeSwitch
+from pilotage.store.tables.ces import CeSwitch, LiveTotals
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -76,9 +74,9 @@ class BatchDirector:
             return []
         node = Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
         tx.put(pool.local_nodes, self.ce, node)
-        live = pilots.live(tx.connection, self.ce)
+        live = ces.live_totals(tx.connection, self.ce)
         self.memory.restore(tx)
-        self._look_back(pool, tx, ce, live, now)
+        self._look_back(pool, tx, ce, now)
         orders = pool.pilot_orders.get(self.ce, ())
         tx.delete(pool.pilot_orders, self.ce)
         open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON
@@ -87,7 +85,11 @@ class BatchDirector:
         budget = status_of(tx.connection, self.ce, ce, now)
         orders = orders_within(budget, orders)
         ordered = sum(order.pilots for order in orders)
-        self._note(pool, tx, ce, live, ordered, now, budget)
+        cores, room = ce.max_running * ce.pilot_processors, None if budget is None else budget.room - ordered
+        note = note_cycle(
+            now, ordered, live, cores, self.back_off, self.memory.not_before, exhausted(budget), room
+        )
+        tx.put(pool.directors, self.ce, note)
         self.memory.store(tx)
         intents = [self._store_intent(pool, tx, ce, order, now) for order in orders]
         has_room = budget is None or ordered < budget.room
@@ -119,13 +121,10 @@ class BatchDirector:
         banned = pool.policy.sites[ce.site].banned
         return pool.draining or banned or paused or self.back_off.pauses_for_all(now)
 
-    def _within_room(
-        self, ce: Ce, live: Sequence[PilotRow], orders: Sequence[BatchOrder]
-    ) -> tuple[BatchOrder, ...]:
+    def _within_room(self, ce: Ce, live: LiveTotals, orders: Sequence[BatchOrder]) -> tuple[BatchOrder, ...]:
         """The orders as far as the caps of the CE allow now."""
-        waiting = sum(pilot.started is None for pilot in live)
-        running = len(live) - waiting + self.lingering
-        room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
+        running = live.pilots - live.waiting + self.lingering
+        room = room_for_pilots(live.waiting, running, ce.max_waiting, ce.max_running)
         allowed = []
         for order in orders:
             if room > 0:
@@ -133,34 +132,7 @@ class BatchDirector:
                 room -= allowed[-1].pilots
         return tuple(allowed)
 
-    def _note(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        ce: Ce,
-        live: Sequence[PilotRow],
-        ordered: int,
-        now: float,
-        budget: BudgetStatus | None,
-    ) -> None:
-        """Leave a note of this cycle for `why`."""
-        paused_until = max(
-            self.memory.not_before, self.back_off.all_until if self.back_off.pauses_for_all(now) else 0.0
-        )
-        note = DirectorNote(
-            now,
-            ordered,
-            len(live),
-            ce.max_running * ce.pilot_processors,
-            sum(pilot.processors for pilot in live),
-            paused_until if now < paused_until else 0.0,
-            {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
-            exhausted(budget),
-            None if budget is None else budget.room - ordered,
-        )
-        tx.put(pool.directors, self.ce, note)
-
-    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float) -> None:
+    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, now: float) -> None:
         """Learn which of the pilots that were submitted here had a job."""
         back_off = deepcopy(self.back_off)
         tx.set(self, "back_off", back_off)
@@ -168,18 +140,10 @@ class BatchDirector:
             tx.set(self, "_ce", ce)
             if self.memory.begin_section(pool, tx, ce, now):
                 back_off.forget()
-        alive = {pilot.id: pilot for pilot in live}
-        rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
-        started = [row for row in rows if row is not None and row.started is not None]
+        rows = observe_pilots(pool, tx, back_off, now)
+        started = [row for row in rows if row.started is not None]
         if started:
             self.memory.pilot_started(tx, had_job=any(row.take_number for row in started))
-        entries = (
-            pool.queues.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()}
-        )
-        waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
-        back_off.observe([last_seen(row, pool.draining) for row in rows if row is not None], waiting, now)
-        for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
-            back_off.ended(id_)
 
     def acknowledged(self, tx: Transaction, stamp: str, batch_id: str) -> None:
         """The batch system holds the submission as `batch_id`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from pilotage.core.ids import PilotId, QueueId
-from pilotage.core.pilots.backoff import BackOff, LastSeen
+from pilotage.core.pilots.backoff import BackOff
 from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
@@ -27,13 +27,13 @@ from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.outside.batch.submission import STAMP_PREFIX
 from pilotage.services.director.budgets import exhausted, plan_within, status_of
+from pilotage.services.director.look_back import note_cycle, observe_pilots, totals_of
 from pilotage.services.director.probes import is_wanted, mark_submitted
 from pilotage.services.matching.known_offers import capacity, possible_offer
 from pilotage.services.matching.match import Requirements
 from pilotage.services.pilots.enrolment import PROBE, secret_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.services.pilots.orders import tell_to_leave
-from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces, jobs, pilots
 from pilotage.store.tables.ces import CeProgress, CeSwitch
@@ -88,7 +88,7 @@ class LocalDirector:
         if ce is None:
             return []
         live = pilots.live(tx.connection, self.ce)
-        self._observe_started(pool, tx, ce, live, now)
+        self._observe_started(pool, tx, ce, now)
         decided = Plan(starving_since=self.starving_since)
         turns: dict[PilotId, Turn] = {}
         row = ces.by_name(tx.connection, self.ce)
@@ -97,7 +97,11 @@ class LocalDirector:
             decided = plan(self._facts(pool, tx, ce, live, turns, now), now, pool.rng)
         budget = status_of(tx.connection, self.ce, ce, now)
         decided = replace(decided, orders=plan_within(budget, ce, decided.orders))
-        self._note(pool, tx, ce, live, len(decided.orders), now, exhausted(budget))
+        cores, spent = capacity(ce, self.node)[0], exhausted(budget)
+        note = note_cycle(
+            now, len(decided.orders), totals_of(live), cores, self.back_off, self.not_before, spent
+        )
+        tx.put(pool.directors, self.ce, note)
         self._store(tx, row.progress)
         ordered = self._carry_out(pool, tx, ce, live, decided, turns, now, place)
         if not pool.draining and is_wanted(tx, self.ce, now):
@@ -137,31 +141,6 @@ class LocalDirector:
             tuple(Succession(pilot, turn.owner) for pilot, turn in turns.items()),
             self.starving_since,
         )
-
-    def _note(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        ce: Ce,
-        live: Sequence[PilotRow],
-        orders: int,
-        now: float,
-        budget: str,
-    ) -> None:
-        """Leave a note of this cycle for `why`."""
-        pauses = self.back_off.pauses_for_all(now)
-        not_before = max(self.not_before, self.back_off.all_until if pauses else 0.0)
-        note = DirectorNote(
-            now,
-            orders,
-            len(live),
-            capacity(ce, self.node)[0],
-            sum(pilot.processors for pilot in live),
-            not_before if now < not_before else 0.0,
-            {queue: replace(pause) for queue, pause in self.back_off.pauses.items()},
-            budget,
-        )
-        tx.put(pool.directors, self.ce, note)
 
     def _carry_out(
         self,
@@ -244,25 +223,14 @@ class LocalDirector:
         tx.add(self.ordered, pilot)
         return PilotIntent(pilot, stamp, secret, 0, processors, memory, owner)
 
-    def _observe_started(
-        self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow], now: float
-    ) -> None:
+    def _observe_started(self, pool: Pool, tx: Transaction, ce: Ce, now: float) -> None:
         """Note which of the pilots that were started here had a job."""
         back_off = deepcopy(self.back_off)
         tx.set(self, "back_off", back_off)
         if ce != self._ce:
             back_off.forget()
             tx.set(self, "_ce", ce)
-        alive = {pilot.id: pilot for pilot in live}
-        rows = [alive.get(id_) or pilots.by_id(tx.connection, id_) for id_ in back_off.started_for]
-        entries = (
-            pool.queues.index.entries.get(id_) for id_ in {*back_off.pauses, *back_off.started_for.values()}
-        )
-        waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
-        seen = [last_seen(row, pool.draining) for row in rows if row is not None]
-        back_off.observe(seen, waiting, now)
-        for id_ in [id_ for id_ in back_off.started_for if id_ not in alive]:
-            back_off.ended(id_)
+        observe_pilots(pool, tx, back_off, now)
 
     def _ended_turns(
         self, pool: Pool, tx: Transaction, ce: Ce, live: Sequence[PilotRow]
@@ -371,10 +339,3 @@ def phase_of(pilot: SubmittedPilot) -> SubmissionPhase:
 def _live_pilot(pilot: PilotRow, has_job: bool) -> LivePilot:
     successor = next_owner(pilot.leave) is not None
     return LivePilot(pilot.id, pilot.processors, pilot.only_owner, has_job, bool(pilot.leave), successor)
-
-
-def last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
-    """A pilot as its director's back-off sees it. `draining`: the server sends pilots away, so an end says nothing."""
-    had_job = pilot.take_number > 0
-    by_itself = pilot.ended is not None and pilot.started is not None and not pilot.leave and not draining
-    return LastSeen(pilot.id, had_job, by_itself and not had_job)

@@ -135,6 +135,24 @@ def pilot_counts(connection: Connection) -> dict[str, tuple[int, int]]:
     return {ce: (int(waiting), int(live - waiting)) for ce, waiting, live in connection.execute(sql)}
 
 
+class LiveTotals(NamedTuple):
+    """Totals of the live pilots of one CE."""
+
+    pilots: int
+    waiting: int
+    """The pilots that have not called home."""
+    processors: int
+
+
+def live_totals(connection: Connection, ce: str) -> LiveTotals:
+    """Totals of the pilots of a CE that have not ended."""
+    sql = (
+        "SELECT count(*), coalesce(sum(CASE WHEN started IS NULL THEN 1 ELSE 0 END), 0),"
+        " coalesce(sum(processors), 0) FROM pilots WHERE ended IS NULL AND ce = ?"
+    )
+    return LiveTotals(*(int(value) for value in connection.execute(sql, (ce,)).fetchone()))
+
+
 def open_submissions(connection: Connection) -> list[tuple[str, SubmissionPhase, str, int]]:
     """(CE, phase, the batch system's last words, number) of submissions that have not ended."""
     sql = "SELECT ce, phase, reason, count(*) FROM pilot_submissions WHERE ended IS NULL GROUP BY ce, phase, reason"

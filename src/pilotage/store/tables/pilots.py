@@ -177,6 +177,15 @@ def live_ids(connection: Connection, ce: str, after: int, most: int) -> list[Pil
     return [PilotId(row[0]) for row in connection.execute(sql, (ce, after, most))]
 
 
+def read_by_ids(connection: Connection, ids: Sequence[PilotId]) -> list[PilotRow]:
+    """The pilots with these ids, without a lock."""
+    if not ids:
+        return []
+    condition, value = in_list(connection, "id", ids)
+    sql = f"SELECT {_COLUMNS} FROM pilots WHERE {condition} ORDER BY id"
+    return [_to_pilot(row) for row in connection.execute(sql, (value,))]
+
+
 def by_token(connection: Connection, token_hash: str) -> PilotRow | None:
     return _select_one(connection, "token_hash = ?", (token_hash,))
 
