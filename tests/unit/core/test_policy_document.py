@@ -22,6 +22,7 @@ from pilotage.core.policy import (
 )
 from pilotage.core.policy.parser import NODE_TAGS
 from pilotage.pilot import node
+from pilotage.pilot.isolation.client import TAG
 
 GOOD = """\
 [groups.physics]
@@ -79,7 +80,7 @@ def test_a_good_one_is_read_with_its_defaults() -> None:
     assert policy.users["bob.b"].groups == ("home",)
     assert policy.matching.cpu_buckets == (500, 5000, 50000, 300000)
     assert policy.matching.rule == "document"
-    assert policy.ces["local"].owners == "home"
+    assert not policy.ces["local"].serves_everybody
     assert [limit.running for limit in policy.matching_limits()] == [5, None]
     assert warnings(policy) == []
 
@@ -563,7 +564,7 @@ def test_the_tags_that_nodes_have_by_themselves_are_those_of_the_pilot(
 ) -> None:
     monkeypatch.setattr(node.shutil, "which", lambda _: "/bin/true")  # type: ignore[attr-defined]
     monkeypatch.setattr(node, "user_namespaces_work", lambda: True)
-    assert set(node.detect_tags(True)) == NODE_TAGS
+    assert {*node.detect_tags(True), TAG} == NODE_TAGS
 
 
 def test_a_clamp_that_never_binds_is_told() -> None:
@@ -704,3 +705,17 @@ def test_what_no_retention_can_be_is_refused_with_its_line(retention: str, line:
         parse(text)
     assert words in str(refused.value)
     assert refused.value.line == line
+
+
+@pytest.mark.parametrize("path", ["data", "/", "/data/..", "/proc", "//:rw", ""])
+def test_a_path_that_cannot_be_made_visible_is_refused(path: str) -> None:
+    text = f'[groups.g]\n[users.u]\ngroups = ["g"]\n[sites.s]\n[ces.c]\nsite = "s"\nvisible = ["{path}"]\n'
+    with pytest.raises(InvalidInput, match="visible") as raised:
+        parse(text)
+    assert raised.value.line == 7
+
+
+def test_administrators_of_a_site_must_be_users() -> None:
+    text = '[groups.g]\n[users.u]\ngroups = ["g"]\n[sites.s]\nadministrators = ["u", "nobody"]\n'
+    with pytest.raises(InvalidInput, match="no user nobody"):
+        parse(text)
