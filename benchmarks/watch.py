@@ -48,8 +48,8 @@ CE = "cluster"
 CONFIGURATION = (
     "Configuration data as of 2026-11-22T07:05:45\nBOOT_TIME               = 2026-11-22T07:05:22\n"
 )
-WARM = 1
-"""Listings before counting begins: the first one meets rows that nothing in memory knows."""
+WARM = 2
+"""Listings before counting begins: the first writes why pilots wait, and the second finds the submissions settled."""
 
 Answer = TypeVar("Answer")
 
@@ -247,6 +247,7 @@ class _Site:
                 readers=self.readers,
                 clock=lambda: self.now,
                 quick_read=quick_read,
+                in_loop=True,
             ),
         )
 

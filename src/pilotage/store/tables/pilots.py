@@ -88,7 +88,8 @@ _STATES = {str(state): state for state in PilotState}
 def _to_pilot(row: tuple[Any, ...]) -> PilotRow:
     pilot = PilotRow(*row)
     pilot.state = _STATES[row[_STATE]]
-    pilot.jobs = json.loads(row[_JOBS])
+    # Most rows of a listing have no jobs, and the call costs as much as the rest.
+    pilot.jobs = [] if row[_JOBS] == "[]" else json.loads(row[_JOBS])
     return pilot
 
 
