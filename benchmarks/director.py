@@ -63,7 +63,7 @@ def run(asked: argparse.Namespace) -> Figure:
         for number in range(asked.runs + 1):
             clock = _Turns()
             begun = time.perf_counter()
-            rows = read_counts(connection, pool.policy, time.time())
+            rows = read_counts(connection, pool.policy, {}, time.time())
             counting = (time.perf_counter() - begun) * 1000
             work = _iteration(connection, pool, rows, Random(number), clock)
             ordered = sum(decision.submitted for decision in work.decisions)

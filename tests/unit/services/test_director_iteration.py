@@ -137,6 +137,18 @@ def test_waiting_pilots_count_from_their_order_on(place: Place) -> None:
     assert demand.cap == 5
 
 
+def test_an_order_that_becomes_an_intent_meanwhile_is_never_missed(place: Place) -> None:
+    bench = place.bench
+    bench.submit(1, cpu_time=500)
+    work = place.compute(3)
+    bench.do(lambda tx: post_orders(bench.pool, tx, work))
+    orders = dict(bench.pool.pilot_orders)
+    counts = read_counts(bench.connection, bench.pool.policy, orders, bench.now)
+    place.cycle()
+    meanwhile = begin(bench.pool, counts, {}, bench.now)
+    assert [queue.waiting for queue in meanwhile.facts.queues] == [5]
+
+
 def test_a_pilot_keeps_its_queue_and_identity(tmp_path: Path) -> None:
     generic = (
         DIRECTOR + 'GenericPilotDN = "/CN=pilots"\nGenericPilotGroup = "physics"\nPrivatePilotFraction = 0\n'
@@ -238,7 +250,7 @@ def test_the_facts_equal_the_predicate_for_every_queue_and_ce(place: Place) -> N
         )
 
     def made(tx: Transaction) -> Iteration:
-        work = begin(bench.pool, read_counts(tx.connection, bench.pool.policy, bench.now), {}, bench.now)
+        work = begin(bench.pool, read_counts(tx.connection, bench.pool.policy, {}, bench.now), {}, bench.now)
         for place_of_ce in range(len(work.facts.ces)):
             match_ces(bench.pool, work, place_of_ce, place_of_ce + 1)
         return work

@@ -31,10 +31,10 @@ CES_AT_ONCE = 8
 async def compute_iteration(context: Context, seed: int) -> Iteration:
     """Decide an iteration from the present facts, in short turns. Nothing is ordered."""
     pool, writer, now = context.pool, context.writer, context.clock()
-    policy = pool.policy
+    policy, orders = pool.policy, dict(pool.pilot_orders)
     # The counts are aggregated by the database, which does not need Python's lock for that.
     counts: DemandCounts = await asyncio.to_thread(
-        lambda: read_counts(context.readers.connection(), policy, now)
+        lambda: read_counts(context.readers.connection(), policy, orders, now)
     )
     load = context.submit_pools.load()
     work: Iteration = await writer.acall(lambda _: begin(pool, counts, load, now))

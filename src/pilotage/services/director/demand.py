@@ -55,18 +55,27 @@ class DemandCounts:
     pilots: Mapping[str, tuple[int, int]]
     """CE → waiting and running pilots."""
     ces: Mapping[str, CeRow]
+    orders: Mapping[str, Sequence[BatchOrder]]
+    """By CE: orders that were not stored as intents before the rows were read."""
     free: Sequence[FreePilotsRow] = ()
     """Only with demand matched."""
 
 
-def read_counts(connection: Connection, policy: Policy, now: float) -> DemandCounts:
-    """Read the counts; for a reader's connection, in any thread."""
+def read_counts(
+    connection: Connection, policy: Policy, orders: Mapping[str, Sequence[BatchOrder]], now: float
+) -> DemandCounts:
+    """Read the counts; for a reader's connection, in any thread.
+
+    `orders`: a copy of the pool's. It must be older than the rows: an order that becomes an intent meanwhile is then
+    counted twice, and never missed.
+    """
     settings = policy.director
     since = now - settings.max_pilot_waiting_hours * 3600
     return DemandCounts(
         pilot_demand.waiting_by_queue(connection, since),
         ces.pilot_counts(connection),
         ces.all_rows(connection),
+        orders,
         pilot_demand.free_pilots(connection) if settings.demand == "matched" else (),
     )
 
@@ -123,7 +132,7 @@ def begin(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int], now:
     """Copy the waiting queues and the state of CEs and pools. `submissions`: by pool, the number under way."""
     policy = pool.policy
     entries = [entry for entry in pool.queues.index.entries.values() if entry.waiting and entry.admitted]
-    waiting = _waiting_by_queue(pool, counts.waiting)
+    waiting = _waiting_by_queue(pool, counts)
     queues = [
         DemandQueue(
             entry.id, entry.identity, entry.priority, entry.waiting, waiting.get(entry.id, 0), entry.slot
@@ -138,7 +147,7 @@ def begin(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int], now:
         max_cpu=policy.matching.cpu_buckets[-1],
         queues=queues,
         ces=loads,
-        pools=_pool_loads(pool, submissions),
+        pools=_pool_loads(pool, counts, submissions),
     )
     nodes = [pool.local_nodes.get(name) for name in names]
     size = (len(queues), len(names))
@@ -205,17 +214,17 @@ def _pool_of(policy: Policy, ce: str) -> str:
     return known.submit_pool if known is not None else ""
 
 
-def _waiting_by_queue(pool: Pool, rows: Sequence[WaitingPilots]) -> dict[QueueId, int]:
+def _waiting_by_queue(pool: Pool, counts: DemandCounts) -> dict[QueueId, int]:
     """By queue: the jobs that its waiting and its ordered pilots run beside each other."""
     entries = pool.queues.index.entries
     ordered = [
         WaitingPilots(order.queue, ce.pilot_processors, ce.pilot_memory, order.pilots)
-        for name, orders in pool.pilot_orders.items()
+        for name, orders in counts.orders.items()
         if (ce := pool.policy.ces.get(name)) is not None
         for order in orders
     ]
     waiting: dict[QueueId, int] = {}
-    for row in (*rows, *ordered):
+    for row in (*counts.waiting, *ordered):
         entry = entries.get(row.queue)
         if entry is not None:
             beside = _beside(entry, row.processors, row.memory)
@@ -235,7 +244,7 @@ def _beside(entry: IndexedQueue, processors: int, memory: int) -> int:
 def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
     policy, ce, node = pool.policy, pool.policy.ces[name], pool.local_nodes.get(name)
     waiting, running = counts.pilots.get(name, (0, 0))
-    ordered = sum(order.pilots for order in pool.pilot_orders.get(name, ()))
+    ordered = sum(order.pilots for order in counts.orders.get(name, ()))
     waiting += ordered
     room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
     if (note := pool.directors.get(name)) is not None and note.budget_room is not None:
@@ -292,7 +301,7 @@ def _rank(policy: Policy, ce: Ce, offer: Offer, waiting: int, running: int) -> f
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _pool_loads(pool: Pool, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:
+def _pool_loads(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:
     settings = pool.policy.director
     loads = {
         name: PoolLoad(
@@ -304,7 +313,7 @@ def _pool_loads(pool: Pool, submissions: Mapping[str, int]) -> dict[str, PoolLoa
         )
         for name in pool.policy.submit_pools()
     }
-    for orders in pool.pilot_orders.values():
+    for orders in counts.orders.values():
         for order in orders:
             if order.pool in loads:
                 loads[order.pool].submissions += 1
@@ -336,7 +345,7 @@ _NO_NODE = Node(processors=1)
 
 def run_iteration(pool: Pool, connection: Connection, rng: Random, now: float) -> Iteration:
     """A whole iteration without pauses, in the writer's thread; nothing is ordered."""
-    work = begin(pool, read_counts(connection, pool.policy, now), {}, now)
+    work = begin(pool, read_counts(connection, pool.policy, dict(pool.pilot_orders), now), {}, now)
     match_ces(pool, work, 0, len(work.facts.ces))
     for _ in work.decide(rng):
         pass
