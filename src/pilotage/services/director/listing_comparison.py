@@ -101,7 +101,8 @@ def settled_facts(
         row.phase is SubmissionPhase.RELEASED
         and row.absent_since is None
         and row.reason == reason
-        and row.epoch == epoch
+        # A held job of another start of the controller is released again.
+        and (row.epoch == epoch or all(task.state is not NativeState.HELD for task in tasks))
         and len(alive) == len(members)
         and set(alive) == {pilot.idx for pilot in members}
     ):
