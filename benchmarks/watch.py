@@ -273,7 +273,7 @@ class _Site:
             pilot = pilots.insert(
                 connection,
                 stamp=f"{stamp}/{index}",
-                secret_hash="s",
+                secret_hash=stamp,
                 idx=index,
                 site="here",
                 ce=CE,
