@@ -56,6 +56,7 @@ OVERRIDES: dict[str, tuple[tuple[str, ...], str, Any]] = {
     "tags": (("--tag", "GPU", "--tag", "big"), "tags", ["GPU", "big"]),
     "cpu_time": (("--cpu-time", "500"), "cpu_time", 500),
     "wall_time": (("--wall-time", "1:30"), "wall_time", 90),
+    "warn": (("--warn", "1m"), "warn", 60),
     "memory": (("--memory", "2GB"), "memory", 2048),
     "processors": (("--processors", "4"), "processors", 4),
     "priority": (("--priority", "7"), "user_priority", 7),
