@@ -13,10 +13,11 @@ from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
+from pilotage.core.pilots.cost import CoreSeconds
 from pilotage.store.admin.upgrade import _config, current_revision, head_revision, upgrade
 from pilotage.store.engine.connection import database_time
 from pilotage.store.schema import metadata
-from pilotage.store.tables import chunks, events, jobs, partitions, pilots, submissions
+from pilotage.store.tables import chunks, costs, events, jobs, listing, partitions, pilots, submissions
 from pilotage.store.tables.partitions import is_partition, is_schema_object
 from tests.contract.stores import STORES, Store, fill
 
@@ -112,6 +113,27 @@ def test_pilots_of_before_know_what_they_have(unmade: Store) -> None:
     opened = unmade.open_writer()
     assert [job.id for job in jobs.of_pilot(opened, PilotId(7))] == [1, 2]
     assert pilots.unconfirmed_since(opened) == [(7, 42.0)]
+    opened.close()
+
+
+def test_sums_of_pilots_begin_with_their_columns(unmade: Store) -> None:
+    """A pilot that was booked before has a sum of zero, and further bookings are added."""
+    upgrade(unmade.engine, "0021")
+    with unmade.engine.begin() as connection:
+        for sql in FILLED_0001:
+            connection.execute(sa.text(sql))
+        connection.execute(sa.text("UPDATE pilots SET cores_from = 1.0, booked_until = 50.0"))
+    upgrade(unmade.engine)
+    opened = unmade.open_writer()
+    [row] = listing.pilots(opened, 0, 1)
+    assert (row.core_seconds, row.payload_core_seconds) == (0.0, 0.0)
+    for until in (60.0, 90.0):
+        opened.begin()
+        costs.save_booking(opened, PilotId(row.id), until, CoreSeconds(payload=5.0, idle=2.5))
+        opened.commit()
+    [row] = listing.pilots(opened, 0, 1)
+    assert (row.pilot_type, row.core_seconds, row.payload_core_seconds) == ("generic", 15.0, 10.0)
+    assert costs.booked_until(opened, [PilotId(row.id)]) == {7: 90.0}
     opened.close()
 
 

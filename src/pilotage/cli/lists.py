@@ -11,6 +11,7 @@ import typer
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
+from pilotage.wire.pool import PilotSummary
 
 LimitOption = Annotated[
     int, typer.Option("--limit", metavar="N", min=0, help="Maximum number of rows; 0 for all")
@@ -21,11 +22,14 @@ PILOT_COLUMNS = (
     Column("state", state=True),
     Column("site"),
     Column("ce"),
+    Column("type"),
+    Column("owner"),
     Column("batch id"),
     Column("node"),
     Column("cores", right=True),
     Column("jobs", right=True),
     Column("finished", right=True),
+    Column("efficiency", right=True),
     Column("last seen"),
     Column("reason"),
 )
@@ -81,7 +85,10 @@ def pilots(
     limit: LimitOption = 200,
     ended: Annotated[bool, typer.Option("--all", help="Include ended pilots")] = False,
 ) -> int | None:
-    """List the live pilots."""
+    """List the live pilots. Efficiency: the fraction of a pilot's core-seconds that its jobs held, as in `cost`.
+
+    The owner is the one that the pilot serves; empty: it serves everybody, or you may not see it.
+    """
     with session.client() as client:
         shown = (pilot for pilot in client.pilots() if ended or pilot.ended is None)
         pilots = list(islice(shown, limit or None))
@@ -89,24 +96,28 @@ def pilots(
         session.screen.json({"pilots": pilots})
         return None
     now, exact = time.time(), not session.screen.terminal
-    rows = (
-        (
-            pilot.id,
-            "Stalled" if pilot.stalled else pilot.state,
-            pilot.site,
-            pilot.ce,
-            pilot.batch_id,
-            pilot.hostname,
-            pilot.processors,
-            pilot.jobs,
-            pilot.finished,
-            format_instant(pilot.last_seen, now, exact=exact),
-            pilot.reason,
-        )
-        for pilot in pilots
-    )
-    session.screen.table(PILOT_COLUMNS, rows)
+    session.screen.table(PILOT_COLUMNS, (pilot_cells(pilot, now, exact=exact) for pilot in pilots))
     return None
+
+
+def pilot_cells(pilot: PilotSummary, now: float, *, exact: bool) -> tuple[object, ...]:
+    """One pilot in the columns of the list."""
+    return (
+        pilot.id,
+        "Stalled" if pilot.stalled else pilot.state,
+        pilot.site,
+        pilot.ce,
+        pilot.pilot_type,
+        pilot.owner,
+        pilot.batch_id,
+        pilot.hostname,
+        pilot.processors,
+        pilot.jobs,
+        pilot.finished,
+        "" if pilot.efficiency is None else f"{pilot.efficiency:.1%}",
+        format_instant(pilot.last_seen, now, exact=exact),
+        pilot.reason,
+    )
 
 
 @connected

@@ -70,3 +70,5 @@ class PilotKillResponse:
     """How many have the order now (dry run: would have it)."""
     refused: List[PilotRefusal] = field(default_factory=list)
     """The others, at most the first hundred of them."""
+    not_called: int = 0
+    """How many of `done` have not called home: their batch system cancels them at its next listing."""

@@ -66,6 +66,14 @@ class PilotSummary:
     last_seen: Optional[float]
     ended: Optional[float]
     reason: str = ""
+    pilot_type: str = ""
+    """private, generic or probe."""
+    core_seconds: float = 0.0
+    """Of its life, as far as they are booked; for its owner and administrators."""
+    payload_core_seconds: float = 0.0
+    """The cores that attempts held, by the definition of costs."""
+    efficiency: Optional[float] = None
+    """payload_core_seconds / core_seconds; None: nothing is booked, or the pilot is another owner's."""
 
 
 @dataclass

@@ -141,6 +141,7 @@ def test_a_pilot_that_another_server_has_booked_counts_once(bench: Bench) -> Non
     for _ in range(2):
         bench.do(lambda tx: save_bookings(tx, bookings))
     assert report(bench).total.total == pytest.approx(100)
+    assert of_pilots(bench) == pytest.approx((100, 0))
 
 
 def test_costs_stay_when_jobs_move_to_history_and_pilots_are_deleted(bench: Bench) -> None:
@@ -177,6 +178,18 @@ def test_a_report_by_month_and_since(bench: Bench) -> None:
     assert cost_report(lambda: bench.connection, {}, last, bench.now).total.total == pytest.approx(60)
 
 
+def of_pilots(bench: Bench) -> tuple[float, float]:
+    """The core-seconds that the rows of all pilots add up to, and the payload among them."""
+    sql = "SELECT coalesce(sum(core_seconds), 0), coalesce(sum(payload_core_seconds), 0) FROM pilots"
+    return tuple(map(float, bench.connection.execute(sql).fetchone()))  # type: ignore[return-value]
+
+
+def in_costs(bench: Bench) -> tuple[float, float]:
+    """The same, of the booked costs."""
+    booked = costs.sums(bench.connection, 0, 10**12).values()
+    return sum(row.total for row in booked), sum(row.payload for row in booked)
+
+
 class History:
     """Pilots and jobs at random, booked at random instants."""
 
@@ -193,6 +206,7 @@ class History:
         rng.choice(moves)()
         if rng.random() < 0.3:
             book_all(bench)
+            assert of_pilots(bench) == pytest.approx(in_costs(bench))
         if rng.random() < 0.1:
             bench.tidy()
         bench.later(rng.choice([0.0, 1.5, 20.0, 100.0, 4000.0 if rng.random() < 0.2 else 30.0]))
@@ -293,6 +307,7 @@ def test_steps_agree_with_a_scan_and_with_the_lives_of_pilots(
         history.end()
         booked = report(bench).total
         assert booked.total == pytest.approx(lifetime(bench))
+        assert of_pilots(bench) == pytest.approx((booked.total, booked.payload))
         if not may_return:
             assert amounts(booked) == pytest.approx(amounts(scanned(bench)))
         assert min(amounts(booked)) >= 0

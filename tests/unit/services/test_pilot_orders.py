@@ -35,6 +35,14 @@ def intent(bench: Bench) -> int:
     )  # fmt: skip
 
 
+def test_the_answer_counts_pilots_that_only_their_batch_system_can_end(bench: Bench) -> None:
+    pilot, waiting = bench.pilot(), intent(bench)
+    ordered = give(bench, [pilot.id, waiting, 99], LeaveOrder.CANCEL)
+    assert (len(ordered.done), ordered.not_called, len(ordered.refused)) == (2, 1, 1)
+    pilot.send(leaving="told to leave")
+    assert give(bench, [pilot.id], LeaveOrder.CANCEL).not_called == 0, "it is refused, so it does not count"
+
+
 def test_a_weaker_order_never_replaces_a_stronger_one() -> None:
     orders = ["", *LeaveOrder]
     stronger = [(str(new), old) for new in LeaveOrder for old in orders if is_stronger(new, old)]

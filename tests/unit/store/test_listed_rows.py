@@ -18,9 +18,9 @@ def test_a_row_has_the_fields_of_its_answer_in_order(row: type[tuple[object]], a
     assert list(row._fields) == [field.name for field in fields(answer)]  # type: ignore[attr-defined]
 
 
-def test_a_row_of_a_pilot_lacks_only_the_facts_in_memory() -> None:
+def test_a_row_of_a_pilot_lacks_only_facts_in_memory_and_efficiency() -> None:
     of_answer = {field.name for field in fields(PilotSummary)}
-    assert of_answer - set(listing.PilotSummaryRow._fields) == {"stalled", "last_seen"}
+    assert of_answer - set(listing.PilotSummaryRow._fields) == {"stalled", "last_seen", "efficiency"}
     assert set(listing.PilotSummaryRow._fields) <= of_answer
 
 

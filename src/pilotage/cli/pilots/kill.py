@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from pilotage.cli.session import Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
+from pilotage.wire.pilots import PilotKillResponse
 
 REFUSALS_SHOWN = 10
 
@@ -17,6 +19,20 @@ DONE = {
     "cancel": "will give their jobs back and leave at their next call",
     "kill": "are being cancelled",
 }
+
+NOT_CALLED = "have not called home: the batch system cancels them at its next listing"
+
+
+def summary(answer: PilotKillResponse, order: str, *, dry_run: bool) -> Iterator[str]:
+    """The lines that tell how the pilots end: first the pilots that have called home, then the others."""
+    called = answer.done - answer.not_called
+    if dry_run:
+        yield f"{answer.done:,} of {answer.matched:,} pilots would get this order"
+        return
+    if called or not answer.not_called:
+        yield f"{called:,} of {answer.matched:,} pilots {DONE[order]}"
+    if answer.not_called:
+        yield f"{answer.not_called:,} of {answer.matched:,} pilots {NOT_CALLED}"
 
 
 @connected
@@ -56,8 +72,8 @@ def kill(
         answer = client.kill_pilots(numbers, ce=ce, order=order, dry_run=dry_run, reason=reason)
     if session.as_json:
         session.screen.json(answer)
-    words = "would get this order" if dry_run else DONE[order]
-    session.screen.line(f"{answer.done:,} of {answer.matched:,} pilots {words}")
+    for line in summary(answer, order, dry_run=dry_run):
+        session.screen.line(line)
     for refusal in answer.refused[:REFUSALS_SHOWN]:
         session.screen.note(f"pilot {refusal.pilot}: {refusal.message}")
     if answer.matched - answer.done > REFUSALS_SHOWN:

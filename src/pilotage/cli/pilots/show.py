@@ -9,6 +9,7 @@ import typer
 
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
+from pilotage.wire.pool import PilotSummary
 
 PilotArgument = Annotated[int, typer.Argument(metavar="ID", min=1, help="Pilot id")]
 
@@ -18,6 +19,14 @@ ORDERS = {
     "kill": "killed",
     "share": "told to leave: it is another owner's turn",
 }
+
+
+def efficiency_of(row: PilotSummary) -> str:
+    """The fraction of the booked core-seconds that jobs held; empty: nothing is booked."""
+    if row.efficiency is None:
+        return ""
+    hours = row.core_seconds / 3600
+    return f"{row.efficiency:.1%} of {hours:,.4g} core-h"
 
 
 @connected
@@ -58,6 +67,7 @@ def show(session: Session, pilot: PilotArgument) -> int | None:
             ("ended", instant(row.ended)),
             ("life", "" if life is None else format_duration(max(0.0, life))),
             ("jobs finished", row.finished),
+            ("efficiency", efficiency_of(row)),
             ("jobs now", ",".join(map(str, detail.job_ids)) or row.jobs),
         )
     )

@@ -65,6 +65,11 @@ class CostKey(NamedTuple):
     group: str
 
 
+def efficiency(payload: float, total: float) -> float | None:
+    """The fraction of core-seconds that payloads had; None: there are none."""
+    return min(1.0, payload / total) if total else None
+
+
 @dataclass(slots=True)
 class CoreSeconds:
     """An amount of each kind."""
@@ -77,6 +82,10 @@ class CoreSeconds:
     @property
     def total(self) -> float:
         return self.payload + self.startup + self.idle + self.lost
+
+    @property
+    def efficiency(self) -> float | None:
+        return efficiency(self.payload, self.total)
 
     def add(self, other: CoreSeconds) -> None:
         self.payload += other.payload
@@ -122,6 +131,14 @@ def add_costs(total: Costs, more: Mapping[CostKey, CoreSeconds]) -> None:
             total[key].add(seconds)
         else:
             total[key] = CoreSeconds(seconds.payload, seconds.startup, seconds.idle, seconds.lost)
+
+
+def total_of(costs: Mapping[CostKey, CoreSeconds]) -> CoreSeconds:
+    """All of these core-seconds together."""
+    total = CoreSeconds()
+    for seconds in costs.values():
+        total.add(seconds)
+    return total
 
 
 def _hour(instant: float) -> int:

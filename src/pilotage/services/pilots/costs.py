@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import ceil, floor
 
 from pilotage.core.ids import PilotId
-from pilotage.core.pilots.cost import HOUR, CoreSeconds, Costs, HeldCores, add_costs, book
+from pilotage.core.pilots.cost import HOUR, CoreSeconds, Costs, HeldCores, add_costs, book, total_of
 from pilotage.services.shares.accounting import months
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import costs
@@ -105,7 +105,7 @@ def save_bookings(tx: Transaction, bookings: Sequence[Booking]) -> None:
     for booking in bookings:
         if booking.pilot in known and known[booking.pilot] == booking.booked_until:
             add_costs(total, booking.costs)
-            costs.save_booked_until(tx.connection, booking.pilot, booking.until)
+            costs.save_booking(tx.connection, booking.pilot, booking.until, total_of(booking.costs))
     costs.add(tx.connection, total)
 
 
@@ -171,13 +171,12 @@ def _asks_for(question: CostQuestion, ce: str, owner: str) -> bool:
 
 
 def _row(name: str, seconds: CoreSeconds) -> CostRow:
-    total = seconds.total
     return CostRow(
         name,
         seconds.payload,
         seconds.startup,
         seconds.idle,
         seconds.lost,
-        total,
-        seconds.payload / total if total else None,
+        seconds.total,
+        seconds.efficiency,
     )

@@ -25,6 +25,8 @@ class Ordered:
 
     done: list[PilotId] = field(default_factory=list)
     refused: list[tuple[PilotId, str]] = field(default_factory=list)
+    not_called: int = 0
+    """How many of `done` have not called home: only their batch system can end them."""
 
 
 def order_pilots(
@@ -49,6 +51,7 @@ def order_pilots(
             ordered.refused.append((id_, f"the pilot is already {row.state}"))
         else:
             ordered.done.append(id_)
+            ordered.not_called += row.started is None
             order = order_for(asked, called_home=row.started is not None)
             if is_stronger(order, row.leave) and not dry_run:
                 _give_order(pool, tx, row, order, by, reason, now)

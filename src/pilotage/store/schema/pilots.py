@@ -59,6 +59,9 @@ pilots = sa.Table(
     sa.Column("silent_until", sa.Float),
     # Its core-seconds before this instant are in `costs`.
     sa.Column("booked_until", sa.Float),
+    # Its booked core-seconds, and the payload among them.
+    sa.Column("core_seconds", sa.Float, nullable=False, server_default="0"),
+    sa.Column("payload_core_seconds", sa.Float, nullable=False, server_default="0"),
     # The task queue that it was submitted for, which may have gone since; it may serve others.
     sa.Column("queue_id", Id),
     sa.Index("ix_pilots_hostname", "hostname", "started"),

@@ -74,8 +74,15 @@ def booked_until(connection: Connection, pilots: Sequence[PilotId]) -> dict[Pilo
     return {PilotId(row[0]): row[1] for row in rows}
 
 
-def save_booked_until(connection: Connection, pilot: PilotId, until: float) -> None:
-    connection.execute_later("UPDATE pilots SET booked_until = ? WHERE id = ?", (until, pilot))
+_SAVE_BOOKING = (
+    "UPDATE pilots SET booked_until = ?, core_seconds = core_seconds + ?,"
+    " payload_core_seconds = payload_core_seconds + ? WHERE id = ?"
+)
+
+
+def save_booking(connection: Connection, pilot: PilotId, until: float, more: CoreSeconds) -> None:
+    """Note that a pilot is booked until `until`, and add `more` to the sums of its row."""
+    connection.execute_later(_SAVE_BOOKING, (until, more.total, more.payload, pilot))
 
 
 _ADD = (

@@ -139,6 +139,10 @@ class PilotSummaryRow(NamedTuple):
     reason: str
     jobs: int
     """Jobs that the pilot holds now."""
+    pilot_type: str
+    core_seconds: float
+    """As far as they are booked."""
+    payload_core_seconds: float
 
 
 def jobs(
@@ -291,7 +295,8 @@ def pilots(connection: Connection, after: int, limit: int) -> Iterator[PilotSumm
         "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
         " p.processors, p.finished, p.submitted, p.started, p.ended,"
         " CASE WHEN p.ended IS NULL AND substr(p.leave, 1, 6) = 'share:' THEN 'share' ELSE p.reason END AS reason,"
-        f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({json_numbers(connection, 'p.jobs')})) AS jobs"
+        f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({json_numbers(connection, 'p.jobs')})) AS jobs,"
+        " p.pilot_type, p.core_seconds, p.payload_core_seconds"
         " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     )
     return (PilotSummaryRow(*row) for row in connection.execute(sql, (after, after, limit)))

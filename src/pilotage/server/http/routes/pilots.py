@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.ids import PilotId
+from pilotage.core.pilots.cost import efficiency
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch.pilot_logs import read_log_from
@@ -40,7 +41,10 @@ def pilots(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Pilots, newest first. The owner and the end of the log are shown to the owner and to administrators only."""
+    """Pilots, newest first.
+
+    The owner, the core-seconds and the end of the log are shown to the owner and to administrators only.
+    """
     rows = listing.pilots(context.readers.connection(), after, limit)
     return page("pilots", ((row.id, _summary(context, caller, row)) for row in rows), limit)
 
@@ -48,10 +52,16 @@ def pilots(
 def _summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSummary:
     if not caller.viewer().everything and row.owner != caller.user:
         # After the colon follows the end of the pilot's log, which names jobs, owners and groups.
-        row = row._replace(owner="", reason=row.reason.partition(":")[0])
+        reason = row.reason.partition(":")[0]
+        row = row._replace(owner="", reason=reason, core_seconds=0.0, payload_core_seconds=0.0)
     pilot, pool = PilotId(row.id), context.pool
     row = row._replace(finished=row.finished + pool.finished.get(pilot, 0))
-    return PilotSummary(**row._asdict(), stalled=pilot in pool.stalled, last_seen=pool.last_seen.get(pilot))
+    return PilotSummary(
+        **row._asdict(),
+        stalled=pilot in pool.stalled,
+        last_seen=pool.last_seen.get(pilot),
+        efficiency=efficiency(row.payload_core_seconds, row.core_seconds),
+    )
 
 
 @router.get("/pilots/{pilot}")
@@ -141,6 +151,7 @@ async def kill_pilots(
         )
         answer.matched += len(ids)
         answer.done += len(ordered.done)
+        answer.not_called += ordered.not_called
         room = REFUSALS_SHOWN - len(answer.refused)
         answer.refused += [PilotRefusal(pilot, message) for pilot, message in ordered.refused[:room]]
     if body.ce is not None and not answer.matched:
