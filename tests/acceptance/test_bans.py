@@ -42,7 +42,6 @@ def test_a_banned_users_jobs_end_and_do_not_come_back(tmp_path: Path) -> None:
         assert alice.bans() == [], "only of others"
         instance.stop_server()
         instance.start()
-        instance._clients.clear()
         assert "mining" in cli(instance, "ban", "list")
         assert instance.job(waiting).state == "Waiting"
         assert "no longer banned" in cli(instance, "unban", "bob", "--site", "here")
