@@ -119,18 +119,3 @@ def show_config() -> list[str]:
 def list_partitions() -> list[str]:
     """List the nodes by partition and kind."""
     return ["sinfo", "--noheader", f"--format={PARTITION_FORMAT}"]
-
-
-def list_history(stamps: Sequence[str], user: str) -> list[str]:
-    """List ended jobs of these submissions from the accounting database, which not every cluster has."""
-    return [
-        "sacct",
-        "--noheader",
-        "--allocations",
-        "--array",
-        "--parsable2",
-        f"--user={user}",
-        f"--name={','.join(stamps)}",
-        "--starttime=now-30days",
-        "--format=JobID,JobName,State,Start,End",
-    ]
