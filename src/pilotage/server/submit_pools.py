@@ -44,9 +44,20 @@ class SubmitPools:
         finally:
             self._leave(pool)
 
+    def admit(self) -> None:
+        """Give turns to waiting submissions of all pools: a new policy may allow more of them."""
+        for pool in self._waiting:
+            self._admit(pool)
+
     def _leave(self, pool: str) -> None:
         self.running[pool] -= 1
+        self._admit(pool)
+
+    def _admit(self, pool: str) -> None:
         waiting = self._waiting.get(pool, deque())
         while waiting and self.running[pool] < self._most(pool):
-            waiting.popleft().set_result(None)
-            self.running[pool] += 1
+            submission = waiting.popleft()
+            # The task of a cancelled submission may not have run since.
+            if not submission.done():
+                submission.set_result(None)
+                self.running[pool] += 1

@@ -95,6 +95,7 @@ class DirectorDuty:
         """Decide one iteration, and leave its orders for the CEs' own cycles."""
         context, pool, state = self._context, self._context.pool, self._context.director
         self._next = context.clock() + pool.policy.director.period
+        context.submit_pools.admit()
         seed, state.next_seed = state.next_seed, new_seed()
         work = await compute_iteration(context, seed)
         pilots: int = await context.writer.acall(lambda tx: post_orders(pool, tx, work))
