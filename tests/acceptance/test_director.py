@@ -45,6 +45,8 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
     dry = instance.cli("director", "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert "nothing is submitted" in dry.stdout
+    assert "of 100 submissions, 1 at the same time" in dry.stdout
+    assert "s CPU time at speed 1" in dry.stdout
     for _ in range(6):
         client.submit({"executable": "sleep", "arguments": ["1"], "job_group": "six"})
     until(lambda: client.director().acted, 60, "an iteration")

@@ -11,7 +11,7 @@ from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.director import DirectorReport, QueueReport
+from pilotage.wire.director import DirectorCe, DirectorPool, DirectorReport, QueueReport
 
 
 @connected
@@ -52,11 +52,8 @@ def director(
 def _show(screen: CommandOutput, report: DirectorReport) -> None:
     when = format_instant(report.at, time.time(), exact=not screen.terminal)
     done = f"iteration {report.number}" if report.acted else "dry run: nothing is submitted"
-    pools = "; ".join(f"{pool.name}: {pool.verdict}" for pool in report.pools)
-    ces = "; ".join(
-        f"{ce.name}: {ce.ordered} ordered, {f'closed ({ce.closed})' if ce.closed else f'room for {ce.room}'}"
-        for ce in report.ces
-    )
+    pools = "; ".join(_pool_text(pool) for pool in report.pools)
+    ces = "; ".join(_ce_text(ce) for ce in report.ces)
     screen.facts(
         (
             ("director", f"{done}, {when}, seed {report.seed}"),
@@ -90,6 +87,24 @@ def _show(screen: CommandOutput, report: DirectorReport) -> None:
         screen.note(
             f"{report.queue_count - len(report.queues)} more queues: raise --limit, or choose one with --queue"
         )
+
+
+def _pool_text(pool: DirectorPool) -> str:
+    parts = [pool.verdict]
+    if pool.verdict in ("takes", "full"):
+        parts.append(f"{pool.submissions} of {pool.total} submissions, {pool.max_threads} at the same time")
+    if pool.rank:
+        parts.append(f"Rank {pool.rank}")
+    return f"{pool.name}: {', '.join(parts)}"
+
+
+def _ce_text(ce: DirectorCe) -> str:
+    parts = [f"{ce.ordered} ordered", f"closed ({ce.closed})" if ce.closed else f"room for {ce.room}"]
+    if not ce.closed:
+        parts.append(f"{ce.cpu_time:.0f} s CPU time at speed {ce.cpu_power:g}")
+    if ce.rank is not None:
+        parts.append(f"Rank {ce.rank:g}")
+    return f"{ce.name}: {', '.join(parts)}"
 
 
 def _row(queue: QueueReport, terms: tuple[str, ...]) -> tuple[object, ...]:

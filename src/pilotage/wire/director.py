@@ -19,6 +19,12 @@ class DirectorPool:
     submissions: int
     """Submissions that wait or run in it after the iteration."""
     total: int
+    max_threads: int = 0
+    """Submissions that may run in it at the same time."""
+    rank: str = ""
+    """With list-match: the expression that orders its CEs."""
+    cpu_normalization: str = ""
+    """The expression for the speed of the cores of its CEs."""
 
 
 @dataclass
@@ -34,6 +40,12 @@ class DirectorCe:
     """Pilots that its caps allow after the iteration."""
     closed: str = ""
     """Why nothing is submitted there."""
+    cpu_power: float = 1.0
+    """The speed of a core in reference cores, as the CPUNormalization of the pool gives it."""
+    cpu_time: float = 0.0
+    """Seconds of a reference core that a new pilot offers."""
+    rank: Optional[float] = None
+    """The value of the pool's Rank; None: the pool does no list-match, or the CE is closed."""
 
 
 @dataclass

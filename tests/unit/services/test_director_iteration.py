@@ -263,3 +263,36 @@ def test_the_facts_equal_the_predicate_for_every_queue_and_ce(place: Place) -> N
             for offer, kind in ((ce.offer, "generic"), (private, "private")):
                 expected = fits(queue.identity, offer, lambda _: True)
                 assert work.fitting.ces(queue, kind)[place_of_ce] == expected  # type: ignore[arg-type]
+
+
+def test_cpu_normalization_counts_in_the_next_iteration_and_is_explained(place: Place) -> None:
+    """A queue of the highest bucket fits a week of wall time at full speed, and not at a third of it."""
+    bench = place.bench
+    bench.submit(5, cpu_time=300000)
+    assert place.compute(1).decisions[0].shortfall is Shortfall.NONE
+    place.apply(bench.policy_text + '[director.pools.Batch]\nCPUNormalization = "CPUPower / 3"\n')
+    place.cycle()
+    work = place.compute(1)
+    assert work.decisions[0].shortfall is Shortfall.NO_CE
+    ces = {ce.name: ce for ce in report(work, seed=1, number=None, queue=None, limit=1).ces}
+    assert ces["batch"].cpu_power == pytest.approx(1 / 3)
+    assert ces["batch"].cpu_time == pytest.approx((604800 - 35) / 3)
+    assert (ces["bound"].cpu_power, ces["bound"].cpu_time) == (1.0, pytest.approx(604800 - 35))
+    bench.submit(1, cpu_time=500)
+    place.act(1)
+    assert Paper(bench, place.intents[0].secret, 0).terms.cpu_power == pytest.approx(1 / 3)
+
+
+def test_the_report_has_the_settings_of_pools_and_the_ranks_of_their_ces(place: Place) -> None:
+    bench = place.bench
+    bench.submit(1, cpu_time=500)
+    ranked = "maxThreadsInPool = 7\nEnableListMatch = true\nRank = 'MaxWaiting - WaitingPilots'\n"
+    place.apply(bench.policy_text + "[director.pools.Batch]\n" + ranked)
+    place.cycle()
+    place.act(3)
+    told = report(place.compute(1), seed=1, number=None, queue=None, limit=1)
+    pools, ces = {pool.name: pool for pool in told.pools}, {ce.name: ce for ce in told.ces}
+    assert (pools["Batch"].max_threads, pools["Batch"].rank) == (7, "MaxWaiting - WaitingPilots")
+    assert (pools["Slow"].max_threads, pools["Slow"].rank) == (4, "")
+    assert pools["Slow"].cpu_normalization == "CPUPower"
+    assert (ces["batch"].rank, ces["bound"].rank, ces["local"].rank) == (45, None, None)

@@ -12,3 +12,5 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     meaning: ClassVar[str]
     """A few words for the reference of the policy."""
+    own_endpoints: ClassVar[str] = "its adapter has a single way to the batch system"
+    """Why a pool's `endpoints` cannot be used: part of the hint of the policy check."""

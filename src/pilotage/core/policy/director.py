@@ -17,6 +17,9 @@ BATCH_POOL = "Batch"
 UNHANDLED_POOLS = ("DIRAC", LOCAL_POOL)
 """Pools that this director leaves to others: the local CEs have a director of their own."""
 
+DEFAULT_NORMALIZATION = "CPUPower"
+"""`CPUNormalization` of a pool that says nothing: `ces.*.cpu_power` as it is."""
+
 Demand = Literal["document", "matched"]
 
 
@@ -24,9 +27,11 @@ class SubmitPool(
     Table,
     frozen=True,
     rename={
+        "min_threads": "minThreadsInPool",
         "max_threads": "maxThreadsInPool",
         "total_threads": "totalThreadsInPool",
         "rank": "Rank",
+        "cpu_normalization": "CPUNormalization",
         "enable_list_match": "EnableListMatch",
     },
 ):
@@ -35,6 +40,22 @@ class SubmitPool(
         bool | None,
         Setting("false: another director submits its pilots; absent: false for DIRAC and Local, else true"),
     ] = None
+    endpoints: Annotated[
+        tuple[str, ...],
+        Setting(
+            "access points of a batch system that has several; local and slurm have none of their own, so each entry"
+            " is refused: the CEs of the pool take their part (docs/explanation/director.md)"
+        ),
+    ] = ()
+    min_threads: Annotated[
+        int,
+        Setting(
+            "threads that wait for submissions; no effect with the batch systems of today: threads start with the"
+            " first submission, and stay",
+            0,
+            1000,
+        ),
+    ] = 0
     max_threads: Annotated[int, Setting("submissions at the same time at most", 1, 1000)] = 4
     total_threads: Annotated[
         int,
@@ -44,6 +65,13 @@ class SubmitPool(
         str,
         Setting("ClassAd expression over the ad of a CE: with EnableListMatch the highest value comes first"),
     ] = "-WaitingPilots"
+    cpu_normalization: Annotated[
+        str,
+        Setting(
+            "ClassAd expression over the ad of a CE: the speed of its cores in reference cores, by which the wall"
+            " time of its pilots is scaled to CPU time"
+        ),
+    ] = DEFAULT_NORMALIZATION
     enable_list_match: Annotated[
         bool, Setting("true: CEs are filled in the order of Rank; false: at random, weighted by their room")
     ] = False

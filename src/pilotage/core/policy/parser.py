@@ -13,6 +13,8 @@ import msgspec
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
+from pilotage.core.policy.cpu_normalization import with_normalized_cpu
+from pilotage.core.policy.director import SubmitPool
 from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.policy.key_lines import check_shape, line_of
 from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, Ce, NamedInstance, Policy
@@ -33,7 +35,7 @@ def parse(text: str) -> Policy:
     except msgspec.ValidationError as error:
         raise _translate_error(str(error), text, plain) from None
     validate(policy, text)
-    return policy
+    return with_normalized_cpu(policy)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -71,6 +73,7 @@ def warnings(policy: Policy) -> list[str]:
     messages += _unusable_ces(policy)
     messages += _short_walls(policy)
     messages += _small_budgets(policy)
+    messages += _idle_pool_settings(policy)
     populated = {group for user in policy.users.values() for group in user.groups}
     for name, group in policy.groups.items():
         if not group.share:
@@ -145,6 +148,20 @@ def _small_budgets(policy: Policy) -> Iterator[str]:
                 f"ces.{name}: the budget {ce.budget!r} is smaller than the {pilot / 3600:.6g} core-h that one pilot"
                 " may use: no pilot is ever submitted; shorten wall, or raise the budget"
             )
+
+
+def _idle_pool_settings(policy: Policy) -> Iterator[str]:
+    """Warnings about settings of submit pools that change nothing."""
+    for name, pool in policy.director.pools.items():
+        if pool.endpoints:
+            yield f"director.pools.{name}: endpoints has no effect here: another director submits its pilots"
+        if pool.min_threads:
+            yield (
+                f"director.pools.{name}: minThreadsInPool has no effect: each CE has one thread of its own, which"
+                " starts with the first call and stays"
+            )
+        if pool.rank != SubmitPool().rank and not pool.enable_list_match:
+            yield f"director.pools.{name}: Rank has no effect without EnableListMatch = true"
 
 
 def _memberships(policy: Policy) -> Iterator[tuple[str, str]]:

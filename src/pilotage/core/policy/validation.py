@@ -9,7 +9,10 @@ from typing import Any
 
 from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.bounds import first_violation
+from pilotage.core.policy.ce_model import Ce
+from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
@@ -165,14 +168,45 @@ def _check_director(policy: Policy, refuse: _Refuser) -> None:
             hint = 'add "private", or set owners = "any"'
             message = f"CE {name}: its pilots must be private, since it does not isolate payloads"
             refuse(message, "ces", name, "pilot_types", hint=hint)
-    for name, pool in director.pools.items():
+    _check_pools(policy, refuse)
+
+
+def _check_pools(policy: Policy, refuse: _Refuser) -> None:
+    known = policy.submit_pools()
+    for name, pool in policy.director.pools.items():
         here = ("director", "pools", name)
         if name not in known:
             refuse(f"director.SubmitPools has no pool {name}", *here, hint=f"it has: {', '.join(known)}")
-        try:
-            parse_expression(pool.rank or "0")
-        except InvalidInput as error:
-            refuse(f"pool {name}: Rank is no ClassAd expression: {error.message}", *here, "Rank")
+        for key, expression in (("Rank", pool.rank), ("CPUNormalization", pool.cpu_normalization)):
+            try:
+                parse_expression(expression or "0")
+            except InvalidInput as error:
+                refuse(f"pool {name}: {key} is no ClassAd expression: {error.message}", *here, key)
+        if pool.endpoints and (policy.director.is_handled(name) or _ces_of(policy, name)):
+            message = f"pool {name}: no adapter of its CEs can use the endpoint {pool.endpoints[0]}"
+            refuse(message, *here, "endpoints", hint=_endpoint_hint(policy, name))
+        if pool.min_threads > pool.max_threads:
+            message = f"pool {name}: minThreadsInPool is more than maxThreadsInPool ({pool.max_threads})"
+            refuse(message, *here, "minThreadsInPool")
+    for name, ce in policy.ces.items():
+        if normalized_cpu_power(policy, name) is None:
+            message = (
+                f"pool {ce.submit_pool}: CPUNormalization gives no number from 1e-06 to 1e+06 for CE {name}"
+            )
+            hint = f"attributes of its ad: {', '.join(STATIC_ATTRIBUTES)}"
+            refuse(message, "director", "pools", ce.submit_pool, "CPUNormalization", hint=hint)
+
+
+def _ces_of(policy: Policy, pool: str) -> list[Ce]:
+    return [ce for ce in policy.ces.values() if ce.submit_pool == pool]
+
+
+def _endpoint_hint(policy: Policy, pool: str) -> str:
+    """The replacement of endpoints, and why the CEs of the pool have none."""
+    systems = dict.fromkeys(ce.type for ce in _ces_of(policy, pool) if ce.type != "local")
+    reasons = [f"type {system}: {BATCH_SYSTEMS[system].own_endpoints}" for system in systems]
+    advice = f'remove it, and give each way to a batch system a CE with pool = "{pool}"'
+    return "; ".join([advice, *reasons])
 
 
 def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:

@@ -9,6 +9,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.demand import QueueDemand
 from pilotage.core.provisioning.iteration import CeLoad, QueueDecision
 from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type, type_at
+from pilotage.core.provisioning.submit_pools import PoolLoad
 from pilotage.core.queues.fit import first_failure
 from pilotage.services.director.demand import Iteration
 from pilotage.services.matching.known_offers import as_private
@@ -50,15 +51,29 @@ def report(
         parameters=_parameters(work),
         pilots=ordered.total(),
         queue_count=len(decisions),
-        pools=[
-            DirectorPool(pool.name, str(pool.verdict()), pool.submissions, pool.total)
-            for pool in facts.pools.values()
-        ],
-        ces=[
-            DirectorCe(ce.name, ce.pool, sorted(ce.pilot_types), ordered[ce.name], ce.room, ce.closed)
-            for ce in facts.ces
-        ],
+        pools=[_pool(work, pool) for pool in facts.pools.values()],
+        ces=[_ce(work, ce, ordered[ce.name]) for ce in facts.ces],
         queues=queues,
+    )
+
+
+def _pool(work: Iteration, pool: PoolLoad) -> DirectorPool:
+    settings = work.facts.settings.pool(pool.name)
+    return DirectorPool(
+        *(pool.name, str(pool.verdict()), pool.submissions, pool.total),
+        max_threads=settings.max_threads,
+        rank=settings.rank if settings.enable_list_match else "",
+        cpu_normalization=settings.cpu_normalization,
+    )
+
+
+def _ce(work: Iteration, ce: CeLoad, ordered: int) -> DirectorCe:
+    has_rank = work.facts.settings.pool(ce.pool).enable_list_match and not ce.closed
+    return DirectorCe(
+        *(ce.name, ce.pool, sorted(ce.pilot_types), ordered, ce.room, ce.closed),
+        cpu_power=work.policy.ces[ce.name].cpu_power,
+        cpu_time=float(ce.offer.cpu_time),
+        rank=ce.rank if has_rank else None,
     )
 
 

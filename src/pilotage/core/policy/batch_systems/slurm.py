@@ -10,6 +10,7 @@ from pilotage.core.setting import Setting
 
 class SlurmOptions(BatchOptions, frozen=True):
     meaning: ClassVar[str] = "batch jobs of Slurm"
+    own_endpoints: ClassVar[str] = "Slurm's commands try every SlurmctldHost of slurm.conf themselves"
 
     partition: Annotated[str, Setting("partition of its pilots; empty: the default one of the cluster")] = ""
     account: Annotated[str, Setting("account that its pilots are charged to")] = ""
