@@ -34,7 +34,7 @@ def looked_at(site: Site, listing: BatchListing | None = None) -> list[str]:
     """The stamps of the submissions that a listing makes the director look at."""
     listing = listing or site.batch.list_pilots()
     found = compare(site.bench.connection, "batch", site.director.settled, listing, site.bench.now)
-    return [row.stamp for row in found.rows]
+    return [look.row.stamp for look in found.looks]
 
 
 def stamps(site: Site) -> set[str]:
@@ -49,12 +49,15 @@ def test_nothing_is_looked_at_while_nothing_changes(site: Site) -> None:
         site.cycle()
 
 
+@pytest.mark.parametrize("reason", ["", "JobHeldUser"])
 @pytest.mark.parametrize("state", [NativeState.ENDED, NativeState.HELD, NativeState.UNKNOWN])
-def test_a_submission_with_another_state_is_looked_at(site: Site, state: NativeState) -> None:
+def test_a_submission_with_another_state_is_looked_at(site: Site, state: NativeState, reason: str) -> None:
     listing = site.batch.list_pilots()
     first, *others = listing.tasks
-    changed = replace(listing, tasks=(replace(first, state=state), *others))
-    assert looked_at(site, changed) == [first.stamp]
+    changed = replace(listing, tasks=(replace(first, state=state, reason=reason), *others))
+    # Only an end, or the reason why a job waits, changes something.
+    is_change = state is NativeState.ENDED or (state is NativeState.HELD and bool(reason))
+    assert looked_at(site, changed) == ([first.stamp] if is_change else [])
     assert looked_at(site, replace(listing, tasks=tuple(others))) == [first.stamp]
 
 

@@ -24,7 +24,7 @@ from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.listing_comparison import compare
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import pilot_submissions, pilots
+from pilotage.store.tables import ces, pilot_submissions, pilots
 
 log = logging.getLogger(__name__)
 
@@ -114,22 +114,26 @@ class BatchCeDuty:
         comparison = await self._call(
             lambda: compare(context.readers.connection(), director.ce, director.settled, listing, listed)
         )
-        steps, rows, first = BatchSteps(), comparison.rows, 0
-        while first < len(rows):
-            part = rows[first : first + self._pace.size]
+        steps, looks, first = BatchSteps(), comparison.looks, 0
+        while first < len(looks):
+            part = looks[first : first + self._pace.size]
             first += len(part)
             steps += await context.writer.acall(
                 lambda tx, part=part: self._pace.measured(  # type: ignore[misc]
                     len(part),
-                    lambda: director.observe_rows(context.pool, tx, comparison, part, context.clock()),
+                    lambda: director.observe_looks(context.pool, tx, comparison, part, context.clock()),
                 )
             )
-        await context.writer.acall(lambda tx: director.forget_ended(tx, comparison.live))
+        await context.writer.acall(lambda tx: director.note_unchanged(tx, comparison))
         return steps.with_cancelled(comparison.cancel)
 
     async def _submit_all(self, ce: Ce) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        intents = await writer.acall(lambda tx: self._director.order(pool, tx, clock()))
+        # To count many pilots takes the database long. Nobody else submits pilots to this CE meanwhile.
+        live = await self._call(
+            lambda: ces.live_totals(self._context.readers.connection(), self._director.ce)
+        )
+        intents = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), live))
         for number, intent in enumerate(intents):
             if number:
                 await pause(self._context, 1 / ce.submit_rate)

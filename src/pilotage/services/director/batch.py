@@ -6,7 +6,7 @@ before the batch system is called. The table of core/pilots/handover.py decides 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -22,9 +22,10 @@ from pilotage.services.director.budgets import exhausted, orders_within, status_
 from pilotage.services.director.ce_record import CeMemory
 from pilotage.services.director.listing_comparison import (
     ListingComparison,
+    Look,
     SettledSubmission,
     compare,
-    settled_facts,
+    stamps_of,
 )
 from pilotage.services.director.look_back import note_cycle, observe_pilots
 from pilotage.services.director.probes import is_wanted, mark_submitted
@@ -59,7 +60,7 @@ class BatchDirector:
     back_off: BackOff = field(default_factory=BackOff)
     memory: CeMemory = field(init=False)
     settled: dict[str, SettledSubmission] = field(default_factory=dict)
-    """By stamp: submissions that nothing has changed at the last look."""
+    """By stamp: submissions that the last listing would not have changed."""
     _lingering: dict[str, int] = field(default_factory=dict)
     """By stamp."""
     _ce: Ce | None = None
@@ -67,14 +68,19 @@ class BatchDirector:
     def __post_init__(self) -> None:
         self.memory = CeMemory(self.ce)
 
-    def order(self, pool: Pool, tx: Transaction, now: float) -> list[SubmissionIntent]:
-        """Store the intents of the submissions that the last iteration has ordered, within the room of the CE."""
+    def order(
+        self, pool: Pool, tx: Transaction, now: float, live: LiveTotals | None = None
+    ) -> list[SubmissionIntent]:
+        """Store the intents of the submissions that the last iteration has ordered, within the room of the CE.
+
+        `live`: the totals of its pilots, not older than its last intent; None: they are read here.
+        """
         ce = pool.policy.ces.get(self.ce)
         if ce is None:
             return []
         node = Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
         tx.put(pool.local_nodes, self.ce, node)
-        live = ces.live_totals(tx.connection, self.ce)
+        live = ces.live_totals(tx.connection, self.ce) if live is None else live
         self.memory.restore(tx)
         self._look_back(pool, tx, ce, now)
         orders = pool.pilot_orders.get(self.ce, ())
@@ -211,8 +217,8 @@ class BatchDirector:
         if not listing.complete:
             return BatchSteps()
         comparison = compare(tx.connection, self.ce, self.settled, listing, listed)
-        steps = self.observe_rows(pool, tx, comparison, comparison.rows, now)
-        self.forget_ended(tx, comparison.live)
+        steps = self.observe_looks(pool, tx, comparison, comparison.looks, now)
+        self.note_unchanged(tx, comparison)
         return steps.with_cancelled(comparison.cancel)
 
     def begin_observation(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
@@ -221,29 +227,27 @@ class BatchDirector:
         self.memory.note_listing(tx, listing, listed)
         self.memory.store(tx)
 
-    def observe_rows(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        comparison: ListingComparison,
-        rows: Sequence[PilotSubmissionRow],
-        now: float,
+    def observe_looks(
+        self, pool: Pool, tx: Transaction, comparison: ListingComparison, looks: Sequence[Look], now: float
     ) -> BatchSteps:
         """Apply the listing to some of the submissions that may have changed."""
         self.memory.restore(tx)
         release, cancel, unwanted = [], [], []
-        for row in rows:
-            ours, others = listed_tasks.without_doubles(row, comparison.tasks.get(row.stamp, ()))
-            members = self._pilots_of(tx, row)
+        for look in looks:
+            row = look.row
+            # The next comparison finds out whether a further look is needed.
+            tx.delete(self.settled, row.stamp)
+            ours, others = listed_tasks.without_doubles(row, look.tasks)
+            members = pilots.of_submission(tx.connection, stamps_of(look))
             unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
             listed_tasks.note_batch_ids(pool, tx, members, ours)
             listed_tasks.note_cores(tx, row, members, ours, comparison.listed)
-            facts = None if others else settled_facts(row, members, ours, comparison.listing.epoch)
-            action = self._step(pool, tx, row, members, ours, comparison.listed, now)
-            if facts is None:
-                tx.delete(self.settled, row.stamp)
+            if look.indexes is None:
+                action = self._step(pool, tx, row, members, ours, comparison.listed, now)
             else:
-                tx.put(self.settled, row.stamp, facts)
+                listed = self._listed(pool, row, comparison.listed, look.reason, look.others)
+                watch_released(pool, tx, self.memory, row, members, ours, listed, now)
+                action = Action.NONE
             self._note_lingering(tx, row.stamp, listed_tasks.count_lingering(members, ours))
             if action is Action.RELEASE:
                 release.append(row.stamp)
@@ -252,12 +256,19 @@ class BatchDirector:
         self.memory.store(tx)
         return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
-    def forget_ended(self, tx: Transaction, live: Collection[str]) -> None:
-        """Forget the submissions that had ended before the listing. `live`: the stamps of all others."""
-        for stamp in [stamp for stamp in self.settled if stamp not in live]:
-            tx.delete(self.settled, stamp)
-        for stamp in [stamp for stamp in self._lingering if stamp not in live]:
-            tx.delete(self._lingering, stamp)
+    def note_unchanged(self, tx: Transaction, comparison: ListingComparison) -> None:
+        """After all looks: note the submissions that needed none, and forget those that had ended before."""
+        settled = {stamp: facts for stamp, facts in self.settled.items() if stamp in comparison.live}
+        tx.set(self, "settled", {**settled, **comparison.settled})
+        for stamp in [*self._lingering]:
+            if stamp not in comparison.live or stamp in comparison.settled:
+                tx.delete(self._lingering, stamp)
+
+    def _listed(
+        self, pool: Pool, row: PilotSubmissionRow, listed: float, reason: str, others: int = 0
+    ) -> Listed:
+        absence = sight_of(Seen.ABSENT, row.absent_since, listed, self._settle(pool))
+        return Listed(listed, absence, reason, others)
 
     def _note_lingering(self, tx: Transaction, stamp: str, count: int) -> None:
         if count:
@@ -286,8 +297,8 @@ class BatchDirector:
             return self._clear(tx, row, present, now)
         phase = listed_tasks.phase_of_members(row.phase, members)
         if phase is SubmissionPhase.RELEASED:
-            sight = sight_of(Seen.ABSENT, row.absent_since, listed, self._settle(pool))
-            watch_released(pool, tx, self.memory, row, members, tasks, Listed(listed, sight), now)
+            seen_now = self._listed(pool, row, listed, listed_tasks.wait_reason(tasks))
+            watch_released(pool, tx, self.memory, row, members, tasks, seen_now, now)
             # A controller that crashed may have forgotten the release. A hold of the same controller is deliberate.
             forgotten = row.epoch != self.memory.epoch and any(
                 task.state is NativeState.HELD for task in tasks

@@ -21,8 +21,7 @@ def without_doubles(
     row: PilotSubmissionRow, tasks: Sequence[ListedTask]
 ) -> tuple[list[ListedTask], list[str]]:
     """The tasks of the one array that is kept, and the ids of all others with the same stamp that have not ended."""
-    alive = {task.batch_id.partition("_")[0] for task in tasks if task.state is not NativeState.ENDED}
-    arrays = sorted(alive, key=_age)
+    arrays = sorted(_live_arrays(tasks), key=_age)
     if len(arrays) < 2:
         return list(tasks), []
     kept = row.batch_id if row.batch_id in arrays else arrays[0]
@@ -30,6 +29,15 @@ def without_doubles(
         [task for task in tasks if task.batch_id.partition("_")[0] == kept],
         [array for array in arrays if array != kept],
     )
+
+
+def has_doubles(tasks: Sequence[ListedTask]) -> bool:
+    """Whether batch jobs of several arrays have not ended."""
+    return len(_live_arrays(tasks)) > 1
+
+
+def _live_arrays(tasks: Sequence[ListedTask]) -> set[str]:
+    return {task.batch_id.partition("_")[0] for task in tasks if task.state is not NativeState.ENDED}
 
 
 def phase_of_members(phase: SubmissionPhase, members: Sequence[PilotRow]) -> SubmissionPhase:
@@ -88,9 +96,12 @@ def count_lingering(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) ->
     return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)
 
 
-def has_wait_reason(task: ListedTask) -> bool:
-    """Whether the batch system says why a job waits."""
-    return task.state in (NativeState.WAITING, NativeState.HELD) and bool(task.reason)
+def wait_reason(tasks: Sequence[ListedTask]) -> str:
+    """Why the first job waits of which the batch system says that; empty: none."""
+    waiting = (NativeState.WAITING, NativeState.HELD)
+    return next(
+        (f"{task.native}: {task.reason}" for task in tasks if task.state in waiting and task.reason), ""
+    )
 
 
 def _age(batch_id: str) -> tuple[int, str]:

@@ -1,26 +1,28 @@
 """A listing compared with the one before: only submissions that may have changed are looked at again.
 
-The comparison reads the store and changes nothing, so it runs beside the event loop.
+Of most of them, only the pilots that may have changed are looked at. The comparison reads the store and changes
+nothing, so it runs beside the event loop.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilot_submissions, pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
-from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.tables.pilots import LiveMembers, SubmissionMember
 
 
 @dataclass(frozen=True, slots=True)
 class SettledSubmission:
-    """A submission whose last look changed nothing. The same facts again change nothing either."""
+    """A submission that a look would not change. The same facts again change nothing either."""
 
     tasks: tuple[ListedTask, ...]
     live: int
@@ -30,20 +32,35 @@ class SettledSubmission:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """A submission to look at, in the transaction that applies the listing."""
+
+    row: PilotSubmissionRow
+    tasks: Sequence[ListedTask]
+    """Its batch jobs; of the pilots in `indexes` only, if there are."""
+    indexes: frozenset[int] | None = None
+    """The pilots to look at; None: all. Only a released submission has some that need no look."""
+    others: int = 0
+    """Live pilots that need no look."""
+    reason: str = ""
+    """With `indexes`: why its jobs wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class ListingComparison:
     """A complete listing, and the submissions to look at."""
 
     listing: BatchListing
     listed: float
     """The instant of the listing."""
-    tasks: Mapping[str, Sequence[ListedTask]]
-    """The batch jobs by stamp."""
-    rows: Sequence[PilotSubmissionRow]
-    """Submissions that have not ended and may have changed."""
     live: frozenset[str]
     """The stamps of all submissions that have not ended."""
     cancel: tuple[str, ...]
     """Stamps of submissions that were given up and have batch jobs."""
+    looks: Sequence[Look]
+    """Submissions that have not ended and may have changed."""
+    settled: Mapping[str, SettledSubmission] = field(default_factory=dict)
+    """By stamp: further submissions that a look would not change."""
 
 
 def compare(
@@ -53,33 +70,54 @@ def compare(
     listing: BatchListing,
     listed: float,
 ) -> ListingComparison:
-    """Compare a complete listing with the facts at the last look at each submission."""
+    """Compare a complete listing with the store, and with the facts at the last look at each submission."""
     tasks: dict[str, list[ListedTask]] = defaultdict(list)
     for task in listing.tasks:
         tasks[task.stamp].append(task)
     rows = pilot_submissions.live(connection, ce)
     live = pilots.live_by_submission(connection, ce)
-    changed = [
-        row
-        for row in rows
-        if _may_have_changed(settled.get(row.stamp), tasks[row.stamp], live.get(row.stamp), listing)
-    ]
+    looks, unchanged = list[Look](), dict[str, SettledSubmission]()
+    for row in rows:
+        before, of_row = settled.get(row.stamp), tasks.get(row.stamp, [])
+        if not _may_have_changed(before, of_row, live.get(row.stamp), listing):
+            continue
+        look = None
+        if row.phase is SubmissionPhase.RELEASED and (before is None or before.epoch == listing.epoch):
+            members = pilots.members_of_submission(connection, _stamps(row, range(row.pilots)))
+            look = _look_at_some(row, of_row, members, listing.epoch)
+        if isinstance(look, SettledSubmission):
+            unchanged[row.stamp] = look
+        else:
+            looks.append(look or Look(row, of_row))
     known = frozenset(row.stamp for row in rows)
-    others = [
+    cancel = tuple(sorted(pilot_submissions.ended_stamps(connection, ce, _given_up(tasks, known))))
+    return ListingComparison(listing, listed, known, cancel, looks, unchanged)
+
+
+def stamps_of(look: Look) -> list[str]:
+    """The stamps of the pilots to look at."""
+    return _stamps(look.row, range(look.row.pilots) if look.indexes is None else sorted(look.indexes))
+
+
+def _stamps(row: PilotSubmissionRow, indexes: Sequence[int]) -> list[str]:
+    return [f"{row.stamp}/{index}" for index in indexes]
+
+
+def _given_up(tasks: Mapping[str, Sequence[ListedTask]], known: frozenset[str]) -> list[str]:
+    """The stamps of live batch jobs that may be of submissions that have ended."""
+    return [
         stamp
         for stamp, of_stamp in tasks.items()
         if stamp not in known
         and stamp.startswith(STAMP_PREFIX)
         and any(task.state is not NativeState.ENDED for task in of_stamp)
     ]
-    cancel = tuple(sorted(pilot_submissions.ended_stamps(connection, ce, others)))
-    return ListingComparison(listing, listed, tasks, changed, known, cancel)
 
 
 def _may_have_changed(
     settled: SettledSubmission | None,
     tasks: Sequence[ListedTask],
-    live: pilots.LiveMembers | None,
+    live: LiveMembers | None,
     listing: BatchListing,
 ) -> bool:
     if settled is None or live is None or live.killed:
@@ -87,24 +125,40 @@ def _may_have_changed(
     return settled != SettledSubmission(tuple(tasks), live.live, listing.epoch)
 
 
-def settled_facts(
-    row: PilotSubmissionRow, members: Sequence[PilotRow], tasks: Sequence[ListedTask], epoch: str
-) -> SettledSubmission | None:
-    """The facts of a look that has changed nothing and that no later time alone changes; else None.
-
-    `row` and `members` are as they were before the look.
-    """
-    alive = [task.index for task in tasks if task.state is not NativeState.ENDED]
-    waits = next(filter(listed_tasks.has_wait_reason, tasks), None)
-    reason = "" if waits is None else f"{waits.native}: {waits.reason}"
+def _look_at_some(
+    row: PilotSubmissionRow, tasks: Sequence[ListedTask], members: Sequence[SubmissionMember], epoch: str
+) -> Look | SettledSubmission | None:
+    """Which pilots of a released submission need a look; None: all of them do, or the submission itself."""
+    of_index = {task.index: task for task in tasks}
     if (
-        row.phase is SubmissionPhase.RELEASED
-        and row.absent_since is None
-        and row.reason == reason
+        None in of_index
+        or len(of_index) < len(tasks)
+        or listed_tasks.has_doubles(tasks)
+        or any(member.leave == LeaveOrder.KILL for member in members)
         # A held job of another start of the controller is released again.
-        and (row.epoch == epoch or all(task.state is not NativeState.HELD for task in tasks))
-        and len(alive) == len(members)
-        and set(alive) == {pilot.idx for pilot in members}
+        or (row.epoch != epoch and any(task.state is NativeState.HELD for task in tasks))
     ):
+        return None
+    changed = {member.idx for member in members if _needs_look(member, of_index.get(member.idx))}
+    others, live = len(members) - len(changed), {member.idx for member in members}
+    if not others:
+        return None
+    # A batch job may outlive its pilot.
+    changed |= {
+        index
+        for index, task in of_index.items()
+        if index is not None and index not in live and task.state is not NativeState.ENDED
+    }
+    reason = listed_tasks.wait_reason(tasks)
+    if not changed and row.absent_since is None and row.reason == reason:
         return SettledSubmission(tuple(tasks), len(members), epoch)
-    return None
+    return Look(row, [task for task in tasks if task.index in changed], frozenset(changed), others, reason)
+
+
+def _needs_look(pilot: SubmissionMember, task: ListedTask | None) -> bool:
+    """Whether a listing with this batch job may change something about a live pilot."""
+    if task is None or task.state is NativeState.ENDED:
+        return True
+    if task.state is NativeState.RUNNING and pilot.cores_from is None:
+        return True
+    return pilot.started is not None and not pilot.batch_id

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from pilotage.core.pilots.handover import Sight, SubmissionPhase
 from pilotage.core.pilots.states import PilotState
 from pilotage.outside.batch.submission import ListedTask, NativeState
-from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
 from pilotage.services.pilots.lifecycle import end_absent_pilot
 from pilotage.services.pool.state import Pool
@@ -25,6 +24,10 @@ class Listed(NamedTuple):
     at: float
     absence: Sight
     """The evidence about a pilot that it does not have."""
+    reason: str
+    """Why jobs of the submission wait; empty: none does."""
+    others: int = 0
+    """Live pilots of the submission about which it says nothing new."""
 
 
 def watch_released(
@@ -37,13 +40,13 @@ def watch_released(
     listed: Listed,
     now: float,
 ) -> None:
-    """Look at each pilot of a released submission.
+    """Look at pilots of a released submission: all that have not ended, but for `listed.others`.
 
     A batch job that is listed as ended has ended. One that is not listed at all has ended if a second listing,
     a settle time later, does not have it either.
     """
     of_index = {task.index: task for task in tasks}
-    unlisted = left = 0
+    unlisted, left = 0, listed.others
     for pilot in members:
         task = of_index.get(pilot.idx, of_index.get(None))
         ended = task is not None and task.state is NativeState.ENDED
@@ -53,18 +56,19 @@ def watch_released(
             _lose(pool, tx, memory, pilot, task, now)
         else:
             left += 1
-    reason = next(
-        (f"{task.native}: {task.reason}" for task in tasks if listed_tasks.has_wait_reason(task)), ""
-    )
     absent_since = (listed.at if row.absent_since is None else row.absent_since) if unlisted else None
     if not left:
-        pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
-    elif (row.phase, row.reason, row.absent_since) != (SubmissionPhase.RELEASED, reason, absent_since):
+        pilot_submissions.update(tx.connection, row.id, ended=now, reason=listed.reason)
+    elif (row.phase, row.reason, row.absent_since) != (
+        SubmissionPhase.RELEASED,
+        listed.reason,
+        absent_since,
+    ):
         pilot_submissions.update(
             tx.connection,
             row.id,
             phase=SubmissionPhase.RELEASED,
-            reason=reason,
+            reason=listed.reason,
             absent_since=absent_since,
         )
 
