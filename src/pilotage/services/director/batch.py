@@ -257,7 +257,7 @@ class BatchDirector:
         return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
     def note_unchanged(self, tx: Transaction, comparison: ListingComparison) -> None:
-        """After all looks: note the submissions that needed none, and forget those that had ended before."""
+        """After all looks: note the submissions that needed none, and forget the ended ones."""
         settled = {stamp: facts for stamp, facts in self.settled.items() if stamp in comparison.live}
         tx.set(self, "settled", {**settled, **comparison.settled})
         for stamp in [*self._lingering]:
