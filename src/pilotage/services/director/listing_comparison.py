@@ -16,8 +16,8 @@ from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, Listed
 from pilotage.services.director import listed_tasks
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilot_submissions, pilots
-from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
-from pilotage.store.tables.pilots import LiveMembers, SubmissionMember
+from pilotage.store.tables.pilot_submissions import PilotSubmissionRow, SubmissionMember
+from pilotage.store.tables.pilots import LiveMembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def compare(
             continue
         look = None
         if row.phase is SubmissionPhase.RELEASED and (before is None or before.epoch == listing.epoch):
-            members = pilots.members_of_submission(connection, _stamps(row, range(row.pilots)))
+            members = pilot_submissions.members(connection, _stamps(row, range(row.pilots)))
             look = _look_at_some(row, of_row, members, listing.epoch)
         if isinstance(look, SettledSubmission):
             unchanged[row.stamp] = look

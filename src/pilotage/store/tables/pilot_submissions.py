@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilotage.core.pilots.handover import SubmissionPhase
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import Connection, in_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +78,20 @@ def update(connection: Connection, submission: int, **changes: Any) -> None:
     columns = ", ".join(f"{column} = ?" for column in changes)
     values = [str(value) if isinstance(value, SubmissionPhase) else value for value in changes.values()]
     connection.execute(f"UPDATE pilot_submissions SET {columns} WHERE id = ?", (*values, submission))
+
+
+class SubmissionMember(NamedTuple):
+    """The columns of a pilot that a listing is compared with."""
+
+    idx: int
+    started: float | None
+    batch_id: str
+    cores_from: float | None
+    leave: str
+
+
+def members(connection: Connection, stamps: Sequence[str]) -> list[SubmissionMember]:
+    """The pilots with these stamps that have not ended, without a lock."""
+    condition, value = in_list(connection, "stamp", stamps)
+    sql = f"SELECT idx, started, batch_id, cores_from, leave FROM pilots WHERE {condition} AND ended IS NULL"
+    return [SubmissionMember(*row) for row in connection.execute(sql, (value,))]

@@ -268,23 +268,6 @@ def live_by_submission(connection: Connection, ce: str) -> dict[str, LiveMembers
     }
 
 
-class SubmissionMember(NamedTuple):
-    """The columns of a pilot that a listing is compared with."""
-
-    idx: int
-    started: float | None
-    batch_id: str
-    cores_from: float | None
-    leave: str
-
-
-def members_of_submission(connection: Connection, stamps: Sequence[str]) -> list[SubmissionMember]:
-    """The pilots with these stamps that have not ended, without a lock."""
-    condition, value = in_list(connection, "stamp", stamps)
-    sql = f"SELECT idx, started, batch_id, cores_from, leave FROM pilots WHERE {condition} AND ended IS NULL"
-    return [SubmissionMember(*row) for row in connection.execute(sql, (value,))]
-
-
 class SubmittedPilot(NamedTuple):
     """The columns of a pilot that its batch system is queried with."""
 
