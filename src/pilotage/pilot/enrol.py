@@ -67,6 +67,7 @@ def enrol(
     pause, said, trusted_at = 0.2, "", time.monotonic()
     while True:
         request.age = max(0.0, clock() - began)
+        request.clock = time.time()
         try:
             return connection.post("/v1/pilot/enrol", request, EnrolResponse)
         except ServerUnavailable as error:

@@ -143,10 +143,30 @@ class CeFailure:
 
 
 @dataclass
+class NodeClock:
+    """The clock of a node, as the last pilot that called home from there reported it."""
+
+    node: str
+    offset: float
+    """Seconds that it is ahead of the server."""
+    at: float
+    text: str
+    """The offset in words."""
+
+
+@dataclass
 class CeReport:
     ce: CeSummary
     failures: List[CeFailure] = field(default_factory=list)
     """The last ones, newest first."""
+    clocks: List[NodeClock] = field(default_factory=list)
+    """Nodes whose clock is off by more than a minute, at most ten, the worst first."""
+    clock_advice: str = ""
+    core_seconds: float = 0.0
+    """Booked in the last `window` seconds, in whole hours; for administrators."""
+    efficiency: Optional[float] = None
+    """The fraction of them that attempts held; None: there are none, or the caller is no administrator."""
+    window: float = 0.0
 
 
 @dataclass

@@ -65,6 +65,8 @@ class EnrolRequest:
     batch_id: Name = ""
     age: float = 0.0
     """Seconds since the batch job began."""
+    clock: float = 0.0
+    """Seconds since 1970 by the node's clock; 0: not told. It is compared, and nothing is computed with it."""
 
 
 @dataclass

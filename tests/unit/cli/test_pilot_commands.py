@@ -1,12 +1,14 @@
-"""Lines of `pilotage pilot kill`, `pilot list` and `pilot show`."""
+"""Lines of `pilotage pilot kill`, `pilot list`, `pilot show` and `ce show`."""
 
 from __future__ import annotations
 
 import pytest
 
+from pilotage.cli.ces.show import clocks_text, efficiency_text
 from pilotage.cli.lists import pilot_cells
 from pilotage.cli.pilots.kill import DONE, NOT_CALLED, summary
 from pilotage.cli.pilots.show import efficiency_of
+from pilotage.wire.ces import CeReport, CeSummary, NodeClock
 from pilotage.wire.pilots import PilotKillResponse
 from pilotage.wire.pool import PilotSummary
 
@@ -44,3 +46,15 @@ def test_the_list_shows_type_owner_and_efficiency() -> None:
     assert efficiency_of(row) == "83.3% of 2 core-h"
     assert efficiency_of(pilot()) == ""
     assert pilot_cells(pilot(), now=5.0, exact=True)[-3] == ""
+
+
+def test_a_ce_shows_its_efficiency_and_the_clocks_that_are_off() -> None:
+    ce = CeSummary("cluster", "slurm", "here", "any", "active")
+    clocks = [
+        NodeClock("n1", 125.0, 5.0, "125 s ahead of the server"),
+        NodeClock("n2", -90.0, 5.0, "90 s behind the server"),
+    ]
+    report = CeReport(ce, clocks=clocks, core_seconds=7200.0, efficiency=0.75, window=86400.0)
+    assert efficiency_text(report) == "75.0% of 2 core-h in the last 24 h"
+    assert clocks_text(report) == "n1 is 125 s ahead of the server; n2 is 90 s behind the server"
+    assert (efficiency_text(CeReport(ce)), clocks_text(CeReport(ce))) == ("", "")

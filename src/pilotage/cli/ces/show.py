@@ -10,7 +10,7 @@ import typer
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
-from pilotage.wire.ces import CeBudget, CeFailure, CeSummary
+from pilotage.wire.ces import CeBudget, CeFailure, CeReport
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
 
@@ -65,7 +65,7 @@ def show(session: Session, name: NameArgument) -> int | None:
     if session.as_json:
         session.screen.json(report)
         return None
-    _show_facts(session.screen, report.ce)
+    _show_facts(session.screen, report)
     if report.failures:
         session.screen.line()
         session.screen.line("Last failed pilots")
@@ -73,7 +73,8 @@ def show(session: Session, name: NameArgument) -> int | None:
     return None
 
 
-def _show_facts(screen: CommandOutput, ce: CeSummary) -> None:
+def _show_facts(screen: CommandOutput, report: CeReport) -> None:
+    ce = report.ce
     now, exact = time.time(), not screen.terminal
 
     def instant(value: float | None) -> str:
@@ -100,8 +101,24 @@ def _show_facts(screen: CommandOutput, ce: CeSummary) -> None:
             ("pilots wait for", waits),
             ("last listing", instant(ce.listed)),
             ("failures alike", f"{ce.alike}: {ce.failure}" if ce.alike else ""),
+            ("efficiency", efficiency_text(report)),
+            ("clocks off", clocks_text(report)),
+            ("clock advice", report.clock_advice),
         )
     )
+
+
+def efficiency_text(report: CeReport) -> str:
+    """The fraction of the booked core-seconds that jobs held; empty: nothing is booked, or not shown."""
+    if report.efficiency is None:
+        return ""
+    hours, window = report.core_seconds / 3600, format_duration(report.window)
+    return f"{report.efficiency:.1%} of {hours:,.4g} core-h in the last {window}"
+
+
+def clocks_text(report: CeReport) -> str:
+    """The nodes whose clock is off."""
+    return "; ".join(f"{clock.node} is {clock.text}" for clock in report.clocks)
 
 
 def _budget(budget: CeBudget) -> str:

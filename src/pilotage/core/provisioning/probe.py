@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pilotage.core.pilots import clocks
+
 
 class StepState(StrEnum):
     """How far a step has come."""
@@ -56,9 +58,6 @@ class ProbeFacts:
 
 NODE_STEPS = ("Python", "server", "scratch", "cores", "memory", "time left", "offer", "clock")
 
-CLOCK_TOLERANCE = 60.0
-"""Seconds by which a node's clock may differ from the server's without a warning."""
-
 NO_PYTHON = "no Python 3.9"
 """Begins the message of the batch script where it finds no interpreter."""
 
@@ -78,10 +77,8 @@ def explain(facts: ProbeFacts) -> tuple[ProbeStep, ...]:
 
 def clock_step(offset: float) -> ProbeStep:
     """Compare the node's clock with the server's. `offset`: seconds that the node is ahead."""
-    text = f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the server"
-    if abs(offset) < 1:
-        text = "agrees with the server"
-    return ProbeStep("clock", StepState.OK if abs(offset) <= CLOCK_TOLERANCE else StepState.WARNING, text)
+    state = StepState.WARNING if clocks.is_off(offset) else StepState.OK
+    return ProbeStep("clock", state, clocks.describe(offset))
 
 
 def _batch_system(facts: ProbeFacts) -> ProbeStep:

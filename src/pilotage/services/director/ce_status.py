@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import ceil, floor
 
+from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
+from pilotage.core.pilots.cost import HOUR, CoreSeconds
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.parser import short_wall
 from pilotage.core.provisioning.budget import BudgetStatus
 from pilotage.services.director.budgets import exhausted, status_of
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ces
+from pilotage.store.tables import ces, costs, node_clocks
 from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
-from pilotage.wire.ces import CeBudget, CeFailure, CeSummary
+from pilotage.wire.ces import CeBudget, CeFailure, CeSummary, NodeClock
 
 IN_DOUBT = (SubmissionPhase.PREPARING, SubmissionPhase.IN_DOUBT)
+
+USE_WINDOW = 86400.0
+"""Seconds: how far back a CE's efficiency looks."""
+
+CLOCKS_SHOWN = 10
 
 ENABLE = "`pilotage ce enable {name}`"
 
@@ -108,6 +116,22 @@ def _state(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> tuple[s
         advice = f"see `pilotage ce show {name}`; it ends by itself, or at once with {enable}"
         return "paused", progress.trouble, advice
     return "active", "", ""
+
+
+def clocks_off(connection: Connection, ce: str) -> list[NodeClock]:
+    """The nodes of a CE whose clock is off, the worst first."""
+    nodes = [row for row in node_clocks.last_offsets(connection, ce) if clocks.is_off(row.offset)]
+    nodes.sort(key=lambda row: -abs(row.offset))
+    return [NodeClock(*row, clocks.describe(row.offset)) for row in nodes[:CLOCKS_SHOWN]]
+
+
+def recent_use(connection: Connection, ce: str, now: float) -> CoreSeconds:
+    """The core-seconds of a CE that are booked for the last `USE_WINDOW` seconds, in whole hours."""
+    begin = floor((now - USE_WINDOW) / HOUR) * HOUR
+    total = CoreSeconds()
+    for seconds in costs.sums(connection, begin, ceil(now) + 1, ce=ce).values():
+        total.add(seconds)
+    return total
 
 
 def closed_ces(policy: Policy, connection: Connection, now: float) -> dict[str, str]:

@@ -7,7 +7,7 @@ import hmac
 import secrets
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
-from pilotage.core.pilots import wall_time
+from pilotage.core.pilots import clocks, wall_time
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
@@ -16,7 +16,7 @@ from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import DEFAULT_LEASE
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import jobs, pilots
+from pilotage.store.tables import jobs, node_clocks, pilots
 from pilotage.store.tables.events import record
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -47,10 +47,14 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     lease = ce.lease if ce else DEFAULT_LEASE
     if pilot.state is not PilotState.RUNNING:
         _record_enrolment(pool, tx, pilot, request.hostname, now)
+    offset = clocks.offset_of(request.clock, now) if request.clock else None
+    if offset is not None and clocks.is_off(offset):
+        _report_clock(pool, tx, pilot, request.hostname, offset, now)
     pilots.update(
         tx.connection,
         pilot.id,
         nonce=request.nonce,
+        clock_offset=offset,
         take_number=pilot.take_number,
         token_hash=token_hash(token),
         state=PilotState.RUNNING,
@@ -70,6 +74,17 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     if pool.peers.shared:
         pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     return _settings(pool, pilot, ce, token, lease)
+
+
+def _report_clock(
+    pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, offset: float, now: float
+) -> None:
+    """Record that a node's clock is off, unless the last pilot of this node has reported it."""
+    last = node_clocks.last_offset(tx.connection, pilot.ce, hostname)
+    if last is None or not clocks.is_off(last):
+        detail = f"CE {pilot.ce}: the clock of node {hostname} is {clocks.describe(offset)}"
+        actor = f"pilot:{pilot.id}"
+        record(tx.connection, pool.ids.events, at=now, kind="clock", actor=actor, detail=detail)
 
 
 def _begin_of_cores(pilot: PilotRow, request: EnrolRequest, now: float) -> float:

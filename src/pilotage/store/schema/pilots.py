@@ -62,6 +62,8 @@ pilots = sa.Table(
     # Its booked core-seconds, and the payload among them.
     sa.Column("core_seconds", sa.Float, nullable=False, server_default="0"),
     sa.Column("payload_core_seconds", sa.Float, nullable=False, server_default="0"),
+    # Seconds by which its node's clock was ahead of the server's when it called home; NULL: it did not tell.
+    sa.Column("clock_offset", sa.Float),
     # The task queue that it was submitted for, which may have gone since; it may serve others.
     sa.Column("queue_id", Id),
     sa.Index("ix_pilots_hostname", "hostname", "started"),

@@ -78,6 +78,7 @@ _CHANGEABLE = frozenset(
         "cores_until",
         "silent_from",
         "silent_until",
+        "clock_offset",
     ]
 )
 

@@ -7,6 +7,8 @@ import asyncio
 from fastapi import APIRouter, Depends
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.pilots.clocks import ADVICE
+from pilotage.core.pilots.cost import CoreSeconds
 from pilotage.core.policy import Ce, Policy, parse
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch import adapter
@@ -17,7 +19,7 @@ from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.director.ce_jobs import listed_jobs
 from pilotage.services.director.ce_record import switch_ce
-from pilotage.services.director.ce_status import failure, summaries
+from pilotage.services.director.ce_status import USE_WINDOW, clocks_off, failure, recent_use, summaries
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.wire.ces import (
@@ -95,12 +97,15 @@ def list_ces(context: Context = Depends(context_of), caller: Caller = Depends(ca
 def report_ce(
     name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> CeReport:
-    """One CE and its last failed pilots. Their output is shown to administrators only."""
-    connection, everything = context.readers.connection(), caller.administrator
+    """One CE with its last failed pilots and the nodes whose clock is off.
+
+    The output of pilots and the CE's efficiency are shown to administrators only.
+    """
+    connection, everything, now = context.readers.connection(), caller.administrator, context.clock()
     ce = ce_by_name(context.pool.policy, name)
-    [summary] = (
-        row for row in summaries(context.pool.policy, connection, context.clock()) if row.name == name
-    )
+    [summary] = (row for row in summaries(context.pool.policy, connection, now) if row.name == name)
+    clocks = clocks_off(connection, name)
+    use = recent_use(connection, name, now) if everything else CoreSeconds()
     pilots = ces.failed_pilots(connection, name, FAILURES_SHOWN)
     return CeReport(
         summary,
@@ -108,6 +113,11 @@ def report_ce(
             failure(pilot, read_log_tail(ce.log_folder, pilot.stamp), everything=everything)
             for pilot in pilots
         ],
+        clocks,
+        ADVICE if clocks else "",
+        use.total,
+        use.efficiency,
+        USE_WINDOW,
     )
 
 
