@@ -1,4 +1,7 @@
-"""The decisions of one iteration of the director, with thousands of queues and tens of thousands of pilots."""
+"""The decisions of one iteration of the director, with thousands of queues and tens of thousands of pilots.
+
+All times are processor time, but for the counts of the database.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from benchmarks.figure import Figure, part, told
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import parse
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.server.duties.director import SLICE, run_slice
+from pilotage.server.process.gc_tuning import freeze_gc
 from pilotage.services.director.demand import (
     DemandCounts,
     Iteration,
-    begin,
-    match_ces,
     post_orders,
+    prepare,
     read_counts,
 )
 from pilotage.services.pool.index_loading import open_pool
@@ -36,9 +40,6 @@ SUMMARY = "ms of the decisions of one director's iteration: 5,000 queues, 200 CE
 
 SITES, OWNERS, GROUPS = 60, 200, 20
 AIM = 300.0
-SLICE = 0.002
-"""Seconds of work in one turn of the event loop, as in the server."""
-CES_AT_ONCE = 8
 
 Answer = TypeVar("Answer")
 
@@ -59,6 +60,8 @@ def run(asked: argparse.Namespace) -> Figure:
             pool,
         ),
     ):
+        # As a server does after its start.
+        freeze_gc()
         runs, turns, counts, ordered = [], [], [], 0
         for number in range(asked.runs + 1):
             clock = _Turns()
@@ -76,7 +79,8 @@ def run(asked: argparse.Namespace) -> Figure:
                 first = clock
     typical = sorted(runs)[len(runs) // 2]
     notes = {
-        "longest turn of the loop": f"{max(turns):.1f} ms (first iteration {first.longest:.1f})",
+        "longest turn of the loop": f"{max(turns):.1f} ms of processor time, median of the iterations"
+        f" {part(sorted(turns), 0.5):.1f} (first iteration {first.longest:.1f})",
         "first iteration": f"{first.total:.0f} ms",
         "counts by the database, in another thread": f"{part(sorted(counts), 0.5):.0f} ms",
         "facts": f"{asked.queues:,} queues, {asked.ces} CEs, {asked.pilots:,} pilots, demand {asked.demand}",
@@ -98,7 +102,7 @@ def _request(connection: WriterConnection, request: Callable[[Transaction], Answ
 
 
 class _Turns:
-    """The time of each turn of the event loop."""
+    """The processor time of each turn of the event loop."""
 
     def __init__(self) -> None:
         self.total = self.longest = 0.0
@@ -106,9 +110,9 @@ class _Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         yield
-        self._note((time.perf_counter() - begun) * 1000)
+        self._note((time.thread_time() - begun) * 1000)
 
     def _note(self, took: float) -> None:
         self.total += took
@@ -119,12 +123,10 @@ def _iteration(
     writer: WriterConnection, pool: Pool, rows: DemandCounts, rng: Random, clock: _Turns
 ) -> Iteration:
     """As the duty does it: each request to the writer, and each slice of decisions, is a turn."""
-    with clock.turn():
-        work: Iteration = _request(writer, lambda _: begin(pool, rows, {}, time.time()))
-    for first in range(0, len(work.facts.ces), CES_AT_ONCE):
-        last = min(len(work.facts.ces), first + CES_AT_ONCE)
+    preparing, work = prepare(pool, rows, {}, time.time()), None
+    while work is None:
         with clock.turn():
-            _request(writer, lambda _, first=first, last=last: match_ces(pool, work, first, last))
+            work = _request(writer, lambda _: run_slice(preparing))
     steps = work.decide(rng)
     ended = False
     while not ended:

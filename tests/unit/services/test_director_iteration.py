@@ -15,9 +15,8 @@ from pilotage.core.queues.fit import AnyIdentity, fits
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.demand import (
     Iteration,
-    begin,
-    match_ces,
     post_orders,
+    prepare,
     read_counts,
     run_iteration,
 )
@@ -145,7 +144,8 @@ def test_an_order_that_becomes_an_intent_meanwhile_is_never_missed(place: Place)
     orders = dict(bench.pool.pilot_orders)
     counts = read_counts(bench.connection, bench.pool.policy, orders, bench.now)
     place.cycle()
-    meanwhile = begin(bench.pool, counts, {}, bench.now)
+    *_, meanwhile = prepare(bench.pool, counts, {}, bench.now)
+    assert meanwhile is not None
     assert [queue.waiting for queue in meanwhile.facts.queues] == [5]
 
 
@@ -250,9 +250,10 @@ def test_the_facts_equal_the_predicate_for_every_queue_and_ce(place: Place) -> N
         )
 
     def made(tx: Transaction) -> Iteration:
-        work = begin(bench.pool, read_counts(tx.connection, bench.pool.policy, {}, bench.now), {}, bench.now)
-        for place_of_ce in range(len(work.facts.ces)):
-            match_ces(bench.pool, work, place_of_ce, place_of_ce + 1)
+        counts = read_counts(tx.connection, bench.pool.policy, {}, bench.now)
+        *pauses, work = prepare(bench.pool, counts, {}, bench.now)
+        assert not any(pauses)
+        assert work is not None
         return work
 
     work: Iteration = bench.do(made)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice, repeat
 from random import Random
 from typing import Protocol
 
@@ -139,18 +139,25 @@ class IterationFacts:
 
 def decide(facts: IterationFacts, fitting: Fitting, rng: Random) -> Iterator[QueueDecision]:
     """Decide for one queue after the other, in random order, so that none always comes first."""
-    queues = list(facts.queues)
-    rng.shuffle(queues)
+    queues = in_random_order(facts.queues, rng)
     chooser = _Chooser(facts, fitting, rng)
-    for begin in range(0, len(queues), SLICE):
-        some = queues[begin : begin + SLICE]
+    while some := list(islice(queues, SLICE)):
         demands = draw_demands(some, facts.sums, facts.settings, facts.max_cpu, rng)
         for queue, demand in zip(some, demands, strict=True):
             yield chooser.decide(queue, demand)
 
 
-SLICE = 512
+SLICE = 64
 """Queues whose demands are drawn in one step."""
+
+
+def in_random_order(queues: Sequence[DemandQueue], rng: Random) -> Iterator[DemandQueue]:
+    """Each queue once. Each step draws one, so that none is long."""
+    left = list(queues)
+    for last in range(len(left) - 1, -1, -1):
+        drawn = rng.randrange(last + 1)
+        left[drawn], left[last] = left[last], left[drawn]
+        yield left[last]
 
 
 def fitting_types(

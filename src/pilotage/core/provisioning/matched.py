@@ -21,12 +21,13 @@ from pilotage.core.provisioning.iteration import (
     QueueDecision,
     Shortfall,
     fitting_types,
+    in_random_order,
 )
 from pilotage.core.provisioning.pilot_types import choose_type, required_type
 from pilotage.core.provisioning.submit_pools import PoolVerdict, try_pools
 from pilotage.core.queues.fit import concurrent_jobs
 
-STEP = 64
+STEP = 8
 """Queues between two pauses."""
 
 
@@ -78,13 +79,11 @@ def decide_matched(
     facts: IterationFacts, fitting: Fitting, free: Sequence[FreePilots], rng: Random
 ) -> Iterator[QueueDecision | None]:
     """Decide for all queues; None: a good moment for a pause. `free` keeps the pilots that nobody needs."""
-    queues = list(facts.queues)
-    rng.shuffle(queues)
     # Pilots bound to an owner are used before pilots that serve everybody.
     by_binding = sorted(free, key=lambda pilots: (pilots.owner is None, pilots.group is None))
     planner = _Planner(facts, fitting, by_binding, rng)
     needs = []
-    for number, queue in enumerate(queues):
+    for number, queue in enumerate(in_random_order(facts.queues, rng)):
         needs.append(planner.need(queue))
         if not (number + 1) % STEP:
             yield None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from random import Random
 from time import perf_counter
 
@@ -11,21 +12,17 @@ from pilotage.server.director_state import ActedIteration, new_seed
 from pilotage.services.director.demand import (
     DemandCounts,
     Iteration,
-    begin,
-    match_ces,
     post_orders,
+    prepare,
     read_counts,
 )
 from pilotage.services.director.unneeded import UnneededPilots, has_waiting_pilots
 
-SLICE = 0.002
-"""Seconds of work in one turn of the event loop."""
+SLICE = 0.001
+"""Seconds of work in one turn of the event loop. A collection of garbage may come on top."""
 
 MAX_LOAD = 0.25
 """Maximum fraction of the event loop's time."""
-
-CES_AT_ONCE = 8
-"""CEs whose queues are matched in one request to the writer."""
 
 
 async def compute_iteration(context: Context, seed: int) -> Iteration:
@@ -37,17 +34,26 @@ async def compute_iteration(context: Context, seed: int) -> Iteration:
         lambda: read_counts(context.readers.connection(), policy, orders, now)
     )
     load = context.submit_pools.load()
-    work: Iteration = await writer.acall(lambda _: begin(pool, counts, load, now))
-    number = len(work.facts.ces)
-    for first in range(0, number, CES_AT_ONCE):
-        last = min(number, first + CES_AT_ONCE)
-        await writer.acall(lambda _, first=first, last=last: match_ces(pool, work, first, last))  # type: ignore[misc]
+    steps, work = prepare(pool, counts, load, now), None
+    while work is None:
+        work = await writer.acall(lambda _: run_slice(steps))
     rng = Random(seed)  # noqa: S311
     if context.in_loop:
         await _in_turns(work, rng)
     else:
         await asyncio.to_thread(lambda: [None for _ in work.decide(rng)])
     return work
+
+
+def run_slice(
+    steps: Iterator[Iteration | None], clock: Callable[[], float] = perf_counter
+) -> Iteration | None:
+    """Make steps for the time of one turn. The iteration, once it is prepared; else None."""
+    until = clock() + SLICE
+    for step in steps:
+        if step is not None or clock() >= until:
+            return step
+    raise AssertionError("the last step is the iteration")
 
 
 async def _in_turns(work: Iteration, rng: Random) -> None:

@@ -1,7 +1,7 @@
 """One iteration of the director over all CEs: its facts, its decisions, and the orders that follow from them.
 
-Each step is short, so that the caller can make pauses between them. All steps but `read_counts` run in the writer's
-thread or, where it says so, in any thread.
+Each step is short, so that the caller can make pauses between them. All steps run in the writer's thread or, where
+their docstrings say so, in any thread.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pilotage.core.classads import ClassAd, Literal, evaluate
 from pilotage.core.ids import QueueId
@@ -42,6 +44,13 @@ from pilotage.store.tables.ces import CeRow, CeSwitch
 from pilotage.store.tables.pilot_demand import FreePilotsRow, WaitingPilots
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
+
+PART = 500
+"""Queues or rows of one step."""
+CES_AT_ONCE = 40
+"""CEs whose state is copied in one step."""
+
+Row = TypeVar("Row")
 
 CLOSED_LOCAL = "local pilots have a director of their own"
 CLOSED_NEW = "its cycle has not begun yet"
@@ -105,7 +114,7 @@ class CeFitting:
 
 @dataclass(slots=True)
 class Iteration:
-    """One iteration. Made by `begin`; complete after all steps of `match_ces`."""
+    """One iteration, made by `prepare`."""
 
     facts: IterationFacts
     fitting: CeFitting
@@ -113,7 +122,13 @@ class Iteration:
     now: float
     policy: Policy
     index: QueueIndex
+    slots: NDArray[np.int64]
+    """Of each queue, in the index."""
     decisions: list[QueueDecision] = field(default_factory=list)
+    orders: dict[str, list[BatchOrder]] = field(default_factory=dict)
+    """By CE: the orders of all decisions."""
+    refusals: dict[QueueId, str] = field(default_factory=dict)
+    """By queue: why no pool takes its pilots."""
 
     def decide(self, rng: Random) -> Iterator[QueueDecision | None]:
         """The decisions, kept in `decisions` too. Runs in any thread; the caller may pause after each."""
@@ -124,62 +139,117 @@ class Iteration:
             steps = decide(self.facts, self.fitting, rng)
         for decision in steps:
             if decision is not None:
-                self.decisions.append(decision)
+                self._keep(decision)
             yield decision
 
+    def _keep(self, decision: QueueDecision) -> None:
+        self.decisions.append(decision)
+        if decision.shortfall is Shortfall.NO_POOL:
+            self.refusals[decision.queue.id] = verdicts_text(decision.tried)
+        settings, identity = self.policy.director, decision.queue.identity
+        for order in decision.orders:
+            owner, group = identity.owner, identity.group
+            if order.pilot_type != PRIVATE:
+                owner, group = settings.generic_pilot_dn, settings.generic_pilot_group
+            pool = self.policy.ces[order.ce].submit_pool
+            self.orders.setdefault(order.ce, []).append(
+                BatchOrder(decision.queue.id, order.pilots, order.pilot_type, owner, group, pool)
+            )
 
-def begin(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int], now: float) -> Iteration:
-    """Copy the waiting queues and the state of CEs and pools. `submissions`: by pool, the number under way."""
-    policy = pool.policy
-    entries = [entry for entry in pool.queues.index.entries.values() if entry.waiting and entry.admitted]
-    waiting = _waiting_by_queue(pool, counts)
-    queues = [
-        DemandQueue(
-            entry.id, entry.identity, entry.priority, entry.waiting, waiting.get(entry.id, 0), entry.slot
-        )
-        for entry in entries
-    ]
-    names = sorted(policy.ces)
-    loads = [_ce_load(pool, name, counts, now) for name in names]
+
+def prepare(
+    pool: Pool, counts: DemandCounts, submissions: Mapping[str, int], now: float
+) -> Iterator[Iteration | None]:
+    """Copy the waiting queues and the state of CEs and pools, and match them; in the writer's thread.
+
+    None: a good moment for a pause. The last value is the iteration. `submissions`: by pool, the number under way.
+    """
+    policy, index = pool.policy, pool.queues.index
+    names, loads = sorted(policy.ces), list[CeLoad]()
+    for some in _parts(names, CES_AT_ONCE):
+        if pool.policy is not policy:
+            # A new policy has come in a pause.
+            yield from prepare(pool, counts, submissions, now)
+            return
+        loads += [_ce_load(pool, name, counts, now) for name in some]
+        yield None
+    nodes = [pool.local_nodes.get(name) or _NO_NODE for name in names]
+    pauses = [_paused_queues(pool, name, now) for name in names]
+    pools = _pool_loads(policy, counts, submissions)
+    yield None
+    queues: list[DemandQueue] = []
+    yield from _copy_queues(index, policy, counts, queues)
     facts = IterationFacts(
         settings=policy.director,
         default_pools=policy.default_submit_pools(),
         max_cpu=policy.matching.cpu_buckets[-1],
         queues=queues,
         ces=loads,
-        pools=_pool_loads(pool, counts, submissions),
+        pools=pools,
     )
-    nodes = [pool.local_nodes.get(name) for name in names]
     size = (len(queues), len(names))
     fitting = CeFitting(
-        [Requirements(load.offer, node or _NO_NODE, now) for load, node in zip(loads, nodes, strict=True)],
-        [_paused_queues(pool, name, now) for name in names],
+        [Requirements(load.offer, node, now) for load, node in zip(loads, nodes, strict=True)],
+        pauses,
         {queue.id: place for place, queue in enumerate(queues)},
         np.zeros(size, dtype=np.bool_),
         np.zeros(size, dtype=np.bool_),
     )
+    yield None
     places = {name: place for place, name in enumerate(names)}
     free = [_free_pilots(places[row.ce], row) for row in counts.free if row.ce in places]
-    return Iteration(facts, fitting, free, now, policy, pool.queues.index)
-
-
-def match_ces(pool: Pool, work: Iteration, first: int, last: int) -> None:
-    """Ask the index which queues fit the CEs `first` to `last - 1`. In the writer's thread."""
-    if pool.queues.index is not work.index:
-        return  # The slots are of an earlier index, and the orders will not be posted.
-    index, queues = pool.queues.index, work.facts.queues
     slots = np.fromiter((queue.slot for queue in queues), np.int64, len(queues))
+    work = Iteration(facts, fitting, free, now, policy, index, slots)
+    for place in range(len(names)):
+        yield None
+        _match_ce(pool, work, place)
+    yield work
+
+
+def _copy_queues(
+    index: QueueIndex, policy: Policy, counts: DemandCounts, queues: list[DemandQueue]
+) -> Iterator[None]:
+    """Add the queues that wait to `queues`, a part in each step."""
+    waiting: dict[QueueId, int] = {}
+    ordered = [
+        WaitingPilots(order.queue, ce.pilot_processors, ce.pilot_memory, order.pilots)
+        for name, orders in counts.orders.items()
+        if (ce := policy.ces.get(name)) is not None
+        for order in orders
+    ]
+    for part in _parts([*counts.waiting, *ordered], PART):
+        _add_waiting(waiting, index, part)
+        yield None
+    for some in _parts(list(index.entries.values()), PART):
+        queues += [
+            DemandQueue(
+                entry.id, entry.identity, entry.priority, entry.waiting, waiting.get(entry.id, 0), entry.slot
+            )
+            for entry in some
+            if entry.waiting and entry.admitted
+        ]
+        yield None
+
+
+def _parts(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
+    return (rows[first : first + size] for first in range(0, len(rows), size))
+
+
+def _match_ce(pool: Pool, work: Iteration, place: int) -> None:
+    """Ask the index which queues fit a CE."""
+    index, slots = work.index, work.slots
+    if pool.queues.index is not index:
+        return  # The slots are of an earlier index, and the orders will not be posted.
     fits = np.zeros(int(slots.max()) + 1 if len(slots) else 0, dtype=np.bool_)
-    for place in range(first, last):
-        offer = work.facts.ces[place].offer
-        closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
-        both = (offer, work.fitting.generic), (as_private(offer), work.fitting.private)
-        for of_type, mask in both:
-            fitting = index.fitting_slots(of_type, closed)
-            fitting = fitting[: fitting.searchsorted(len(fits))]
-            fits[fitting] = True
-            mask[:, place] = fits[slots]
-            fits[fitting] = False
+    offer = work.facts.ces[place].offer
+    closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
+    both = (offer, work.fitting.generic), (as_private(offer), work.fitting.private)
+    for of_type, mask in both:
+        fitting = index.fitting_slots(of_type, closed)
+        fitting = fitting[: fitting.searchsorted(len(fits))]
+        fits[fitting] = True
+        mask[:, place] = fits[slots]
+        fits[fitting] = False
 
 
 def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
@@ -187,49 +257,19 @@ def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
     policy = pool.policy
     if policy is not work.policy or pool.queues.index is not work.index:
         return 0  # A new policy has come since: the next iteration follows it.
-    of_ce: dict[str, list[BatchOrder]] = {}
-    refusals = {
-        decision.queue.id: verdicts_text(decision.tried)
-        for decision in work.decisions
-        if decision.shortfall is Shortfall.NO_POOL
-    }
-    tx.set(pool, "pool_refusals", refusals)
-    for decision in work.decisions:
-        identity = decision.queue.identity
-        for order in decision.orders:
-            owner, group = identity.owner, identity.group
-            if order.pilot_type != PRIVATE:
-                owner, group = policy.director.generic_pilot_dn, policy.director.generic_pilot_group
-            submission = BatchOrder(
-                decision.queue.id, order.pilots, order.pilot_type, owner, group, _pool_of(policy, order.ce)
-            )
-            of_ce.setdefault(order.ce, []).append(submission)
-    for ce, orders in of_ce.items():
+    tx.set(pool, "pool_refusals", work.refusals)
+    for ce, orders in work.orders.items():
         tx.put(pool.pilot_orders, ce, (*pool.pilot_orders.get(ce, ()), *orders))
-    return sum(order.pilots for orders in of_ce.values() for order in orders)
+    return sum(order.pilots for orders in work.orders.values() for order in orders)
 
 
-def _pool_of(policy: Policy, ce: str) -> str:
-    known = policy.ces.get(ce)
-    return known.submit_pool if known is not None else ""
-
-
-def _waiting_by_queue(pool: Pool, counts: DemandCounts) -> dict[QueueId, int]:
-    """By queue: the jobs that its waiting and its ordered pilots run beside each other."""
-    entries = pool.queues.index.entries
-    ordered = [
-        WaitingPilots(order.queue, ce.pilot_processors, ce.pilot_memory, order.pilots)
-        for name, orders in counts.orders.items()
-        if (ce := pool.policy.ces.get(name)) is not None
-        for order in orders
-    ]
-    waiting: dict[QueueId, int] = {}
-    for row in (*counts.waiting, *ordered):
-        entry = entries.get(row.queue)
+def _add_waiting(waiting: dict[QueueId, int], index: QueueIndex, rows: Sequence[WaitingPilots]) -> None:
+    """Add to each queue the jobs that its waiting and its ordered pilots run beside each other."""
+    for row in rows:
+        entry = index.entries.get(row.queue)
         if entry is not None:
             beside = _beside(entry, row.processors, row.memory)
             waiting[row.queue] = waiting.get(row.queue, 0) + row.pilots * beside
-    return waiting
 
 
 def _beside(entry: IndexedQueue, processors: int, memory: int) -> int:
@@ -301,8 +341,8 @@ def _rank(policy: Policy, ce: Ce, offer: Offer, waiting: int, running: int) -> f
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _pool_loads(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:
-    settings = pool.policy.director
+def _pool_loads(policy: Policy, counts: DemandCounts, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:
+    settings = policy.director
     loads = {
         name: PoolLoad(
             name,
@@ -311,7 +351,7 @@ def _pool_loads(pool: Pool, counts: DemandCounts, submissions: Mapping[str, int]
             settings.is_handled(name),
             submissions.get(name, 0),
         )
-        for name in pool.policy.submit_pools()
+        for name in policy.submit_pools()
     }
     for orders in counts.orders.values():
         for order in orders:
@@ -345,8 +385,8 @@ _NO_NODE = Node(processors=1)
 
 def run_iteration(pool: Pool, connection: Connection, rng: Random, now: float) -> Iteration:
     """A whole iteration without pauses, in the writer's thread; nothing is ordered."""
-    work = begin(pool, read_counts(connection, pool.policy, dict(pool.pilot_orders), now), {}, now)
-    match_ces(pool, work, 0, len(work.facts.ces))
+    counts = read_counts(connection, pool.policy, dict(pool.pilot_orders), now)
+    work = next(step for step in prepare(pool, counts, {}, now) if step is not None)
     for _ in work.decide(rng):
         pass
     return work
