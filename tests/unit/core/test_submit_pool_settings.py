@@ -89,7 +89,14 @@ def test_a_setting_that_cannot_be_used_is_refused_with_its_line(
     [
         ("minThreadsInPool = 2", "director.pools.Batch: minThreadsInPool has no effect"),
         ('Rank = "CPUTime"', "director.pools.Batch: Rank has no effect without EnableListMatch = true"),
-        ('[director.pools.DIRAC]\nendpoints = ["wms"]', "director.pools.DIRAC: endpoints has no effect here"),
+        (
+            '[director.pools.DIRAC]\nendpoints = ["wms"]\nmaxThreadsInPool = 9\nCPUNormalization = "2.0"',
+            "director.pools.DIRAC: endpoints, maxThreadsInPool without effect: another director",
+        ),
+        (
+            'handled = false\nRank = "CPUTime"\nminThreadsInPool = 1',
+            "director.pools.Batch: minThreadsInPool, Rank without effect: another director",
+        ),
     ],
 )
 def test_a_setting_without_effect_is_warned_of(settings: str, warning: str) -> None:

@@ -5,6 +5,7 @@ Keys that "DIRAC Taskqueue Director" names have its names in the document.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 import msgspec
@@ -75,6 +76,14 @@ class SubmitPool(
     enable_list_match: Annotated[
         bool, Setting("true: CEs are filled in the order of Rank; false: at random, weighted by their room")
     ] = False
+
+    def changed_keys(self, besides: Collection[str] = ()) -> list[str]:
+        """The keys whose values are not the defaults."""
+        return [
+            field.encode_name
+            for field in msgspec.structs.fields(self)
+            if getattr(self, field.name) != field.default and field.encode_name not in besides
+        ]
 
 
 class Director(

@@ -153,8 +153,13 @@ def _small_budgets(policy: Policy) -> Iterator[str]:
 def _idle_pool_settings(policy: Policy) -> Iterator[str]:
     """Warnings about settings of submit pools that change nothing."""
     for name, pool in policy.director.pools.items():
-        if pool.endpoints:
-            yield f"director.pools.{name}: endpoints has no effect here: another director submits its pilots"
+        if not policy.director.is_handled(name):
+            if elsewhere := pool.changed_keys(besides=("enabled", "handled", "CPUNormalization")):
+                yield (
+                    f"director.pools.{name}: {', '.join(elsewhere)} without effect: another director submits its"
+                    " pilots"
+                )
+            continue
         if pool.min_threads:
             yield (
                 f"director.pools.{name}: minThreadsInPool has no effect: each CE has one thread of its own, which"

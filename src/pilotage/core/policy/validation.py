@@ -182,7 +182,7 @@ def _check_pools(policy: Policy, refuse: _Refuser) -> None:
                 parse_expression(expression or "0")
             except InvalidInput as error:
                 refuse(f"pool {name}: {key} is no ClassAd expression: {error.message}", *here, key)
-        if pool.endpoints and (policy.director.is_handled(name) or _ces_of(policy, name)):
+        if pool.endpoints and policy.director.is_handled(name):
             message = f"pool {name}: no adapter of its CEs can use the endpoint {pool.endpoints[0]}"
             refuse(message, *here, "endpoints", hint=_endpoint_hint(policy, name))
         if pool.min_threads > pool.max_threads:
