@@ -56,7 +56,7 @@ def run(asked: argparse.Namespace) -> Figure:
     }
     submitted = rows["pilots submitted"]
     notes = {
-        "facts": f"{len(window.jobs):,} jobs of {asked.trace.name} after {asked.skip:,}"
+        "facts": f"{asked.trace.name}, {len(window.jobs):,} jobs after {asked.skip:,}"
         f" ({window.left_out:,} rows left out), {asked.ces} CEs, {asked.dead} of them dead, seeds 1 to {asked.runs}"
     }
     for measure, row in rows.items():

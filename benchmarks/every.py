@@ -85,6 +85,7 @@ LINES = (
     Line("shares", "< 50 ms", most=50.0),
     Line("why", "< 100 ms", most=100.0),
     Line("slurm", "< 1 s for 1,000 pilots", most=1.0),
+    Line("demand"),
     Line("watch", "< 2,000 ms, < 100 ms of it in the event loop", most=2_000.0, loop=100.0),
 )
 
@@ -97,6 +98,7 @@ QUICK = {
     "history": "--jobs 60000",
     "shares": "--queues 200 --owners 50 --running 100 --runs 3",
     "why": "--jobs 20000 --queues 200 --answers 20",
+    "demand": "--jobs 100 --runs 1",
     "watch": "--pilots 2000 --listings 1",
 }
 """To see that everything runs: the figures say nothing."""

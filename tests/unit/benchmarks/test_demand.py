@@ -167,7 +167,7 @@ def test_the_figure_tells_both_demands_of_the_same_log(tmp_path: Path) -> None:
     demand.options(parser)
     arguments = ["--trace", str(path), "--skip", "10", "--jobs", "1", "--ces", "2", "--runs", "3"]
     figure = demand.run(parser.parse_args(arguments))
-    assert figure.notes["facts"].startswith("1 jobs of log.swf after 10")
+    assert figure.notes["facts"].startswith("log.swf, 1 jobs after 10 ")
     assert (figure.runs, figure.peers, figure.ratio) == ([5, 5, 5], {"matched": 1}, 5)
     assert figure.notes["core-hours of payload"] == "document 0.1, matched 0.1"
     assert figure.notes["jobs never started"] == "document 0, matched 0"
