@@ -107,6 +107,8 @@ def test_only_administrators_end_pilots_or_read_their_output(instance: Instance)
         with pytest.raises(Forbidden):
             ask()
     assert bob.pilot(pilot).job_ids == []
+    assert (bob.pilot(pilot).pilot.owner, bob.pilot(pilot).pilot.efficiency) == ("", None)
+    assert bob.pilot(pilot).pilot.pilot_type == "generic"
     assert instance.client().pilot(pilot).job_ids == [job]
     instance.client().kill([job])
 

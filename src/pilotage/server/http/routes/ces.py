@@ -99,13 +99,13 @@ def report_ce(
 ) -> CeReport:
     """One CE with its last failed pilots and the nodes whose clock is off.
 
-    The output of pilots and the CE's efficiency are shown to administrators only.
+    Administrators also see the output of pilots and the CE's efficiency; administrators of jobs see the efficiency.
     """
     connection, everything, now = context.readers.connection(), caller.administrator, context.clock()
     ce = ce_by_name(context.pool.policy, name)
     [summary] = (row for row in summaries(context.pool.policy, connection, now) if row.name == name)
     clocks = clocks_off(connection, name)
-    use = recent_use(connection, name, now) if everything else CoreSeconds()
+    use = recent_use(connection, name, now) if caller.viewer().everything else CoreSeconds()
     pilots = ces.failed_pilots(connection, name, FAILURES_SHOWN)
     return CeReport(
         summary,
