@@ -33,8 +33,8 @@ def test_a_signal_gives_the_jobs_back(server: PilotServer, pilot: Start, tmp_pat
     process.process.send_signal(signal.SIGTERM)
     assert process.wait() == 0
     assert not alive(payload)
-    assert server.releases == {job: "signal"}
-    assert server.left == "signal"
+    assert server.releases == {job: "received SIGTERM"}
+    assert server.left == "received SIGTERM"
 
 
 def test_nothing_outlives_a_pilot_killed_with_9(server: PilotServer, pilot: Start, tmp_path: Path) -> None:

@@ -131,8 +131,12 @@ class Handler(BaseHTTPRequestHandler):
         name = parts[0]
         if name == "jobs" and len(parts) > 1 and self.command == "GET":
             self.one_job(int(parts[1]), parts[2:], query)
+            return
+        handler = getattr(self, f"on_{name.replace('-', '_')}", None)
+        if handler is None or (name in ("pilots", "tokens") and parts[1:]):
+            self.error(404, "not-found", f"there is no {path} here")
         else:
-            getattr(self, f"on_{name}")(parts[1:], query, body)
+            handler(parts[1:], query, body)
 
     def chosen(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         jobs = [self.state.jobs[number] for number in sorted(self.state.jobs)]

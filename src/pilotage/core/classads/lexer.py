@@ -13,7 +13,7 @@ from pilotage.core.errors import InvalidInput
 
 RESERVED: Final = frozenset({"true", "false", "undefined", "error", "is", "isnt"})
 
-_SPACE = re.compile(r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n\f\v]+|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NUMBER = re.compile(r"\d+\.\d+(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r">>>|=\?=|=!=|\|\||&&|==|!=|<=|>=|<<|>>|[|^&<>+\-*/%!~?:.=\[\](){},;]")
@@ -75,8 +75,9 @@ def tokens(source: Source) -> Iterator[Token]:
 
 
 def _skip_space(source: Source, at: int) -> int:
-    match = _SPACE.match(source.text, at)
-    at = at if match is None else match.end()
+    # A loop and not one possessive group: Python before 3.11.5 takes the begin of a last, failed round for a match.
+    while (match := _SPACE.match(source.text, at)) is not None:
+        at = match.end()
     if source.text.startswith("/*", at):
         source.refuse("this comment is never closed", at, "end it with */")
     return at
