@@ -79,10 +79,8 @@ def run(asked: argparse.Namespace) -> Figure:
     notes = {
         "pilots": f"{asked.pilots:,} in submissions of {asked.array}; in each listing {asked.started} have started and"
         f" {asked.ended} have ended",
-        "event loop": f"{median(cycle.in_loop for cycle in listings):.0f} ms of processor time in each listing,"
-        f" {median(cycle.longest for cycle in listings):.0f} ms at a stretch",
-        "between listings": f"{median(cycle.in_loop for cycle in between):.0f} ms of processor time in each cycle,"
-        f" {median(cycle.longest for cycle in between):.0f} ms at a stretch",
+        "event loop": f"{_in_loop(listings)} (in each listing)",
+        "between listings": f"{_in_loop(between)} (in each cycle)",
         "listing": f"{len(site.cluster.listing()) / 1e6:.1f} MB",
     }
     runs = [round(cycle.total, 1) for cycle in listings]
@@ -98,12 +96,22 @@ class Cycle:
     """Processor time of the event loop's thread."""
     longest: float
     """The longest time, by the clock, in which the loop did nothing else."""
+    longest_work: float
+    """The most processor time of the loop's thread at a stretch."""
+
+
+def _in_loop(cycles: Sequence[Cycle]) -> str:
+    used, work, longest = (
+        median(getattr(cycle, name) for cycle in cycles) for name in ("in_loop", "longest_work", "longest")
+    )
+    return f"{used:.0f} ms of processor time; at a stretch {work:.1f} ms of it, {longest:.1f} ms by the clock"
 
 
 @dataclass
 class _LoopTimes:
     used: float = 0.0
     longest: float = 0.0
+    longest_work: float = 0.0
 
 
 @contextmanager
@@ -115,7 +123,9 @@ def _timed_callbacks() -> Iterator[_LoopTimes]:
         begun, used = time.perf_counter(), time.thread_time()
         run_callback(handle)
         if threading.get_ident() == thread:
-            times.used += time.thread_time() - used
+            work = time.thread_time() - used
+            times.used += work
+            times.longest_work = max(times.longest_work, work)
             times.longest = max(times.longest, time.perf_counter() - begun)
 
     asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
@@ -150,13 +160,13 @@ async def _measured(
 
 
 async def _cycle(duty: BatchCeDuty, times: _LoopTimes) -> Cycle:
-    times.used = times.longest = 0.0
+    times.used = times.longest = times.longest_work = 0.0
     begun = time.perf_counter()
     await duty.cycle()
     total = time.perf_counter() - begun
     # The callback in which the cycle ended is measured at its end.
     await asyncio.sleep(0)
-    return Cycle(total * 1000, times.used * 1000, times.longest * 1000)
+    return Cycle(total * 1000, times.used * 1000, times.longest * 1000, times.longest_work * 1000)
 
 
 def _count_ended(connection: Connection) -> int:

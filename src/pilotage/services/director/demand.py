@@ -187,6 +187,7 @@ def prepare(
         ces=loads,
         pools=pools,
     )
+    yield None
     size = (len(queues), len(names))
     fitting = CeFitting(
         [Requirements(load.offer, node, now) for load, node in zip(loads, nodes, strict=True)],
