@@ -196,7 +196,6 @@ def prepare(
         np.zeros(size, dtype=np.bool_),
         np.zeros(size, dtype=np.bool_),
     )
-    yield None
     places = {name: place for place, name in enumerate(names)}
     free = [_free_pilots(places[row.ce], row) for row in counts.free if row.ce in places]
     slots = np.fromiter((queue.slot for queue in queues), np.int64, len(queues))
