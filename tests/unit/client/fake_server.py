@@ -133,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             self.one_job(int(parts[1]), parts[2:], query)
             return
         handler = getattr(self, f"on_{name.replace('-', '_')}", None)
-        if handler is None or (name in ("pilots", "tokens") and parts[1:]):
+        if handler is None or parts[0] == "pilots" != parts[-1] or parts[-1] in ("revoke", "rotate-key"):
             self.error(404, "not-found", f"there is no {path} here")
         else:
             handler(parts[1:], query, body)
