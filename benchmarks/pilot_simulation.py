@@ -365,7 +365,8 @@ class _Simulation:
 
     def _free_pilots(self) -> list[FreePilots]:
         started = Counter(pilot.binding for pilot in self._idle.values())
-        waiting = Counter(pilot.binding for pilot in self._waiting.values())
+        since = self._now - self._settings.max_pilot_waiting_hours * 3600
+        waiting = Counter(pilot.binding for pilot in self._waiting.values() if pilot.submitted >= since)
         return [
             FreePilots(ce, pilot_type, started[binding], waiting[binding], owner, group)
             for binding in dict.fromkeys((*started, *waiting))

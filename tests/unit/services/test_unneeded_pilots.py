@@ -103,3 +103,18 @@ def test_demand_by_the_document_cancels_nothing(site: Site) -> None:
     assert memory.since == {}
     site.start_pilots()
     site.work()
+
+
+def test_a_pilot_that_waits_too_long_covers_no_job_any_more(site: Site) -> None:
+    """A CE where nothing ever starts must not keep a job for itself."""
+    site.bench.submit(1)
+    site.cycle()
+    hours = site.bench.pool.policy.director.max_pilot_waiting_hours
+    site.bench.later(hours * 3600 - 1)
+    site.cycle()
+    assert site.live_pilots() == 1
+    site.bench.later(2)
+    site.cycle()
+    assert site.live_pilots() == 2, "another pilot for the same job"
+    assert cancel(site, UnneededPilots()) == []
+    assert len(pilots.live(site.bench.connection, "batch")) == 2, "the old one keeps its place"

@@ -85,7 +85,7 @@ def read_counts(
         ces.pilot_counts(connection),
         ces.all_rows(connection),
         orders,
-        pilot_demand.free_pilots(connection) if settings.demand == "matched" else (),
+        pilot_demand.free_pilots(connection, since) if settings.demand == "matched" else (),
     )
 
 

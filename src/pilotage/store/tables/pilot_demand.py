@@ -69,8 +69,8 @@ class FreePilotsRow(NamedTuple):
     waiting: int
 
 
-def free_pilots(connection: Connection) -> list[FreePilotsRow]:
-    """The live pilots without a job, by CE, type and binding."""
+def free_pilots(connection: Connection, since: float) -> list[FreePilotsRow]:
+    """The live pilots without a job, by CE, type and binding; waiting ones only if they were submitted since then."""
     has_job = (
         "EXISTS (SELECT 1 FROM jobs j WHERE j.pilot_id = p.id AND j.id IN"
         f" ({json_numbers(connection, 'p.jobs')}))"
@@ -78,9 +78,10 @@ def free_pilots(connection: Connection) -> list[FreePilotsRow]:
     sql = (
         "SELECT p.ce, p.pilot_type, p.only_owner, p.grp, sum(CASE WHEN p.started IS NULL THEN 0 ELSE 1 END),"
         " sum(CASE WHEN p.started IS NULL THEN 1 ELSE 0 END) FROM pilots p WHERE p.ended IS NULL AND p.leave = ''"
+        " AND (p.started IS NOT NULL OR p.submitted >= ?)"
         f" AND (p.jobs = '[]' OR NOT {has_job}) GROUP BY p.ce, p.pilot_type, p.only_owner, p.grp"
     )
-    return [FreePilotsRow(*row) for row in connection.execute(sql)]
+    return [FreePilotsRow(*row) for row in connection.execute(sql, (since,))]
 
 
 def newest_waiting(
