@@ -247,11 +247,16 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(instance: Instan
     cluster = faulty.cluster
     cluster.run("scontrol", "update", "partitionname=short", "state=down")
     jobs = submit(instance)
-    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), 30, "a waiting pilot")
+    client = instance.client()
+
+    def released() -> bool:
+        """Whether the server has released all pilots, so that it does not end the hold that follows."""
+        return {pilot.state for pilot in client.pilots() if not pilot.ended} == {"Waiting"}
+
+    until(released, 30, "waiting pilots")
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "hold", job)
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
-    client = instance.client()
     until(lambda: any("Held" in line for line in reasons(instance)), 30, "the reason in the store")
     assert client.counts(jobs).states.get("Done") is None
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
