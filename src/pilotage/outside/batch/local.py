@@ -16,12 +16,10 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
@@ -34,10 +32,10 @@ from pilotage.outside.batch.adapter import (
     split_stamp,
     submissions_of,
 )
+from pilotage.outside.batch.processes import PROPERTIES, Process, Processes
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
 from pilotage.outside.batch.registry import Machine
 from pilotage.outside.batch.submission import (
-    STAMP_PREFIX,
     BatchListing,
     ListedTask,
     NativeState,
@@ -79,18 +77,6 @@ def own_environment(environment: Mapping[str, str], prefix: str | None = None) -
     return kept
 
 
-_YOUNG = 2.0
-"""Seconds. A process without arguments that is older is no pilot."""
-
-
-class _Process(NamedTuple):
-    pid: int
-    session: int
-    started: int
-    """Clock ticks since boot."""
-    properties: str = ""
-
-
 class LocalBatch:
     """The adapter of local CEs: a `BatchAdapter`."""
 
@@ -104,14 +90,16 @@ class LocalBatch:
         cores: Sequence[int] | None = None,
         host: str = "",
         files: int | None = None,
+        processes: Processes | None = None,
     ) -> None:
         """`logs`: the folder of the pilots' output, made when needed. `host`: the name of this host, where others
-        use the same database. `files`: the pilots' soft limit of open files.
+        use the same database. `files`: the pilots' soft limit of open files. `processes`: by default /proc.
         """
         self._environment = own_environment(environment)
         self._logs = logs
         self._host = host
         self._files = files
+        self._processes = processes or Processes()
         self.place = f"@{host}" if host else ""
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -130,13 +118,13 @@ class LocalBatch:
     def _start(self, submission: Submission, index: int, neighbours: Iterable[str]) -> str:
         """Start one pilot; its batch id. The script is fed to the shell and not stored: it holds a secret."""
         cores = self._least_used(submission.shape.processors, neighbours)
-        properties = f"--properties={write_properties(all_properties(submission))}"
+        properties = f"{PROPERTIES}{write_properties(all_properties(submission))}"
         words = [f"{submission.stamp}/{index}", properties]
         process = self._spawn(words, index, self._log_of(submission.stamp, index), cores)
         self._limit_files(process.pid)
         self._feed(process, submission.script)
         self._children[process.pid] = process
-        running = _process(process.pid)
+        running = self._processes.find(process.pid)
         return f"{process.pid}:{running.started if running else 0}{self.place}"
 
     def _spawn(self, words: Sequence[str], index: int, log: Path, cores: set[int]) -> subprocess.Popen[bytes]:
@@ -207,7 +195,7 @@ class LocalBatch:
         self._reap()
         if stamps is not None and not stamps:
             return BatchListing(_boot())
-        listed, complete = _listing(stamps)
+        listed, complete = self._processes.with_stamps(stamps)
         tasks = tuple(
             ListedTask(*pilot, self._leader_id(processes), NativeState.RUNNING, "running", "", self._host)
             for pilot, processes in listed.items()
@@ -231,7 +219,7 @@ class LocalBatch:
         )
         return replace(listing, tasks=(*tasks, *listed))
 
-    def _leader_id(self, processes: Sequence[_Process]) -> str:
+    def _leader_id(self, processes: Sequence[Process]) -> str:
         """The id of the process that was started: it leads the session. "" if only children of it are left."""
         leader = min((process for process in processes if process.pid == process.session), default=None)
         return "" if leader is None else f"{leader.pid}:{leader.started}{self.place}"
@@ -239,8 +227,13 @@ class LocalBatch:
     def properties(
         self, stamps: Collection[str] | None = None
     ) -> dict[tuple[str, int | None], dict[str, str]]:
-        listed, _ = _listing(stamps)
-        return {pilot: _properties(processes) for pilot, processes in listed.items()}
+        listed, _ = self._processes.with_stamps(stamps)
+        return {
+            pilot: next(
+                (read_properties(process.properties) for process in processes if process.properties), {}
+            )
+            for pilot, processes in listed.items()
+        }
 
     def describe(self) -> list[Partition]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
@@ -268,7 +261,7 @@ class LocalBatch:
         if not (pid.isdecimal() and start.isdecimal()):
             return Seen.ABSENT
         try:
-            process = _process(int(pid))
+            process = self._processes.find(int(pid))
         except PermissionError:
             return Seen.UNKNOWN
         if process is not None and process.started == int(start):
@@ -301,16 +294,6 @@ class LocalBatch:
         return set(sorted(self.cores, key=lambda core: (used[core], core))[: max(1, processors)])
 
 
-def _process(pid: int) -> _Process | None:
-    """A living process; None if it is gone or a zombie. `PermissionError`: /proc does not say."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else _Process(pid, int(fields[3]), int(fields[19]))
-
-
 def _boot() -> str:
     """Identifies the start of this machine; "" if it does not tell."""
     try:
@@ -321,54 +304,6 @@ def _boot() -> str:
 
 def _joined(task: ListedTask) -> str:
     return task.stamp if task.index is None else f"{task.stamp}/{task.index}"
-
-
-def _properties(processes: Iterable[_Process]) -> dict[str, str]:
-    return next((read_properties(process.properties) for process in processes if process.properties), {})
-
-
-_PROPERTIES = "--properties="
-
-
-def _pilots_in(words: Sequence[str], stamps: Collection[str] | None) -> set[tuple[str, int | None]]:
-    """The stamps among the arguments of a process, each with its index. None: all arguments that look like stamps."""
-    if stamps is None:
-        pilots = (split_stamp(word) for word in words if word.startswith(STAMP_PREFIX))
-        return {pilot for pilot in pilots if pilot[1] is not None}
-    # A pilot of an earlier version has no index.
-    return {pilot for pilot in map(split_stamp, words) if pilot[0] in stamps}
-
-
-def _listing(
-    stamps: Collection[str] | None,
-) -> tuple[dict[tuple[str, int | None], list[_Process]], bool]:
-    """The living processes that have one of the stamps as an argument, and whether the listing is complete."""
-    wanted = None if stamps is None else frozenset(stamps)
-    listed: dict[tuple[str, int | None], list[_Process]] = {}
-    # Where /proc hides the processes of others it hides pilots too: they have closed their memory.
-    complete = Path("/proc/1").exists()
-    young = (time.clock_gettime(time.CLOCK_BOOTTIME) - _YOUNG) * os.sysconf("SC_CLK_TCK")
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal():
-            continue
-        try:
-            words = Path(entry.path, "cmdline").read_bytes().decode(errors="replace").split("\0")
-            pilots = _pilots_in(words, wanted)
-            process = _process(int(entry.name)) if pilots or words == [""] else None
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        except PermissionError:
-            complete = False
-            continue
-        if process is not None and not pilots and process.started >= young:
-            # It is just being started, and its arguments are not there yet.
-            complete = False
-        if process is not None and pilots:
-            properties = next((word for word in words if word.startswith(_PROPERTIES)), "")
-            known = process._replace(properties=properties.removeprefix(_PROPERTIES))
-            for pilot in pilots:
-                listed.setdefault(pilot, []).append(known)
-    return listed, complete
 
 
 def make_adapter(ce: Ce, machine: Machine, timeout: float) -> LocalBatch:
