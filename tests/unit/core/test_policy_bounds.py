@@ -61,12 +61,15 @@ def document(pattern: str, value: str) -> str:
     if pattern.startswith("limits."):
         parts = {"attribute": '"owner"', "value": '"u"', "running": "1", pattern.rpartition(".")[2]: value}
         return HEAD + "[[limits]]\n" + "".join(f"{key} = {one}\n" for key, one in parts.items())
+    if pattern.startswith("requests.thresholds."):
+        parts = {"running": "1", pattern.rpartition(".")[2]: value}
+        return HEAD + "[[requests.thresholds]]\n" + "".join(f"{key} = {n}\n" for key, n in parts.items())
     if pattern.startswith("correction.") and pattern.count("."):
         corrector = pattern.split(".")[1]
         if corrector in CORRECTORS:
             return _with_instance(corrector, pattern, value)
     table, _, key = pattern.rpartition(".")
-    if pattern.endswith("_buckets"):
+    if pattern.endswith(("_buckets", "_bands")):
         value = f"[{value}]"
     table = {"groups.*": "groups.g", "ces.*": "ces.c"}.get(table, table)
     header = f"[{table}]\n"

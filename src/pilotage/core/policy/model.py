@@ -10,6 +10,7 @@ import msgspec
 from pilotage.core.policy.ce_model import Ce as Ce
 from pilotage.core.policy.ce_model import PilotType as PilotType
 from pilotage.core.policy.director import UNHANDLED_POOLS, Director
+from pilotage.core.policy.requests import Requests
 from pilotage.core.policy.retention import DAYS_365, Retention
 from pilotage.core.policy.table import Table as _Table
 from pilotage.core.queues.draws import Rule
@@ -23,12 +24,20 @@ JOB_ADMINISTRATOR = "JOB_ADMINISTRATOR"
 JOB_SHARING = "JOB_SHARING"
 GENERIC_PILOT = "GENERIC_PILOT"
 NORMAL_USER = "NORMAL_USER"
-PROPERTIES = (NORMAL_USER, JOB_SHARING, JOB_ADMINISTRATOR, ADMINISTRATOR, GENERIC_PILOT)
+PRODUCTION_MANAGEMENT = "PRODUCTION_MANAGEMENT"
+"""May approve and assign requests, and change requests of others."""
+AGENT = "AGENT"
+"""May take elements of requests and split them into jobs."""
+PROPERTIES = (
+    *(NORMAL_USER, JOB_SHARING, JOB_ADMINISTRATOR, ADMINISTRATOR, GENERIC_PILOT),
+    *(PRODUCTION_MANAGEMENT, AGENT),
+)
 DIRAC_PROPERTIES = {
     "NormalUser": NORMAL_USER,
     "JobSharing": JOB_SHARING,
     "JobAdministrator": JOB_ADMINISTRATOR,
     "GenericPilot": GENERIC_PILOT,
+    "ProductionManagement": PRODUCTION_MANAGEMENT,
 }
 """Names of the properties in DIRAC's configuration; a policy may use them too."""
 
@@ -190,6 +199,7 @@ class Policy(_Table, frozen=True):
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
     director: Director = Director()
+    requests: Requests = Requests()
     limits: tuple[LimitEntry, ...] = ()
     correction: Correction = Correction()
     accounting: Accounting = Accounting()

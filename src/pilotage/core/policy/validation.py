@@ -16,6 +16,7 @@ from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
+from pilotage.core.policy.requests import MAX_BANDS
 from pilotage.core.provisioning.budget import parse_budget
 from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.corrector import CorrectorInstance
@@ -36,6 +37,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_jobs(policy.jobs, refuse)
     _check_correction(policy, refuse)
     _check_retention(policy, refuse)
+    _check_requests(policy, refuse)
     for buckets in ("cpu_buckets", "memory_buckets"):
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
@@ -233,6 +235,31 @@ def _check_retention(policy: Policy, refuse: _Refuser) -> None:
             hint = f"raise retention.attempts, lower {key}, or remove retention.attempts: the default is long enough"
             message = f"retention.attempts must be at least {key} ({seconds:g}): {name} need the attempts"
             refuse(message, "retention", "attempts", hint=hint)
+
+
+def _check_requests(policy: Policy, refuse: _Refuser) -> None:
+    requests = policy.requests
+    bands = requests.priority_bands
+    if list(bands) != sorted(set(bands)):
+        refuse("requests.priority_bands must be a list of increasing numbers", "requests", "priority_bands")
+    if len(bands) > MAX_BANDS:
+        message = f"requests.priority_bands has {len(bands)} numbers; the limit is {MAX_BANDS}"
+        refuse(message, "requests", "priority_bands", hint="UserPriority ends at 10")
+    if requests.agent_period * 3 > requests.agent_lease:
+        seconds = f"{3 * requests.agent_period:g} s"
+        message = f"requests.agent_lease must be at least three times agent_period ({seconds})"
+        refuse(message, "requests", "agent_lease")
+    places: set[tuple[str, str]] = set()
+    for place, entry in enumerate(requests.thresholds):
+        here = ("requests", "thresholds", str(place))
+        if entry.site and entry.site not in policy.sites:
+            message = f"requests.thresholds: there is no site {entry.site}"
+            refuse(message, *here, "site", hint=_known(policy.sites))
+        if entry.pending is None and entry.running is None:
+            refuse("a threshold needs pending or running", *here)
+        if (entry.site, entry.type) in places:
+            refuse("two thresholds have the same site and type", *here)
+        places.add((entry.site, entry.type))
 
 
 def _check_correction(policy: Policy, refuse: _Refuser) -> None:
