@@ -55,7 +55,7 @@ max_reschedules = 3
 """
 
 
-def until(find: Callable[[], Found | None], within: float = 45.0, what: str = "it") -> Found:
+def until(find: Callable[[], Found | None], within: float = 120.0, what: str = "it") -> Found:
     """Wait for an event; the deadline is for failures only."""
     deadline = time.monotonic() + within
     while True:
@@ -174,7 +174,7 @@ class Instance:
             text=True,
             capture_output=True,
             stdin=given,
-            timeout=60,
+            timeout=120,
             **more,
         )
 
@@ -187,13 +187,13 @@ class Instance:
     def stop_server(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(30) == 0
+        assert self.process.wait(90) == 0
         assert writer_guard.VIOLATION not in self.log()
 
     def job(self, job: int) -> JobSummary:
         return self.client().job(job).job
 
-    def reaches(self, job: int, *states: str, within: float = 45.0) -> JobSummary:
+    def reaches(self, job: int, *states: str, within: float = 120.0) -> JobSummary:
         """Wait for a job to be in one of `states`."""
 
         def look() -> JobSummary | None:
@@ -220,7 +220,7 @@ class Instance:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -274,7 +274,7 @@ def python_for(user: int) -> tuple[str, dict[str, str]]:
                 group=user,
                 extra_groups=[],
                 capture_output=True,
-                timeout=60,
+                timeout=120,
             )
         except OSError:
             continue

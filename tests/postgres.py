@@ -99,7 +99,7 @@ class Server:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", user=self._user,
                 group=self._user, preexec_fn=end_with_parent,
             )  # fmt: skip
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
                 psycopg.connect(self.url("postgres")).close()
@@ -113,7 +113,7 @@ class Server:
         """By default at once, as in a crash."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(90)
             self._process = None
 
     def end(self) -> None:

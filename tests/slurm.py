@@ -26,7 +26,7 @@ from tests.ports import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
-DEADLINE = 30.0
+DEADLINE = 90.0
 
 
 @cache
@@ -175,7 +175,7 @@ class Cluster:
                 process.terminate()
             for process in self._daemons.values():
                 try:
-                    process.wait(10)
+                    process.wait(60)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()

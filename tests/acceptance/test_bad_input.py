@@ -31,7 +31,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 @pytest.fixture
 def raw(pool: Instance) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}"}
-    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=90) as client:
         yield client
 
 

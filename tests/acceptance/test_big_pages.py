@@ -41,7 +41,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 def raw(pool: Instance) -> httpx.Client:
     headers = {"Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}"}
-    return httpx.Client(base_url=pool.client().url, headers=headers, timeout=60)
+    return httpx.Client(base_url=pool.client().url, headers=headers, timeout=90)
 
 
 def peak(pool: Instance) -> int:

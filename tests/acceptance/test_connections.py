@@ -28,7 +28,7 @@ class Raw:
     """A connection on which bytes are written as they are."""
 
     def __init__(self, instance: Instance) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", instance.port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", instance.port), timeout=90)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self.socket.makefile("rb")
 

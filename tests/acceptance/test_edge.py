@@ -34,7 +34,7 @@ def raw(pool: Instance) -> Iterator[httpx.Client]:
         "Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}",
         "Content-Type": "application/json",
     }
-    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=90) as client:
         yield client
 
 

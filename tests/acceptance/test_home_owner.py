@@ -42,7 +42,7 @@ def down(instance: Instance) -> None:
     done = instance.cli("down")
     assert done.returncode == 0, done.stderr
     assert instance.process is not None
-    assert instance.process.wait(30) == 0
+    assert instance.process.wait(90) == 0
 
 
 def write_home_token(instance: Instance, issued: float) -> str:

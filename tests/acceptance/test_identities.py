@@ -149,7 +149,7 @@ def test_no_answer_tells_of_the_jobs_of_another(world: World) -> None:
     asked = 0
     for who, sender in world.senders.items():
         headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
-        with httpx.Client(base_url=world.url, headers=headers, timeout=30) as raw:
+        with httpx.Client(base_url=world.url, headers=headers, timeout=90) as raw:
             for address in world.addresses():
                 answer = raw.get(address)
                 asked += 1
@@ -179,7 +179,7 @@ def test_nobody_else_acts_on_the_jobs_of_another(world: World) -> None:
         if sender.sees:
             continue
         headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
-        with httpx.Client(base_url=world.url, headers=headers, timeout=30) as raw:
+        with httpx.Client(base_url=world.url, headers=headers, timeout=90) as raw:
             for verb in ACTS:
                 for selection in ({"ids": [world.job, world.waiting]}, {"submission": world.submission}, {}):
                     answer = raw.post(f"/v1/jobs/{verb}", json={"selection": selection})

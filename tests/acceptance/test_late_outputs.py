@@ -23,7 +23,7 @@ class Speaker:
     """A pilot that says what a test wants."""
 
     def __init__(self, url: str) -> None:
-        self.raw = httpx.Client(base_url=url, timeout=30)
+        self.raw = httpx.Client(base_url=url, timeout=90)
         enrol = {"secret": SECRET, "index": 0, "nonce": "n"}
         answer = self.raw.post("/v1/pilot/enrol", content=json.dumps(enrol))
         assert answer.status_code == 200, answer.text

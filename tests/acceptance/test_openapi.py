@@ -132,7 +132,7 @@ def test_every_address_answers_as_it_declares(api: Api, identity: str) -> None:
             if not harmless(identity, case.method.lower(), case.path, case.body):
                 return
             SENT[identity] += 1
-            case.call_and_validate(headers=headers, checks=CHECKS, timeout=30)
+            case.call_and_validate(headers=headers, checks=CHECKS, timeout=90)
 
         try:
             send()

@@ -101,7 +101,7 @@ def test_old_jobs_answer_as_before_and_are_acted_on(instance: Instance, tmp_path
     after = answers(instance, [*jobs], tmp_path)
     for question, answer in before.items():
         assert after[question] == answer, question
-    assert client.wait(Selection(submission=1), timeout=20).final == 2
+    assert client.wait(Selection(submission=1), timeout=90).final == 2
     assert metric(instance, 'pilotage_jobs{state="Failed"}') == 1
     assert metric(instance, "pilotage_retention_last_run_timestamp_seconds") > 1.7e9
     # A server that begins again knows them too.

@@ -106,7 +106,7 @@ def test_a_waiting_pilot_without_any_valid_pin_leaves_and_the_ce_says_why(site: 
     restart(site)
     site.gate.unlink()
     cause = "it is another server, or has a new certificate"
-    until(lambda: cause in site.server.cli("ce", "show", "local").stdout, within=60, what="the cause")
+    until(lambda: cause in site.server.cli("ce", "show", "local").stdout, within=180, what="the cause")
     assert "pilotage server certificate show" in site.server.cli("ce", "show", "local").stdout
     site.wait(job)
 

@@ -39,11 +39,11 @@ def test_a_pilot_near_its_end_takes_the_short_job_and_a_fresh_one_the_long(
         # The long job comes first, and its CPU bucket goes first in the draw.
         long = client.submit({"executable": "true", "cpu_time": LONG}).first
         short = client.submit({"executable": "true", "cpu_time": SHORT}).first
-        instance.reaches(short, "Done", within=90)
+        instance.reaches(short, "Done", within=180)
         assert instance.job(long).state == "Waiting"
         assert client.job(short).job.pilot == client.job(first).job.pilot
         client.enable_ce("slurm")
-        instance.reaches(long, "Done", within=90)
+        instance.reaches(long, "Done", within=180)
         assert client.job(long).job.pilot != client.job(first).job.pilot
         until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
         _check_costs(instance)

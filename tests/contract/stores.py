@@ -26,7 +26,7 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from tests.postgres import server
 
-DEADLINE = 20.0
+DEADLINE = 90.0
 
 
 @dataclass

@@ -34,9 +34,9 @@ from tests.paper_batch import PaperBatch
 SHAPE = Shape(processors=1, memory=100, wall=120.0)
 SLEEP = "#!/bin/sh\ntrap 'kill $!; exit 0' TERM\nsleep 60 &\nwait\n"
 """The shell stays, since its arguments are the identity of a local pilot."""
-DEADLINE = 30
+DEADLINE = 120
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @dataclass

@@ -13,7 +13,7 @@ from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from tests import slurm
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def fill(disk: Path, leave: int = 0) -> None:
 
 
 def get(server: Instance, path: str) -> httpx.Response:
-    return httpx.get(f"http://127.0.0.1:{server.port}{path}", trust_env=False, timeout=20)
+    return httpx.get(f"http://127.0.0.1:{server.port}{path}", trust_env=False, timeout=90)
 
 
 def gated(server: Instance, gate: Path) -> int:

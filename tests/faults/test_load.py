@@ -75,7 +75,7 @@ class Load:
 
     def person(self, token: str, seed: int, administrator: str = "") -> Person:
         urls = [f"http://127.0.0.1:{one.port}" for one in self.servers]
-        clients = [Client(url, token, patience=0.5, timeout=20.0) for url in urls]
+        clients = [Client(url, token, patience=0.5, timeout=90) for url in urls]
         self.clients += clients
         return Person(clients, MOST_WAITING, self.stop_people, SEED * 10 + seed, administrator)
 

@@ -72,7 +72,7 @@ def test_a_pilot_that_slurm_signals_gives_its_job_back(
     """`scancel` sends SIGTERM, and SIGKILL after KillWait: the payload is told, and its job loses no try."""
     job, pilot = start(instance, tmp_path)
     cluster.run("scancel", *options, pilot.batch_id)
-    assert instance.reaches(job, "Done", within=90).failures == 0
+    assert instance.reaches(job, "Done", within=180).failures == 0
     assert (tmp_path / "caught").read_text() == "caught\n"
     row = ended(instance, pilot.id)
     assert (row.state, row.reason) == ("Done", f"received {name}")
@@ -88,7 +88,7 @@ def test_a_payload_that_ignores_signals_is_killed_with_its_pilot(
     deaf = PAYLOAD.replace("echo caught >> {marks}/caught; exit 9", "").replace("sleep 0.1", "sleep 0.1 || :")
     job, pilot = start(instance, tmp_path, deaf)
     cluster.run("scancel", pilot.batch_id)
-    assert instance.reaches(job, "Done", within=90).failures == 0
+    assert instance.reaches(job, "Done", within=180).failures == 0
     assert ended(instance, pilot.id).state == "Done"
     until(lambda: not processes_of(pilot.batch_id), 60, "the end of its processes")
 

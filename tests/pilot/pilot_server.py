@@ -80,14 +80,14 @@ class PilotServer:
         self.inputs[digest] = content
         return digest
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 20.0) -> None:
+    def wait_for(self, condition: Callable[[], object], seconds: float = 90.0) -> None:
         with self.changed:
             if not self.changed.wait_for(condition, seconds):
                 raise AssertionError(
                     f"not so within {seconds} s; states {self.state}, finishes {self.finishes}"
                 )
 
-    def finish_of(self, job: int, seconds: float = 20.0) -> dict[str, Any]:
+    def finish_of(self, job: int, seconds: float = 90.0) -> dict[str, Any]:
         self.wait_for(lambda: job in self.finishes, seconds)
         return self.finishes[job]
 
@@ -311,7 +311,7 @@ class PilotProcess:
         """The pid of the guardian's child."""
         return until(lambda: next(iter(children(self.process.pid)), 0))
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 90.0) -> int:
         return self.process.wait(seconds)
 
     def said(self) -> str:
@@ -322,7 +322,7 @@ class PilotProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -348,7 +348,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], T], seconds: float = 15.0) -> T:
+def until(condition: Callable[[], T], seconds: float = 90.0) -> T:
     """Poll for what no event tells; AssertionError after the deadline."""
     end = time.monotonic() + seconds
     while not (result := condition()):

@@ -55,7 +55,7 @@ def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
     for process in processes:
         if process.poll() is None:
             process.terminate()
-            process.wait(30)
+            process.wait(90)
 
 
 def work_of(process: subprocess.Popen[bytes], server: PilotServer, tmp_path: Path) -> tuple[int, int]:
@@ -74,7 +74,7 @@ def test_no_file_of_the_program_lies_in_the_folder_while_it_runs(
     listing = server.add("sh", "-c", "ls -a $0; ls -l /proc/self/fd", str(tmp))
     process = start()
     finish = server.finish_of(listing)
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert list(tmp.iterdir()) == []
     told = base64.b64decode(finish["stdout"]).decode("utf-8", "replace")
     [folder] = [word for word in told.split() if word.startswith("pilotage")]
@@ -88,7 +88,7 @@ def test_nothing_is_left_when_the_pilot_is_killed(
     process = start()
     proper, payload = work_of(process, server, tmp_path)
     os.kill(proper, signal.SIGKILL)
-    assert process.wait(30) == 70
+    assert process.wait(90) == 70
     assert not alive(payload)
     assert list(tmp.iterdir()) == []
 
@@ -111,7 +111,7 @@ def test_what_is_left_when_both_are_killed_the_next_pilot_removes(
     os.kill(process.pid, signal.SIGSTOP)  # as a batch system does it: all at once
     os.kill(proper, signal.SIGKILL)
     process.kill()
-    process.wait(30)
+    process.wait(90)
     os.kill(payload, signal.SIGKILL)
     [left] = tmp.iterdir()
     assert left.name.startswith("pilotage-pilot-0+")
@@ -123,5 +123,5 @@ def test_what_is_left_when_both_are_killed_the_next_pilot_removes(
     removed = folders.remove_stale(str(tmp), os.uname().nodename, 2**40)
     assert removed == [left.name]  # the other one lives
     living.terminate()
-    assert living.wait(30) == 0
+    assert living.wait(90) == 0
     assert list(tmp.iterdir()) == []

@@ -155,7 +155,7 @@ def test_a_pilot_whose_launcher_died_takes_no_more_jobs(isolating: PilotServer, 
     launcher = min(children(process.pilot_proper))
     os.kill(launcher, 9)
     lost = [shell(isolating, "true") for _ in range(3)]
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     failed = [job for job in lost if job in isolating.finishes]
     assert len(failed) == 1
     assert isolating.finishes[failed[0]]["failure"] == "node"

@@ -29,7 +29,7 @@ def test_a_changed_certificate_is_named_once_and_the_pilot_leaves(pilot: Start, 
         process = pilot(
             "--server", url, "--fingerprint", "0" * 64, "--patience", "2", only_these_servers=True
         )
-        assert process.wait(60) == 5
+        assert process.wait(90) == 5
         said = process.said()
         assert other.received == b""
     assert said.count("server unavailable reason=") == 1
@@ -45,7 +45,7 @@ def test_a_clock_that_is_off_is_named(pilot: Start, tmp_path: Path, days: int) -
     with recording(make_server_context(path)) as other:
         url = f"https://127.0.0.1:{other.port}"
         process = pilot("--server", url, "--ca-file", str(path), "--patience", "1", only_these_servers=True)
-        assert process.wait(60) == 5
+        assert process.wait(90) == 5
         assert other.received == b""
     assert "the clock of this machine shows 20" in process.said()
 
@@ -80,7 +80,7 @@ def script(tmp_path: Path) -> Iterator[Callable[[PilotSettings, dict[str, str]],
     yield start
     for process in processes:
         process.terminate()
-        process.wait(30)
+        process.wait(90)
 
 
 @pytest.mark.parametrize("by_policy", [True, False])

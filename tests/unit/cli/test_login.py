@@ -100,7 +100,7 @@ def test_a_prompt_shows_nothing_of_the_token(server: TlsServer, secret: str, tmp
                 shown += data
         except OSError:  # the process has closed the terminal
             pass
-    assert process.wait(30) == 0, shown
+    assert process.wait(90) == 0, shown
     assert b"logged in as ada (lab)" in shown
     assert secret.encode() not in shown
 

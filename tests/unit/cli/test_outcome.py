@@ -85,7 +85,7 @@ def test_ctrl_c_tells_that_the_jobs_go_on(fake: tuple[Path, State], words: list[
             assert line
         process.send_signal(signal.SIGINT)
         said = process.stdout.read()
-        assert process.wait(20) == 130
+        assert process.wait(90) == 130
     assert "continue" in said, said
     assert "pilotage wait " in said or "pilotage logs -f" in said
     assert "Traceback" not in said

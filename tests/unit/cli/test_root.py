@@ -116,7 +116,7 @@ def test_a_reader_that_leaves(fake: tuple[Path, State]) -> None:
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(20) == 0
+        assert process.wait(90) == 0
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_interrupted(fake: tuple[Path, State]) -> None:
         assert process.stderr
         assert "1 Running" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(90) == 130
         assert "Traceback" not in process.stderr.read()
 
 

@@ -21,7 +21,7 @@ STAMP = f"pilotage-test-{os.getpid()}"
 """One for each test process: a listing of stamps sees the whole machine."""
 
 
-def until(find: Callable[[], object], within: float = 20.0) -> None:
+def until(find: Callable[[], object], within: float = 90.0) -> None:
     deadline = time.monotonic() + within
     while not find():
         assert time.monotonic() < deadline, find

@@ -14,7 +14,7 @@ from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
 from pilotage.server.http.http_protocol import HttpConnection
 
-ENOUGH = 20.0
+ENOUGH = 90.0
 
 
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:

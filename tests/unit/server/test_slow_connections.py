@@ -16,7 +16,7 @@ from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
 from pilotage.server.http.http_protocol import HttpConnection
 
-ENOUGH = 30.0
+ENOUGH = 90.0
 QUICK = ConnectionLimits(first_byte=0.4, idle=0.4, head_time=0.4, window=0.4, rate=100_000.0, linger=0.4)
 LARGE = 40_000_000
 HEAD = b"POST /somewhere HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000\r\n\r\n"

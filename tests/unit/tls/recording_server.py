@@ -43,7 +43,7 @@ class RecordingServer:
                 self.closed.set()
 
     def _serve(self, raw: socket.socket) -> None:
-        raw.settimeout(10)
+        raw.settimeout(90)
         connection = self._context.wrap_socket(raw, server_side=True) if self._context else raw
         with connection:
             head = b""

@@ -22,7 +22,7 @@ from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.process.certificates import make_certificate, make_server_context
 from pilotage.wire.server_trust import ServerTrust
 
-ENOUGH = 30.0
+ENOUGH = 90.0
 REQUEST = b"GET /somewhere HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
 
 

@@ -49,7 +49,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_as_pilot(url: str, trust: ServerTrust) -> None:
-    connection = Connection(url, trust, TOKEN, timeout=10)
+    connection = Connection(url, trust, TOKEN, timeout=90)
     try:
         connection.request("POST", "/v1/pilot/exchange", b"{}", {})
     finally:
@@ -77,7 +77,7 @@ def test_another_server_is_sent_nothing(pair: Pair, ask: Ask) -> None:
     with recording(pair.context) as server:
         with pytest.raises((ServerUnavailable, Unreachable), match="certificate"):
             ask(f"https://127.0.0.1:{server.port}", ServerTrust([OTHER]))
-        assert server.closed.wait(10)
+        assert server.closed.wait(90)
         assert server.received == b""
 
 
@@ -86,7 +86,7 @@ def test_a_server_without_tls_is_sent_nothing_but_a_hello(ask: Ask) -> None:
     with recording(None) as server:
         with pytest.raises((ServerUnavailable, PilotageError)):
             ask(f"https://127.0.0.1:{server.port}", ServerTrust([OTHER]))
-        assert server.closed.wait(10)
+        assert server.closed.wait(90)
         assert TOKEN.encode() not in server.received
         assert b"HTTP" not in server.received
 
@@ -179,7 +179,7 @@ def test_a_wrong_pin_behind_a_proxy_is_sent_nothing(pair: Pair, monkeypatch: pyt
         for ask in (ask_as_pilot, ask_as_client):
             with pytest.raises((ServerUnavailable, Unreachable), match="certificate"):
                 ask(f"https://server.test:{server.port}", ServerTrust([OTHER]))
-        assert server.closed.wait(10)
+        assert server.closed.wait(90)
         assert server.received == b""
 
 

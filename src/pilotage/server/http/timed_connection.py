@@ -43,6 +43,8 @@ class TimedConnection(asyncio.Protocol):
         self._phase = Phase.IDLE
         self._deadline = 0.0
         """End of the present phase, by the loop's clock."""
+        self._due = 0.0
+        """When the timer should run. A later run shows that the server itself stood still."""
         self._written = 0
         """Bytes given to the transport."""
         self._last_sent = -1
@@ -65,7 +67,7 @@ class TimedConnection(asyncio.Protocol):
         if not self._admission.join(self):
             return False
         self._deadline = self._loop.time() + self._limits.first_byte
-        self._timer = self._loop.call_later(self._limits.tick, self._check_time)
+        self._set_timer(self._limits.tick)
         return True
 
     def _release(self) -> None:
@@ -108,15 +110,22 @@ class TimedConnection(asyncio.Protocol):
         self._flow.pause_reading()
         self._window_size = -1
 
+    def _set_timer(self, delay: float) -> None:
+        self._due = self._loop.time() + delay
+        self._timer = self._loop.call_later(delay, self._check_time)
+
     def _check_time(self) -> None:
-        remaining = self._deadline - self._loop.time()
+        now, tick = self._loop.time(), self._limits.tick
+        late = now - self._due
+        if late > tick / 4:
+            # The server read nothing meanwhile: a peer is not blamed for that.
+            self._deadline = max(self._deadline, now + min(late, tick))
+        remaining = self._deadline - now
         if remaining <= 0:
             self._on_deadline()
             remaining = self._deadline - self._loop.time()
         if self._timer is not None:
-            self._timer = self._loop.call_later(
-                min(max(remaining, 0.01), self._limits.tick), self._check_time
-            )
+            self._set_timer(min(max(remaining, 0.01), tick))
 
     def _on_deadline(self) -> None:
         self._deadline = self._loop.time() + self._limits.window
