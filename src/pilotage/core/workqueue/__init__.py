@@ -1,0 +1,1 @@
+"""The work queue's rules: elements, which agent gets them, and in which order."""
