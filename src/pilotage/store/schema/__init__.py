@@ -5,7 +5,32 @@ The migrations (store/migrations) lead to this schema from every earlier version
 
 from __future__ import annotations
 
-from pilotage.store.schema import bans, history, instance, jobs, pilots, shares, submissions, tokens
+from pilotage.store.schema import (
+    bans,
+    datasets,
+    history,
+    instance,
+    jobs,
+    pilots,
+    requests,
+    shares,
+    submissions,
+    tokens,
+    workqueue,
+)
 from pilotage.store.schema.base import metadata
 
-__all__ = ["bans", "history", "instance", "jobs", "metadata", "pilots", "shares", "submissions", "tokens"]
+__all__ = [
+    "bans",
+    "datasets",
+    "history",
+    "instance",
+    "jobs",
+    "metadata",
+    "pilots",
+    "requests",
+    "shares",
+    "submissions",
+    "tokens",
+    "workqueue",
+]

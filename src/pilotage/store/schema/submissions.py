@@ -33,6 +33,8 @@ submissions = sa.Table(
     sa.Column("expected", sa.BigInteger),
     # Jobs that retention has deleted.
     sa.Column("forgotten", sa.Integer, nullable=False, server_default="0"),
+    # The request whose element jobs these jobs are; NULL: they are a user's.
+    sa.Column("request_id", Id),
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_submissions_key"),
     sa.Index(
         "ix_submissions_open",

@@ -1,0 +1,1 @@
+"""Splitting: how the data of an element become the masks of its jobs."""

@@ -1,0 +1,1 @@
+"""Use cases of the catalogue: data sets, their files, and where they are."""

@@ -1,0 +1,1 @@
+"""Use cases of requests: submission, actions of users, and views of them."""

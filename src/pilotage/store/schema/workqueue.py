@@ -1,0 +1,170 @@
+"""The work queue: elements, the jobs made of them, the agents that split them, and the states of sites."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from pilotage.store.schema.base import Id, metadata
+
+elements = sa.Table(
+    "elements",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("request_id", Id, nullable=False),
+    # The position of the request's step.
+    sa.Column("step", sa.Integer, nullable=False),
+    # The identity: the same piece of a request is never stored twice.
+    sa.Column("digest", sa.Text, nullable=False, unique=True),
+    sa.Column("state", sa.Text, nullable=False),
+    # Estimated; the number made once it is split.
+    sa.Column("jobs", sa.Integer, nullable=False),
+    sa.Column("events", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("files", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("size", sa.BigInteger, nullable=False, server_default="0"),
+    # JSON list of the ids of its input blocks.
+    sa.Column("blocks", sa.Text, nullable=False, server_default="[]"),
+    # JSON of a mask that restricts it; empty: the whole of its blocks.
+    sa.Column("mask", sa.Text, nullable=False, server_default=""),
+    # The sites of its input (see location_sets); the lists of the request are joined where it is decided.
+    sa.Column("location_set", Id, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("changed", sa.Float, nullable=False),
+    # The agent that has it, or made its jobs; NULL: none.
+    sa.Column("agent_id", Id),
+    # The site for which it was admitted; empty: none.
+    sa.Column("site", sa.Text, nullable=False, server_default=""),
+    # The fence of the hand-over to agents.
+    sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("finished_epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("finished_digest", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Index("ix_elements_request", "request_id", "step", "state"),
+    sa.Index(
+        "ix_elements_available",
+        "request_id",
+        "location_set",
+        "id",
+        sqlite_where=sa.text("state = 'Available'"),
+        postgresql_where=sa.text("state = 'Available'"),
+    ),
+    sa.Index(
+        "ix_elements_agent",
+        "agent_id",
+        "state",
+        sqlite_where=sa.text("agent_id IS NOT NULL"),
+        postgresql_where=sa.text("agent_id IS NOT NULL"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+# The jobs of elements, before, while and after they are in the pool. A row may have several jobs, one after the other.
+element_jobs = sa.Table(
+    "element_jobs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("element_id", Id, nullable=False),
+    # The element's epoch under which it was made.
+    sa.Column("element_epoch", sa.Integer, nullable=False),
+    # SHA-256 of the canonical mask: one piece of an element is never made into two rows.
+    sa.Column("digest", sa.Text, nullable=False),
+    # JSON of the mask.
+    sa.Column("mask", sa.Text, nullable=False),
+    sa.Column("request_id", Id, nullable=False),
+    sa.Column("step", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("location_set", Id, nullable=False),
+    # The site at which it counts until it runs elsewhere.
+    sa.Column("site", sa.Text, nullable=False, server_default=""),
+    sa.Column("agent_id", Id),
+    sa.Column("events", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("files", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("size", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("made", sa.Float, nullable=False),
+    # Failed tries; a cooloff ends at `not_before`.
+    sa.Column("retries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("not_before", sa.Float),
+    # Its present or last job in the pool.
+    sa.Column("job_id", Id),
+    # Of the last try.
+    sa.Column("ended", sa.Float),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("failure", sa.Text, nullable=False, server_default=""),
+    sa.Column("message", sa.Text, nullable=False, server_default=""),
+    sa.UniqueConstraint("element_id", "digest", name="uq_element_jobs_digest"),
+    sa.Index(
+        "ix_element_jobs_made",
+        "request_id",
+        "step",
+        "location_set",
+        "id",
+        sqlite_where=sa.text("state = 'made'"),
+        postgresql_where=sa.text("state = 'made'"),
+    ),
+    sa.Index(
+        "ix_element_jobs_cooloff",
+        "not_before",
+        sqlite_where=sa.text("state = 'cooloff'"),
+        postgresql_where=sa.text("state = 'cooloff'"),
+    ),
+    sa.Index(
+        "ix_element_jobs_job",
+        "job_id",
+        sqlite_where=sa.text("job_id IS NOT NULL"),
+        postgresql_where=sa.text("job_id IS NOT NULL"),
+    ),
+    sa.Index("ix_element_jobs_request", "request_id", "state"),
+    sqlite_autoincrement=True,
+)
+
+# Ends of such jobs, appended in the transaction of the end, and deleted when the roll-up has used them.
+job_outcomes = sa.Table(
+    "job_outcomes",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("element_job_id", Id, nullable=False),
+    sa.Column("job_id", Id, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("failure", sa.Text, nullable=False, server_default=""),
+    sa.Column("message", sa.Text, nullable=False, server_default=""),
+    sqlite_autoincrement=True,
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("team", sa.Text, nullable=False),
+    # The user whose token it uses.
+    sa.Column("owner", sa.Text, nullable=False),
+    # Of the process: another process with this name supersedes it.
+    sa.Column("nonce", sa.Text, nullable=False),
+    sa.Column("version", sa.Text, nullable=False, server_default=""),
+    sa.Column("host", sa.Text, nullable=False, server_default=""),
+    sa.Column("joined", sa.Float, nullable=False),
+    sa.Column("seen", sa.Float, nullable=False),
+    sa.Column("lease_until", sa.Float, nullable=False),
+    # 1: it takes no more elements.
+    sa.Column("draining", sa.SmallInteger, nullable=False, server_default="0"),
+    # NULL: it is there.
+    sa.Column("ended", sa.Float),
+    # The number of its last pull, and the ids and epochs that were the answer, to repeat a lost one.
+    sa.Column("pull_number", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("pull_answer", sa.Text, nullable=False, server_default="[]"),
+    sqlite_autoincrement=True,
+)
+
+site_states = sa.Table(
+    "site_states",
+    metadata,
+    sa.Column("site", sa.Text, primary_key=True),
+    # normal, drain or down.
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("changed_by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("since", sa.Float, nullable=False),
+    # When it becomes normal again by itself; NULL: never.
+    sa.Column("until", sa.Float),
+)
