@@ -62,7 +62,7 @@ class Site:
             input=given,
             text=True,
             capture_output=True,
-            timeout=60,
+            timeout=120,
         )
 
 

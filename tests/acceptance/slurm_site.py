@@ -52,8 +52,8 @@ class SlurmSite:
 
     def assert_all_ended(self) -> None:
         """No batch job and no live pilot is left."""
-        until(lambda: not self.cluster.run("squeue", "-h"), 90, "the end of all batch jobs")
-        until(lambda: all(pilot["ended"] for pilot in self.pilots()), 90, "the end of all pilots")
+        until(lambda: not self.cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
+        until(lambda: all(pilot["ended"] for pilot in self.pilots()), 120, "the end of all pilots")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def raw(pool: Instance) -> Iterator[httpx.Client]:
 
 def _up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
 def test_a_second_server_on_the_same_home_is_refused_and_the_first_goes_on(pool: Instance) -> None:

@@ -219,4 +219,4 @@ def test_an_administrator_disables_a_ce(instance: Instance) -> None:
         client.enable_ce("lcoal")
     assert client.job(sent.first).job.state == "Waiting"
     client.enable_ce("local")
-    until(lambda: client.job(sent.first).job.state == "Done", 60, "the job")
+    until(lambda: client.job(sent.first).job.state == "Done", 120, "the job")

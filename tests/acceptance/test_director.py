@@ -48,7 +48,7 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
     assert "of 100 submissions, 1 at the same time" in dry.stdout
     for _ in range(6):
         client.submit({"executable": "sleep", "arguments": ["1"], "job_group": "six"})
-    until(lambda: client.director().acted, 60, "an iteration")
+    until(lambda: client.director().acted, 120, "an iteration")
     told = instance.cli("director", "--explain", "--json")
     assert told.returncode == 0, told.stderr
     report = json.loads(told.stdout)
@@ -72,7 +72,7 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
 def test_a_queue_for_an_unknown_pool_is_told_so(instance: Instance) -> None:
     client = instance.client()
     # A pilot that is there would take the job: pools concern the submission of pilots only.
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of idle pilots")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of idle pilots")
     sent = client.submit({"executable": "true", "submit_pools": ["SAM"]})
     assert any("no pool SAM" in warning for warning in sent.warnings)
     why = client.why(sent.first)

@@ -188,7 +188,7 @@ def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_sc
                     user=ACCOUNT,
                     group=ACCOUNT,
                     check=False,
-                    timeout=30,
+                    timeout=120,
                 )
                 assert done.returncode == 0, done.stderr
                 assert len(done.stdout) > 100, done.stderr

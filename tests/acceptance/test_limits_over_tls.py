@@ -100,6 +100,6 @@ def test_a_large_body_without_a_valid_token_is_refused_before_it_is_sent(site: S
         [*site.users.prefix, sys.executable, "-c", LARGE_BODY, *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.stdout.strip() == "HTTP/1.1 401", done.stderr

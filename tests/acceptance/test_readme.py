@@ -34,7 +34,7 @@ def test_the_first_example_runs_as_it_stands(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(re.findall(r"^run \d on ", done.stdout, re.MULTILINE)) == 10, done.stdout

@@ -81,5 +81,5 @@ def test_jobs_run_in_pilots_of_slurm(cluster: slurm.Cluster, tmp_path: Path) -> 
         assert 1 <= len(pilots) <= 8
         assert all(pilot.ce == "slurm" and pilot.processors == 2 for pilot in pilots)
         # Idle pilots leave, and nothing of them stays in the batch system.
-        until(lambda: not cluster.run("squeue", "-h"), 60, "the end of all batch jobs")
-        until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
+        until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")

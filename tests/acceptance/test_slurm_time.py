@@ -45,7 +45,7 @@ def test_a_pilot_near_its_end_takes_the_short_job_and_a_fresh_one_the_long(
         client.enable_ce("slurm")
         instance.reaches(long, "Done", within=180)
         assert client.job(long).job.pilot != client.job(first).job.pilot
-        until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
         _check_costs(instance)
 
 

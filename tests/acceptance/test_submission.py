@@ -34,7 +34,7 @@ def pilotage(
         place = words.index("--")
         command[3:] = [*map(str, words[:place]), "--home", str(instance.home), *map(str, words[place:])]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, env=environment, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment, check=False
     )
 
 

@@ -97,7 +97,7 @@ class ChaosProxy:
 def _forward(
     port: int, method: str, path: str, body: bytes, headers: dict[str, str]
 ) -> tuple[int, bytes] | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()

@@ -117,7 +117,7 @@ class PaperPilot:
     def line(self, server: int, number: int) -> http.client.HTTPConnection:
         if (server, number) not in self.lines:
             port = self.ports[server]
-            self.lines[server, number] = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            self.lines[server, number] = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         return self.lines[server, number]
 
     def move(self) -> None:

@@ -38,11 +38,11 @@ def test_jobs_run_elsewhere_while_the_nodes_are_cut_off_and_are_applied_once(tmp
         traces.write_text("")
         # A trace for each start and end: what really ran, whatever the server was told.
         submission = site.submit(JOBS, f"echo start $PPID >> {traces}; sleep 6; echo end >> {traces}")
-        until(lambda: len(running_in_slurm(site)) == 2, 60, "two pilots with jobs")
+        until(lambda: len(running_in_slurm(site)) == 2, 120, "two pilots with jobs")
         with cut(site.network):
-            until(lambda: not running_in_slurm(site), 60, "the end of the leases")
+            until(lambda: not running_in_slurm(site), 120, "the end of the leases")
             assert site.server.cli("ce", "enable", "local").returncode == 0
-            until(lambda: site.states(submission).get("Running"), 60, "a job that runs elsewhere")
+            until(lambda: site.states(submission).get("Running"), 120, "a job that runs elsewhere")
         site.wait(submission, JOBS)
         assert finished_events(site, submission) == [1] * JOBS
         assert traces.read_text().count("start") > JOBS, "jobs of the pilots that were cut off ran twice"

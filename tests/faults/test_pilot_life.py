@@ -14,14 +14,15 @@ from pilotage.wire.pool import PilotSummary
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.faults.test_slurm import assert_all_done, processes_of, submit
-from tests.instance import Instance, until
+from tests.instance import Instance, alive, until
 
 pytestmark = pytest.mark.timeout(300)
 
 PAYLOAD = """\
 trap 'echo caught >> {marks}/caught; exit 9' TERM
 if [ -e {marks}/first ]; then exit 0; fi
-touch {marks}/first
+echo $$ > {marks}/started
+mv {marks}/started {marks}/first
 while :; do sleep 0.1; done
 """
 """Runs until a signal ends it; its second attempt ends at once."""
@@ -58,7 +59,7 @@ def start(instance: Instance, marks: Path, payload: str = PAYLOAD) -> tuple[int,
 
 def ended(instance: Instance, pilot: int) -> PilotSummary:
     client = instance.client()
-    until(lambda: client.pilot(pilot).pilot.ended, 60, f"the end of pilot {pilot}")
+    until(lambda: client.pilot(pilot).pilot.ended, 120, f"the end of pilot {pilot}")
     return client.pilot(pilot).pilot
 
 
@@ -90,7 +91,7 @@ def test_a_payload_that_ignores_signals_is_killed_with_its_pilot(
     cluster.run("scancel", pilot.batch_id)
     assert instance.reaches(job, "Done", within=180).failures == 0
     assert ended(instance, pilot.id).state == "Done"
-    until(lambda: not processes_of(pilot.batch_id), 60, "the end of its processes")
+    until(lambda: not processes_of(cluster, pilot.batch_id), 120, "the end of its processes")
 
 
 def test_a_node_that_crashes_and_boots_again(
@@ -99,9 +100,15 @@ def test_a_node_that_crashes_and_boots_again(
     """All of its processes are gone without a word. Slurm does not start the pilot again by itself."""
     job, pilot = start(instance, tmp_path)
     cluster.kill("n1")
-    for pid in processes_of(pilot.batch_id):
+    payload = int((tmp_path / "first").read_text())
+    assert alive(payload)
+    pids = processes_of(cluster, pilot.batch_id)
+    assert pids
+    # A payload has none of Slurm's variables.
+    for pid in {*pids, payload}:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(payload), what="the end of the payload")
     cluster.start_node("n1")
     assert instance.reaches(job, "Done", within=120).failures == 1
     row = ended(instance, pilot.id)
@@ -115,14 +122,14 @@ def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tm
     with instance_on(cluster, tmp_path, settle="3", listing_period="6", lease="3600") as instance:
         jobs = submit(instance, seconds=2, count=6)
         client = instance.client()
-        until(lambda: client.counts(jobs).states.get("Running"), 60, "a running job")
+        until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
         running = [pilot for pilot in client.pilots() if pilot.started and not pilot.ended]
         assert running
-        pids = [pid for pilot in running for pid in processes_of(pilot.batch_id)]
+        pids = [pid for pilot in running for pid in processes_of(cluster, pilot.batch_id)]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        until(lambda: not cluster.run("squeue", "-h", "--states=all"), 60, "Slurm's purge")
+        until(lambda: not cluster.run("squeue", "-h", "--states=all"), 120, "Slurm's purge")
         assert_all_done(instance, cluster, jobs, 6)
         killed = {pilot.id for pilot in running}
         ends = [pilot for pilot in client.pilots() if pilot.id in killed]

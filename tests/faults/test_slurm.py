@@ -119,8 +119,8 @@ def assert_all_done(instance: Instance, cluster: slurm.Cluster, jobs: Selection,
     """Every job is done and was applied once; no pilot and no batch job is left."""
     client = instance.client()
     until(lambda: client.counts(jobs).states.get("Done") == count, 120, f"the end of {count} jobs")
-    until(lambda: not cluster.run("squeue", "-h"), 60, "the end of all batch jobs")
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
+    until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
     for job in client.jobs(jobs):
         assert instance.events(job.id).count("finished") == 1
 
@@ -128,7 +128,7 @@ def assert_all_done(instance: Instance, cluster: slurm.Cluster, jobs: Selection,
 def restarted(instance: Instance) -> None:
     """Wait for the death of the server, and start it again."""
     assert instance.process is not None
-    until(lambda: instance.process is not None and instance.process.poll() is not None, 30, "its death")
+    until(lambda: instance.process is not None and instance.process.poll() is not None, 120, "its death")
     instance.start()
 
 
@@ -146,7 +146,7 @@ def test_a_server_that_dies_in_a_call(instance: Instance, faulty: Faulty, comman
 def test_a_submission_without_a_clear_answer(instance: Instance, faulty: Faulty, fault: str) -> None:
     used = faulty.set("sbatch", fault)
     jobs = submit(instance)
-    until(lambda: not used.exists(), 30, "the fault")
+    until(lambda: not used.exists(), 120, "the fault")
     assert_all_done(instance, faulty.cluster, jobs)
     names = [pilot.batch_id for pilot in instance.client().pilots() if pilot.batch_id]
     assert len(names) == len(set(names))
@@ -156,7 +156,7 @@ def test_a_submission_without_a_clear_answer(instance: Instance, faulty: Faulty,
 def test_a_release_without_an_answer(instance: Instance, faulty: Faulty, fault: str) -> None:
     used = faulty.set("release", fault)
     jobs = submit(instance)
-    until(lambda: not used.exists(), 30, "the fault")
+    until(lambda: not used.exists(), 120, "the fault")
     assert_all_done(instance, faulty.cluster, jobs)
 
 
@@ -165,10 +165,10 @@ def test_a_listing_that_is_no_listing(instance: Instance, faulty: Faulty, fault:
     client = instance.client()
     before = {pilot.id for pilot in client.pilots()}
     jobs = submit(instance, seconds=1, count=8)
-    until(lambda: client.counts(jobs).states.get("Running"), 30, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
     for _ in range(3):
         used = faulty.set("squeue", fault)
-        until(lambda used=used: not used.exists(), 30, "the fault")
+        until(lambda used=used: not used.exists(), 120, "the fault")
     assert_all_done(instance, faulty.cluster, jobs, 8)
     ends = {pilot.state for pilot in client.pilots() if pilot.id not in before}
     assert ends == {"Done"}
@@ -178,7 +178,7 @@ def test_a_controller_that_crashes_right_after_its_answer(instance: Instance, fa
     """It forgets an acknowledged array in most of such crashes, and gives the id to the next one."""
     used = faulty.set("sbatch", "crash-controller-after")
     jobs = submit(instance)
-    until(lambda: not used.exists(), 30, "the fault")
+    until(lambda: not used.exists(), 120, "the fault")
     faulty.cluster.kill()
     faulty.cluster.start_controller()
     assert_all_done(instance, faulty.cluster, jobs)
@@ -187,14 +187,14 @@ def test_a_controller_that_crashes_right_after_its_answer(instance: Instance, fa
 def test_a_controller_that_hangs_during_a_submission(instance: Instance, faulty: Faulty) -> None:
     with faulty.cluster.stopped():
         jobs = submit(instance)
-        until(lambda: "CE slurm:" in instance.log(), 90, "the failure of a call")
+        until(lambda: "CE slurm:" in instance.log(), 120, "the failure of a call")
     assert_all_done(instance, faulty.cluster, jobs)
 
 
 def test_an_administrator_who_cancels_running_pilots(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 30, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
     faulty.cluster.run("scancel", "--user=root", "--state=RUNNING")
     assert_all_done(instance, faulty.cluster, jobs, 6)
 
@@ -203,7 +203,7 @@ def test_an_administrator_who_cancels_waiting_pilots(instance: Instance, faulty:
     cluster = faulty.cluster
     cluster.run("scontrol", "update", "partitionname=short", "state=down")
     jobs = submit(instance)
-    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), 30, "a waiting pilot")
+    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), 120, "a waiting pilot")
     cluster.run("scancel", "--user=root", "--state=PENDING")
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
     assert_all_done(instance, cluster, jobs)
@@ -212,9 +212,9 @@ def test_an_administrator_who_cancels_waiting_pilots(instance: Instance, faulty:
 def test_a_pilot_that_an_administrator_kills_on_its_node(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 30, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
     nodes = client.pilots()
-    pids = [pid for pilot in nodes for pid in processes_of(pilot.batch_id)]
+    pids = [pid for pilot in nodes for pid in processes_of(faulty.cluster, pilot.batch_id)]
     assert pids
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -225,7 +225,7 @@ def test_a_pilot_that_an_administrator_kills_on_its_node(instance: Instance, fau
 def test_a_node_that_goes_down(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 30, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
     faulty.cluster.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     try:
         assert_all_done(instance, faulty.cluster, jobs, 6)
@@ -237,7 +237,7 @@ def test_an_administrator_who_requeues_a_running_pilot(instance: Instance, fault
     """A batch job that was submitted with --no-requeue is not started again."""
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 30, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
     for job in faulty.cluster.run("squeue", "-h", "-t", "RUNNING", "-o", "%A").split():
         faulty.cluster.run("scontrol", "requeue", job)
     assert_all_done(instance, faulty.cluster, jobs, 6)
@@ -253,21 +253,29 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(instance: Instan
         """Whether the server has released all pilots, so that it does not end the hold that follows."""
         return {pilot.state for pilot in client.pilots() if not pilot.ended} == {"Waiting"}
 
-    until(released, 30, "waiting pilots")
+    until(released, 120, "waiting pilots")
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "hold", job)
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
-    until(lambda: any("Held" in line for line in reasons(instance)), 30, "the reason in the store")
+    until(lambda: any("Held" in line for line in reasons(instance)), 120, "the reason in the store")
     assert client.counts(jobs).states.get("Done") is None
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "release", job)
     assert_all_done(instance, cluster, jobs)
 
 
-def processes_of(batch_id: str) -> list[int]:
-    """The pilots' programs of one batch job, found by the variables that Slurm gives them."""
+def processes_of(cluster: slurm.Cluster, batch_id: str) -> list[int]:
+    """The pilots' programs of one batch job, found by the variables that Slurm gives them.
+
+    Other tests have clusters with the same batch ids at the same time.
+    """
     array, _, task = batch_id.partition("_")
-    words = {f"SLURM_ARRAY_JOB_ID={array}".encode(), f"SLURM_ARRAY_TASK_ID={task}".encode()}
+    variables = {
+        "SLURM_CONF": cluster.environment["SLURM_CONF"],
+        "SLURM_ARRAY_JOB_ID": array,
+        "SLURM_ARRAY_TASK_ID": task,
+    }
+    words = {f"{name}={value}".encode() for name, value in variables.items()}
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -66,9 +66,11 @@ def test_the_server_with_the_duty_dies_in_a_call(
     pair.start()
     used = faulty.set(command, fault)
     sent = pair.first.client().submit({"executable": "sleep", "arguments": ["0.2"]}, values=range(JOBS))
-    until(lambda: not used.exists(), 60, "the fault")
+    until(lambda: not used.exists(), 120, "the fault")
     first = pair.first.process
-    until(lambda: first is not None and first.poll() is not None, 30, "the death of the server with the duty")
+    until(
+        lambda: first is not None and first.poll() is not None, 120, "the death of the server with the duty"
+    )
     client, jobs = pair.second.client(), Selection(submission=sent.submission)
     most = 0
 
@@ -80,10 +82,10 @@ def test_the_server_with_the_duty_dies_in_a_call(
 
     until(is_done, 180, f"the end of {JOBS} jobs by the other server")
     assert most <= MAX_RUNNING + MAX_WAITING, "no submission was doubled"
-    until(lambda: not faulty.cluster.run("squeue", "-h"), 60, "the end of all batch jobs")
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
+    until(lambda: not faulty.cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
     open_submissions = "SELECT stamp FROM pilot_submissions WHERE ended IS NULL"
-    until(lambda: not pair.sql(open_submissions), 30, "a listing without any of its pilots")
+    until(lambda: not pair.sql(open_submissions), 120, "a listing without any of its pilots")
     called = [pilot.batch_id for pilot in client.pilots() if pilot.started and pilot.batch_id]
     assert len(called) == len(set(called))
     assert audit_postgresql(pair.url) == {"Done": JOBS}

@@ -82,7 +82,7 @@ def test_each_refusal_is_told_once_and_pauses_its_ce(
     def failed(times: int) -> bool:
         return all(client.ce(name).ce.alike >= times for name in WRONG)
 
-    until(lambda: failed(2), 90, f"two refusals of each: {client.ces()}")
+    until(lambda: failed(2), 120, f"two refusals of each: {client.ces()}")
     log = instance.log()
     listed = instance.cli("ce", "list").stdout
     for name, (_, _, words) in WRONG.items():
@@ -115,7 +115,7 @@ def test_a_machine_without_slurm_is_told_once(tmp_path: Path) -> None:
         made.apply()
         client = made.client()
         client.submit({"executable": "true"})
-        until(lambda: client.ce("slurm").ce.state == "unreachable", 60, "the state")
+        until(lambda: client.ce("slurm").ce.state == "unreachable", 120, "the state")
         ce = client.ce("slurm").ce
         assert "scontrol is not installed here" in ce.reason
         before = made.log().count("CE slurm:")
