@@ -1,0 +1,273 @@
+"""The release of made jobs into the pool: their order, and the limits of sites and types.
+
+Jobs go by the priority of their type, then of their request, then by id. Each counts at one site until it ends. A
+site refuses a job at the first limit that is reached: pending, type pending, all, type all. Jobs of a request with
+equal sites and agent form a *group*. The groups are merged by a heap, so a group without room costs one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heapify, heappop, heapreplace
+from random import Random
+from typing import NamedTuple
+
+PROCESSING = "Processing"
+
+TYPE_PRIORITIES: Mapping[str, int] = {
+    "Harvest": 5,
+    "Merge": 4,
+    "Skim": 3,
+    "LogCollect": 2,
+    "Cleanup": 1,
+    PROCESSING: 0,
+}
+"""The higher one goes first. The types of jobs of requests."""
+
+WITHOUT_OVERFLOW = frozenset({"Merge", "Cleanup", "LogCollect"})
+"""Types that never exceed the pending limits, also with a high priority."""
+
+INPUT_OUTPUT_TYPES = frozenset(TYPE_PRIORITIES) - {PROCESSING}
+"""Types that load the storage of a site more than its processors: only a part of its slots is for each."""
+
+
+class Refusal(StrEnum):
+    """The first limit that keeps a job from a site, in the order of the checks."""
+
+    PENDING = "the site has enough waiting jobs"
+    TYPE_PENDING = "the site has enough waiting jobs of this type"
+    ALL = "the site has enough jobs"
+    TYPE_ALL = "the site has enough jobs of this type"
+
+
+class SiteUse(StrEnum):
+    """Whether jobs may be released for a site."""
+
+    NORMAL = "normal"
+    DRAIN = "drain"
+    """Only jobs that can run nowhere else."""
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRules:
+    """From the policy."""
+
+    pending_percent: float = 50.0
+    """Pending slots, as a percentage of the available slots."""
+    pending_floor: int = 20
+    """Jobs that may wait for a site, at least."""
+    processing_percent: float = 90.0
+    input_output_percent: float = 50.0
+    """The part of a site's slots for jobs of one such type."""
+    overflow: float = 0.2
+    """The part of the pending limits that jobs of the highest priority may add."""
+    max_jobs_per_owner: int = 100_000
+    owner_limit_factor: float = 0.75
+
+    @property
+    def owner_limit(self) -> float:
+        return self.max_jobs_per_owner * self.owner_limit_factor
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one site for jobs of one type."""
+
+    pending: int
+    running: int
+    type_pending: int
+    type_running: int
+
+
+def limits_of(available: int, agents: int, job_type: str, rules: ReleaseRules) -> Limits:
+    """The limits of a site with `available` slots, for one of `agents` agents that share it."""
+    agents = max(agents, 1)
+    percent = rules.input_output_percent if job_type in INPUT_OUTPUT_TYPES else rules.processing_percent
+    part = percent / 100.0
+    pending = max(int(available * rules.pending_percent / 100.0 / agents), rules.pending_floor)
+    running = max(int(available / agents), 1)
+    return Limits(pending, running, max(int(pending * part), 1), max(int(running * part), 1))
+
+
+@dataclass(slots=True)
+class TypeLoad:
+    """Unfinished pool jobs of one type at a site."""
+
+    pending: int = 0
+    running: int = 0
+    priorities: dict[int, int] = field(default_factory=dict)
+    """The number of these jobs by the priority of their request."""
+
+
+@dataclass(slots=True)
+class SiteLoad:
+    """Unfinished pool jobs of one agent that count at a site."""
+
+    pending: int = 0
+    running: int = 0
+    types: dict[str, TypeLoad] = field(default_factory=dict)
+
+    def add(self, job_type: str, priority: int, *, pending: int = 0, running: int = 0) -> None:
+        load = self.types.get(job_type)
+        if load is None:
+            load = self.types[job_type] = TypeLoad()
+        self.pending += pending
+        self.running += running
+        load.pending += pending
+        load.running += running
+        load.priorities[priority] = load.priorities.get(priority, 0) + pending + running
+
+
+def is_above(priority: int, active: Iterable[int]) -> bool:
+    """Whether a request's priority is above that of all active jobs of other priorities, if there are any.
+
+    Jobs of the same priority count on neither side. So the overflow is the same in one pass or in many.
+    """
+    others = [level for level in active if level != priority]
+    return bool(others) and priority > max(others)
+
+
+def refusal(
+    load: SiteLoad, limits: Limits, job_type: str, priority: int, overflow: float = 0.2
+) -> Refusal | None:
+    """The first limit that a further job would exceed; None: the site takes it."""
+    of_type = load.types.get(job_type) or TypeLoad()
+    more = 1.0
+    if job_type not in WITHOUT_OVERFLOW and is_above(priority, of_type.priorities):
+        more += overflow
+    if load.pending >= limits.pending * more:
+        return Refusal.PENDING
+    if of_type.pending >= limits.type_pending * more:
+        return Refusal.TYPE_PENDING
+    if load.pending + load.running >= limits.pending * more + limits.running:
+        return Refusal.ALL
+    if of_type.pending + of_type.running >= limits.type_pending * more + limits.type_running:
+        return Refusal.TYPE_ALL
+    return None
+
+
+def usable_sites(eligible: Iterable[str], uses: Mapping[str, SiteUse]) -> frozenset[str]:
+    """The sites for which a job is released. A draining site only if there is no other, one that is down never."""
+    alive = {site for site in eligible if uses.get(site, SiteUse.NORMAL) is not SiteUse.DOWN}
+    normal = {site for site in alive if uses.get(site, SiteUse.NORMAL) is SiteUse.NORMAL}
+    return frozenset(normal or alive)
+
+
+@dataclass(slots=True)
+class ReleaseGroup:
+    """Made jobs that differ in nothing that decides about their release, but for their ids."""
+
+    job_type: str
+    priority: int
+    agent: int
+    sites: frozenset[str]
+    """The sites where they may run, and for which jobs are released."""
+    jobs: Iterator[int]
+    """Their ids, ascending. Nothing is read of a group for which no site has room."""
+
+
+class Release(NamedTuple):
+    """A job to be released, the place of its group in the list of groups, and the site at which it counts."""
+
+    job: int
+    group: int
+    site: str
+
+
+LimitsOf = Callable[[str, str], Limits]
+"""(site, type) → the limits for one agent."""
+
+
+@dataclass(slots=True)
+class AgentLoads:
+    """The unfinished pool jobs of each agent, by site."""
+
+    limits: LimitsOf
+    rules: ReleaseRules
+    loads: dict[tuple[int, str], SiteLoad] = field(default_factory=dict)
+    totals: dict[int, int] = field(default_factory=dict)
+    """By agent: all of its unfinished pool jobs, also of sites that are not known any more."""
+    _limits: dict[tuple[str, str], Limits] = field(default_factory=dict)
+
+    def add(
+        self, agent: int, site: str, job_type: str, priority: int, *, pending: int = 0, running: int = 0
+    ) -> None:
+        self.totals[agent] = self.totals.get(agent, 0) + pending + running
+        self._load(agent, site).add(job_type, priority, pending=pending, running=running)
+
+    def has_room(self, agent: int) -> bool:
+        """Whether the agent is below the limit of an owner. Nothing passes it, also with a high priority."""
+        return self.totals.get(agent, 0) < self.rules.owner_limit
+
+    def refusal(self, agent: int, site: str, job_type: str, priority: int) -> Refusal | None:
+        limits = self._limits.get((site, job_type))
+        if limits is None:
+            limits = self._limits[site, job_type] = self.limits(site, job_type)
+        return refusal(self._load(agent, site), limits, job_type, priority, self.rules.overflow)
+
+    def _load(self, agent: int, site: str) -> SiteLoad:
+        load = self.loads.get((agent, site))
+        if load is None:
+            load = self.loads[agent, site] = SiteLoad()
+        return load
+
+
+_Head = tuple[int, int, int, int, ReleaseGroup, list[str]]
+"""In the order of the release: type and request priority with the sign changed, id, and the place of the group."""
+
+
+class ReleasePass:
+    """One pass over all groups, taken in parts. The loads grow with each job that it releases."""
+
+    def __init__(self, groups: Iterable[ReleaseGroup], loads: AgentLoads, rng: Random) -> None:
+        self._loads, self._rng = loads, rng
+        self._heap: list[_Head] = []
+        for place, group in enumerate(groups):
+            sites = self._open_sites(group)
+            first = next(group.jobs, None) if sites else None
+            if first is not None:
+                order = -TYPE_PRIORITIES.get(group.job_type, 0), -group.priority
+                self._heap.append((*order, first, place, group, sites))
+        heapify(self._heap)
+
+    def take(self, limit: int) -> list[Release]:
+        """At most `limit` jobs more; fewer only at the end of the pass."""
+        heap, released = self._heap, list[Release]()
+        while heap and len(released) < limit:
+            type_order, order, job, place, group, sites = heap[0]
+            site = self._draw_site(group, sites)
+            if site is None:
+                heappop(heap)
+                continue
+            self._loads.add(group.agent, site, group.job_type, group.priority, pending=1)
+            released.append(Release(job, place, site))
+            following = next(group.jobs, None)
+            if following is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (type_order, order, following, place, group, sites))
+        return released
+
+    def _open_sites(self, group: ReleaseGroup) -> list[str]:
+        if not self._loads.has_room(group.agent):
+            return []
+        return [site for site in sorted(group.sites) if self._takes(group, site)]
+
+    def _takes(self, group: ReleaseGroup, site: str) -> bool:
+        return self._loads.refusal(group.agent, site, group.job_type, group.priority) is None
+
+    def _draw_site(self, group: ReleaseGroup, sites: list[str]) -> str | None:
+        """A random site that takes the job; None: no site does. Drops the sites that refuse it from `sites`."""
+        if not self._loads.has_room(group.agent):
+            return None
+        while sites:
+            place = int(self._rng.random() * len(sites))
+            site = sites[place]
+            if self._takes(group, site):
+                return site
+            sites[place] = sites[-1]
+            sites.pop()
+        return None

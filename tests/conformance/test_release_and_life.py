@@ -1,0 +1,147 @@
+"""WMCore's cases of the release, of retries, and of the life of elements and requests, asked of Pilotage.
+
+Answered otherwise on purpose:
+
+- *SUB-02 E*: the overflow is a part of the limit. WMCore adds it to the jobs that already wait, so it grows with them.
+- *SUB-05, all sites down or aborted*: WMCore fails the job. Here it stays made, since a site that is down comes back,
+  and `why` names the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from pilotage.core.workqueue.release import (
+    AgentLoads,
+    Limits,
+    Refusal,
+    ReleaseGroup,
+    ReleasePass,
+    ReleaseRules,
+    SiteUse,
+    usable_sites,
+)
+from pilotage.core.workqueue.retries import FailedTry, PauseRule, RetryRules, after_failed_try, is_over
+
+
+def scenarios() -> dict[str, dict[str, Any]]:
+    place = os.environ.get("PILOTAGE_CONFORMANCE")
+    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
+    file = folder.parent / "wmcore.json" if folder.suffix == ".json" else folder / "wmcore.json"
+    if not file.is_file():
+        return {}
+    return {case["id"]: case for case in json.loads(file.read_text())["scenarios"]}
+
+
+CASES = scenarios()
+pytestmark = pytest.mark.skipif(not CASES, reason="the recorded cases of WMCore are not there")
+
+STOPS = {
+    "NoPendingSlot": Refusal.PENDING,
+    "NoTaskPendingSlot": Refusal.TYPE_PENDING,
+    "NoRunningSlot": Refusal.ALL,
+    "NoTaskRunningSlot": Refusal.TYPE_ALL,
+}
+ON_PURPOSE = {"E higher prio, already 80 pending": (0, Refusal.PENDING)}
+OTHER_TYPE = "another type"
+
+
+def release(loads: AgentLoads, job_type: str, priority: int, count: int) -> int:
+    group = ReleaseGroup(job_type, priority, 1, frozenset({"S"}), iter(range(count)))
+    return len(ReleasePass([group], loads, Random(1)).take(count))
+
+
+@pytest.mark.parametrize("name", CASES["SUB-02"]["given"]["rows"] if CASES else [])
+def test_a_site_takes_jobs_up_to_the_first_limit(name: str) -> None:
+    case = CASES["SUB-02"]
+    row = dict(zip(case["given"]["columns"], case["given"]["rows"][name], strict=True))
+    limits = Limits(*(row[f"{scope}_{kind}_slots"] for scope in ("site", "task") for kind in ("pend", "run")))
+    loads = AgentLoads(lambda _site, _type: limits, ReleaseRules(overflow=0.2))
+    job_type, active = row["type"], row["highest_active_prio"]
+    loads.add(1, "S", job_type, active or 0, pending=row["task_pend"], running=row["task_run"])
+    others = {kind: row[f"site_{kind}"] - row[f"task_{kind}"] for kind in ("pend", "run")}
+    loads.add(1, "S", OTHER_TYPE, 0, pending=others["pend"], running=others["run"])
+    if active is None:
+        loads.loads[1, "S"].types[job_type].priorities.clear()
+    expected = case["expect"][name]
+    number, stop = ON_PURPOSE.get(name, (expected["submittable"], STOPS[expected["stop"]]))
+    assert release(loads, job_type, row["job_prio"], 1000) == number
+    assert loads.refusal(1, "S", job_type, row["job_prio"]) is stop
+
+
+def test_merges_have_their_own_limits_beside_processing() -> None:
+    given, expected = CASES["SUB-01"]["given"], CASES["SUB-01"]["expect"]
+    site = given["site"]
+
+    def limits(_site: str, job_type: str) -> Limits:
+        return Limits(
+            site["pending"], site["running"], given[job_type]["pending"], given[job_type]["running"]
+        )
+
+    loads = AgentLoads(limits, ReleaseRules())
+    waiting = {"Processing": 50, "Merge": 0}
+    active = {"Processing": 0, "Merge": 0}
+
+    def cycle() -> None:
+        groups = [
+            ReleaseGroup(kind, 1, 1, frozenset({"S"}), iter(range(count))) for kind, count in waiting.items()
+        ]
+        kinds = list(waiting)
+        for job in ReleasePass(groups, loads, Random(1)).take(10_000):
+            waiting[kinds[job.group]] -= 1
+            active[kinds[job.group]] += 1
+
+    cycle()
+    first = expected["after1"]["Processing"]
+    assert (active["Processing"], waiting["Processing"]) == (first["submitted"], first["left"])
+    waiting["Merge"] = 10
+    cycle()
+    assert (active["Merge"], waiting["Merge"]) == (
+        expected["after2"]["Merge"]["submitted"],
+        expected["after2"]["Merge"]["left"],
+    )
+    waiting["Processing"] += 300
+    waiting["Merge"] += 300
+    for _ in range(5):
+        for kind, load in loads.loads[1, "S"].types.items():
+            loads.add(1, "S", kind, 1, pending=-load.pending, running=load.pending)
+        cycle()
+    for kind, counts in expected["after5cycles"].items():
+        assert (active[kind], waiting[kind]) == (counts["active"], counts["left"])
+
+
+def test_draining_sites_take_only_jobs_without_another_choice() -> None:
+    uses = {"S1": SiteUse.DRAIN}
+    assert usable_sites(("S1", "S2", "S3", "S4"), uses) == {"S2", "S3", "S4"}
+    assert usable_sites(("S1",), uses) == {"S1"}
+    assert not usable_sites(("S1",), {"S1": SiteUse.DOWN})
+
+
+@pytest.mark.parametrize("name", CASES["RETRY-01"]["expect"] if CASES else [])
+def test_a_cooloff_ends_after_its_pause(name: str) -> None:
+    case = CASES["RETRY-01"]
+    for moment, expected in case["expect"][name].items():
+        retry, elapsed = (int(text.removeprefix(label)) for text, label in zip(
+            moment.split("_"), ("retry", "elapsed"), strict=True
+        ))  # fmt: skip
+        assert is_over(PauseRule(name.lower()), case["given"]["base_s"], retry, elapsed) is expected, moment
+
+
+def test_the_limits_of_retries_are_those_of_each_type() -> None:
+    limits, rules = dict(CASES["RETRY-02"]["given"]["max_retries"]), RetryRules()
+    limits["Harvest"] = limits.pop("Harvesting")
+    assert rules.retries == limits.pop("default")
+    assert {kind: rules.most(kind) for kind in limits} == limits
+    rules = RetryRules(fatal_exit_codes=frozenset({70}), pass_exit_codes=frozenset({71}))
+    for kind in ("Processing", *limits):
+        most = rules.most(kind)
+        assert after_failed_try(FailedTry(kind, most - 1, "payload", 1), rules).pause
+        assert after_failed_try(FailedTry(kind, most, "payload", 1), rules).pause is None
+        assert after_failed_try(FailedTry(kind, 0, "payload", 70), rules).pause is None
+        assert after_failed_try(FailedTry(kind, 0, "payload", 71), rules).pause == 0.0
