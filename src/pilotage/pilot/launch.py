@@ -14,7 +14,7 @@ import signal
 import stat
 import subprocess
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from pilotage.wire.pilot import Payload
 
@@ -57,6 +57,13 @@ class CannotRun(Exception):
         self.failure = failure
 
 
+class DataAccess(Protocol):
+    """How the command of a job of a request reaches its input data."""
+
+    environment: Dict[str, str]
+    folders: List[str]
+
+
 @dataclass(frozen=True)
 class Command:
     program: str
@@ -76,7 +83,14 @@ def base_environment(environment: Mapping[str, str]) -> Dict[str, str]:
 
 
 def build_command(
-    payload: Payload, key: Key, folder: str, tmp: str, base: Mapping[str, str], *, isolated: bool = False
+    payload: Payload,
+    key: Key,
+    folder: str,
+    tmp: str,
+    base: Mapping[str, str],
+    *,
+    isolated: bool = False,
+    data: Optional[DataAccess] = None,
 ) -> Command:
     """The command to run in `folder`. Raises CannotRun.
 
@@ -87,6 +101,8 @@ def build_command(
         environment["HOME"] = tmp
     environment.update(dict.fromkeys(_THREADS, str(payload.processors)))
     environment.update(payload.environment)
+    if data is not None:
+        environment.update(data.environment)
     environment.update(
         TMPDIR=tmp,
         PILOTAGE_JOB=str(key[0]),
@@ -99,7 +115,8 @@ def build_command(
     if payload.setup_lines:
         argv = ["/bin/bash", "-l", _write_setup(payload.setup_lines, tmp), *argv]
     if payload.container:
-        return _in_container(payload.container, argv, environment, folder, tmp, base)
+        shown = data.folders if data is not None else ()
+        return _in_container(payload.container, argv, environment, folder, tmp, base, shown)
     program = argv[0] if payload.setup_lines or isolated else find_program(argv[0], folder, path)
     return Command(program, argv, environment)
 
@@ -146,9 +163,18 @@ def _write_setup(lines: List[str], tmp: str) -> str:
 
 
 def _in_container(
-    image: str, argv: List[str], environment: Dict[str, str], folder: str, tmp: str, base: Mapping[str, str]
+    image: str,
+    argv: List[str],
+    environment: Dict[str, str],
+    folder: str,
+    tmp: str,
+    base: Mapping[str, str],
+    shown: Sequence[str] = (),
 ) -> Command:
-    """Wrap the command in a container. The payload gets its own environment and sees only two folders of the node."""
+    """Wrap the command in a container. The payload gets its own environment and sees only two folders of the node.
+
+    `shown`: folders of input files, which it sees too, read-only.
+    """
     if image.startswith("-"):
         raise CannotRun(f"{image}: not the name of an image", failure="input")
     for name in ("apptainer", "singularity"):
@@ -160,6 +186,8 @@ def _in_container(
     prefix = name.upper() + "ENV_"
     passed = {f"{prefix}{key}": value for key, value in environment.items() if key not in ("PATH", "HOME")}
     options = ["--containall", "--cleanenv", "--bind", folder, "--bind", tmp, "--pwd", folder]
+    for path in shown:
+        options += ["--bind", f"{path}:{path}:ro"]
     if environment.get("CUDA_VISIBLE_DEVICES"):
         options.append("--nv")
     return Command(

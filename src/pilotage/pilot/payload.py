@@ -18,6 +18,7 @@ from .events import Key
 from .folders import stays_inside
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
 from .isolation.client import Isolation
+from .job_data import JobData
 from .launch import NOT_EXECUTABLE, CannotRun, build_command, spawn
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
@@ -68,6 +69,9 @@ class RunningPayload:
         self.rss = 0
         self.tail_offsets: Dict[str, int] = {"stdout": 0, "stderr": 0}
         self.finish = Finish(offer.job, offer.epoch)
+        order = offer.payload.data
+        self.data = None if order is None else JobData(order, self.key)
+        """Of a job of a request."""
         self._files: List[int] = []
 
     # Before the process starts
@@ -97,14 +101,24 @@ class RunningPayload:
             raise CannotRun(f"cannot make a folder: {error}", failure="node") from None
 
     def has_remote_inputs(self) -> bool:
-        return has_remote_inputs(self.payload.inputs)
+        """Whether its inputs are prepared in the background."""
+        return self.data is not None or has_remote_inputs(self.payload.inputs)
 
-    def fetch_inputs(self, connection: Connection, cache: InputCache) -> None:
+    def fetch_inputs(
+        self, connection: Connection, cache: InputCache, isolation: Optional[Isolation] = None
+    ) -> None:
         """Put all inputs into the folder. Raises CannotRun, and ServerUnavailable if killed meanwhile."""
         retry_until_available(
             lambda: place_inputs(connection, cache, self.key[0], self.payload.inputs, self.folder),
             lambda: self.killed,
         )
+        if self.data is not None and self.work_dir is not None:
+            self.data.prepare(self.work_dir.tmp, isolation, lambda: self.killed)
+
+    def carry_out_action(self, connection: Connection) -> None:
+        """Run the pilot's own program for this job. For a background thread."""
+        assert self.data is not None
+        self.data.carry_out(self.finish, lambda: self.killed or self.is_cancelled)
 
     def check_inputs(self, isolation: Isolation) -> None:
         """Refuse inputs by which an isolated payload would see more of the node. Raises CannotRun."""
@@ -142,7 +156,7 @@ class RunningPayload:
         tmp = self.work_dir.tmp
         try:
             command = build_command(
-                self.payload, self.key, self.folder, tmp, base, isolated=isolation is not None
+                self.payload, self.key, self.folder, tmp, base, isolated=isolation is not None, data=self.data
             )
         except (OSError, ValueError) as error:
             raise CannotRun(f"cannot prepare the command: {error}", failure="node") from None
@@ -234,7 +248,7 @@ class RunningPayload:
         self.has_ended = True
 
     def has_uploads(self) -> bool:
-        return bool(self.payload.outputs) or any(
+        return bool(self.payload.outputs or self.data) or any(
             os.fstat(number).st_size > INLINE_OUTPUT_BYTES for number in self._files
         )
 
@@ -274,6 +288,8 @@ class RunningPayload:
         except (ServerUnavailable, RequestRefused, SearchCancelled, OSError) as error:
             self.finish.message = f"output: {escape_name(str(error))}"
             self.finish.failure = self.finish.failure or "output"
+        if self.data is not None and self.work_dir is not None:
+            self.data.store(self.finish, self.folder, self.work_dir.tmp, lambda: self.is_cancelled)
         if self.keep_streams:
             self.upload_streams(connection)
 

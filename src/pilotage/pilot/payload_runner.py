@@ -82,7 +82,7 @@ class PayloadRunner:
                 payload.check_inputs(self._isolation)
             if payload.has_remote_inputs():
                 self._background.submit(
-                    lambda connection: payload.fetch_inputs(connection, self._cache),
+                    lambda connection: payload.fetch_inputs(connection, self._cache, self._isolation),
                     lambda result, error: self._on_inputs_fetched(payload, error),
                 )
                 return
@@ -101,6 +101,10 @@ class PayloadRunner:
                 raise placement_error(error)
             elif error is not None:
                 raise CannotRun(f"inputs: {error}", failure="input")
+            elif payload.data is not None and payload.data.runs_in_pilot:
+                self._background.submit(
+                    payload.carry_out_action, lambda result, error: self._finish_action(payload, error)
+                )
             else:
                 self._launch(payload)
         except CannotRun as failed:
@@ -121,6 +125,14 @@ class PayloadRunner:
             raise
         self._by_pid[payload.pid] = payload
         self._sampling.on_payload_started(now)
+
+    def _finish_action(self, payload: RunningPayload, error: Optional[BaseException]) -> None:
+        """End a job that the pilot itself carried out. No process of it was started."""
+        payload.finish.wall = round(self._clock() - payload.started, 6)
+        payload.has_ended = True
+        if error is not None:
+            payload.finish.failure, payload.finish.message = "node", repr(error)
+        self._finish(payload)
 
     def _take_cores(self, count: int) -> Tuple[int, ...]:
         if len(self._free_cores) < count or count == self._all_cores:

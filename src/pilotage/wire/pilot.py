@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional, Tuple
 
+from .data import MAX_STORED_FILES, DataOrder, StoredFile
 from .limits import FileName, Limit, Message, Name
 
 MB = 1 << 20
@@ -28,6 +29,7 @@ Tags = Annotated[List[Name], Limit(longest=1000)]
 Facts = Annotated[Dict[Name, Fact], Limit(longest=1000)]
 LogText = Annotated[str, Limit(longest=16_000)]
 FileNames = Annotated[List[FileName], Limit(longest=100_000)]
+StoredFiles = Annotated[List[StoredFile], Limit(longest=MAX_STORED_FILES)]
 
 
 @dataclass
@@ -163,8 +165,8 @@ class Finish:
 
     - "limit-wall", "limit-cpu", "limit-memory", "killed"
     - "node": the node could not run it (no container runtime, full disk, shared input missing)
-    - "input": an input could not be fetched
-    - "output": an output could not be uploaded
+    - "input": an input could not be fetched, or an input file of a data set is missing
+    - "output": an output could not be uploaded, or no storage place took it
     - "cut-off": stopped at the end of the lease, as the job wished
     """
 
@@ -188,6 +190,8 @@ class Finish:
     refused: List[RefusedOutput] = field(default_factory=list)
     """Files that a pattern matched and that were not stored, each with its reason. Like `missing`, this leaves
     the result of the payload as it is."""
+    files: Optional[StoredFiles] = None
+    """Of a job with a data order: the files that were written to storage places. None: this pilot knows no orders."""
 
 
 @dataclass
@@ -279,6 +283,8 @@ class Payload:
     owner: str = ""
     group: str = ""
     name: str = ""
+    data: Optional[DataOrder] = None
+    """The data of a job of a request; None: a user's job."""
 
 
 @dataclass

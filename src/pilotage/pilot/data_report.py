@@ -1,0 +1,118 @@
+"""The report that a program may write about its outputs: events and lumis of each file, and a message.
+
+    {"outputs": {"hits.root": {"events": 100, "lumis": [[1, 5, 9]]}}, "message": "2 bad channels"}
+
+The file is a payload's: nothing in it is believed without a check.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any, Dict, List
+
+from pilotage.wire.data import MAX_LUMI_RANGES, DataOrder
+from pilotage.wire.limits import MAX_INT64
+
+from .safe_open import open_file, open_root
+
+MAX_REPORT = 16_000_000
+"""Bytes of a report."""
+MAX_MESSAGE = 2000
+
+
+class BadReport(Exception):
+    """The report is not valid; the message tells why."""
+
+
+@dataclass
+class OutputFacts:
+    """The events and lumis of one output file."""
+
+    events: int = 0
+    lumis: List[List[int]] = field(default_factory=list)
+
+
+@dataclass
+class DataReport:
+    """All that a program reported."""
+
+    outputs: Dict[str, OutputFacts] = field(default_factory=dict)
+    message: str = ""
+
+    def facts_of(self, name: str, order: DataOrder) -> OutputFacts:
+        """The facts of an output. Without a report it has all events and lumis of the job."""
+        return self.outputs.get(name) or facts_of_order(order)
+
+
+def facts_of_order(order: DataOrder) -> OutputFacts:
+    """Events and lumis of a job that keeps every event."""
+    lumis = sorted({tuple(span) for file in order.files for span in file.lumis})
+    if not order.files and order.lumis:
+        lumis = [(1, order.first_lumi, order.first_lumi + order.lumis - 1)]
+    return OutputFacts(order.events, [list(span) for span in lumis[:MAX_LUMI_RANGES]])
+
+
+def read_report(folder: str, name: str) -> DataReport:
+    """The report `name` in `folder`; an empty one if there is none. Raises BadReport."""
+    try:
+        root = open_root(folder)
+        try:
+            number = open_file(root, name)
+        finally:
+            os.close(root)
+        with os.fdopen(number, "rb") as file:
+            data = file.read(MAX_REPORT + 1)
+    except FileNotFoundError:
+        return DataReport()
+    except OSError as error:
+        raise BadReport(f"cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_REPORT:
+        raise BadReport(f"it has more than {MAX_REPORT:,} bytes")
+    try:
+        return parse_report(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise BadReport(str(error) or "its values are nested too deeply") from None
+
+
+def parse_report(document: Any) -> DataReport:
+    """Raises ValueError if the document is not a report."""
+    if not isinstance(document, dict):
+        raise ValueError("an object was expected")
+    message, outputs = document.get("message", ""), document.get("outputs", {})
+    if not isinstance(message, str):
+        raise ValueError("message: a text was expected")
+    if not isinstance(outputs, dict):
+        raise ValueError("outputs: an object with the names of files was expected")
+    return DataReport(
+        {os.path.normpath(name): _facts(name, value) for name, value in outputs.items()},
+        message[:MAX_MESSAGE],
+    )
+
+
+def _facts(name: str, value: Any) -> OutputFacts:
+    if not isinstance(value, dict):
+        raise ValueError(f"outputs: {name}: an object was expected")
+    lumis = value.get("lumis", [])
+    if not isinstance(lumis, list) or len(lumis) > MAX_LUMI_RANGES:
+        raise ValueError(f"outputs: {name}: lumis: a list of at most {MAX_LUMI_RANGES:,} ranges was expected")
+    return OutputFacts(
+        _number(value.get("events", 0), f"outputs: {name}: events"), [_range(name, span) for span in lumis]
+    )
+
+
+def _range(name: str, span: Any) -> List[int]:
+    where = f"outputs: {name}: lumis: [run, first, last]"
+    if not isinstance(span, list) or len(span) != 3:
+        raise ValueError(f"{where} was expected")
+    run, first, last = (_number(value, where) for value in span)
+    if last < first:
+        raise ValueError(f"{where}: the last is before the first")
+    return [run, first, last]
+
+
+def _number(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT64:
+        raise ValueError(f"{where}: a whole number from 0 was expected")
+    return value

@@ -1,0 +1,81 @@
+"""The data of one assignment: prepared before its payload starts, stored after it has ended."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional
+
+from pilotage.wire.data import DataOrder
+from pilotage.wire.pilot import Finish
+
+from .data_actions import carry_out
+from .data_in import REPORT_FILE, DataCancelled, folders_of, prepare_inputs, write_order
+from .data_out import DataFailed, store_outputs
+from .data_report import BadReport, read_report
+from .events import Key
+from .isolation.client import Isolation
+from .launch import CannotRun
+from .output_search import SearchCancelled
+
+
+class JobData:
+    """Used in background threads, one after the other."""
+
+    def __init__(self, order: DataOrder, key: Key) -> None:
+        self._order = order
+        self._key = key
+        self.environment: Dict[str, str] = {}
+        """Variables of the payload."""
+        self.folders: List[str] = []
+        """Folders of input files, which a container must show."""
+
+    @property
+    def runs_in_pilot(self) -> bool:
+        """Whether the pilot's own program is run instead of a payload."""
+        return bool(self._order.action)
+
+    def prepare(self, tmp: str, isolation: Optional[Isolation], is_cancelled: Callable[[], bool]) -> None:
+        """Find the input files and describe them for the program. Raises CannotRun; does nothing if cancelled."""
+        if self.runs_in_pilot:
+            return
+        try:
+            paths = prepare_inputs(self._order, tmp, isolation, is_cancelled)
+        except DataCancelled:
+            return
+        try:
+            self.environment = write_order(self._order, paths, self._key, tmp)
+        except OSError as error:
+            raise CannotRun(f"cannot describe the input data: {error}", failure="node") from None
+        self.folders = folders_of(paths)
+
+    def store(self, finish: Finish, folder: str, tmp: str, is_cancelled: Callable[[], bool]) -> None:
+        """Store the outputs of a payload that has ended well, and list them in its finish."""
+        finish.files = []
+        if finish.failure or finish.signal or finish.exit_code:
+            return
+        try:
+            report = read_report(tmp, REPORT_FILE)
+            finish.files = store_outputs(self._order, folder, self._key, report, is_cancelled)
+            finish.message = finish.message or report.message
+        except BadReport as error:
+            finish.failure, finish.message = "payload", f"its report is not valid: {error}"
+        except DataFailed as error:
+            finish.failure, finish.message = error.failure, str(error)
+        except (DataCancelled, SearchCancelled):
+            finish.failure, finish.message = "output", "output: cancelled"
+        except OSError as error:
+            finish.failure, finish.message = "output", f"output: {error}"
+
+    def carry_out(self, finish: Finish, is_cancelled: Callable[[], bool]) -> None:
+        """Run the pilot's own program, and report its result in the finish."""
+        finish.files = []
+        try:
+            finish.files = carry_out(self._order, self._key, is_cancelled)
+            finish.exit_code = 0
+        except CannotRun as error:
+            finish.failure, finish.message = error.failure, str(error)
+        except DataFailed as error:
+            finish.failure, finish.message = error.failure, str(error)
+        except DataCancelled:
+            finish.failure = finish.failure or "killed"
+        except OSError as error:
+            finish.failure, finish.message = "node", str(error)
