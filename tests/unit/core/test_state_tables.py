@@ -16,7 +16,9 @@ from pilotage.core.jobs import states as jobs
 from pilotage.core.jobs.states import JOB_STATES, JobState, custody_of
 from pilotage.core.pilots import states as pilots
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.core.state_table import StateTable
+from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
 
 S = JobState
 
@@ -47,7 +49,16 @@ def reachable(table: StateTable[Any], start: object) -> set[object]:
     return found
 
 
-@pytest.mark.parametrize(("table", "kind"), [(JOB_STATES, JobState), (PILOT_STATES, PilotState)])
+TABLES = [
+    (JOB_STATES, JobState),
+    (PILOT_STATES, PilotState),
+    (REQUEST_STATES, RequestState),
+    (ELEMENT_STATES, ElementState),
+    (ELEMENT_JOB_STATES, ElementJobState),
+]
+
+
+@pytest.mark.parametrize(("table", "kind"), TABLES)
 def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: type[Enum]) -> None:
     assert set(table.rows) == set(kind)
     assert reachable(table, table.initial) == set(kind)
@@ -55,7 +66,7 @@ def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: 
         assert row.next <= set(kind)
         assert state not in row.next
         assert row.meaning
-        assert row.moved_by
+        assert row.moved_by or not row.next
 
 
 def test_final_jobs_stay_final_but_for_what_their_owner_wants() -> None:

@@ -17,6 +17,8 @@ from pilotage.core.jobs.states import JOB_STATES
 from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
 from pilotage.core.policy.reference import correctors_markdown
+from pilotage.core.requests.states import REQUEST_STATES, editable_markdown
+from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES
 from pilotage.main import SERVER_COMMANDS
 from tests.unit.docs.faces import addresses, verbs
 
@@ -58,9 +60,9 @@ running = 200
 
 def states() -> str:
     return f"""\
-{MADE.format(source="core/jobs/states.py and core/pilots/states.py")}
+{MADE.format(source="core/jobs, core/pilots, core/requests and core/workqueue (states.py of each)")}
 
-# States of jobs and pilots
+# States of jobs, pilots, requests and elements
 
 Every move is checked against these tables and stored together with its event. `pilotage status JOB` shows where a
 job is and how it came there.
@@ -79,6 +81,37 @@ job is and how it came there.
 
 ```mermaid
 {PILOT_STATES.mermaid()}
+```
+
+## Requests
+
+`pilotage request history REQUEST` shows each move with its actor. Moves by intake and roll-up follow from the work;
+the others are verbs of `pilotage request`. No state is skipped in the history.
+
+{REQUEST_STATES.markdown()}
+
+{editable_markdown()}
+
+```mermaid
+{REQUEST_STATES.mermaid()}
+```
+
+## Elements
+
+{ELEMENT_STATES.markdown()}
+
+```mermaid
+{ELEMENT_STATES.mermaid()}
+```
+
+## Element jobs
+
+A row may have several jobs in the pool, one after the other.
+
+{ELEMENT_JOB_STATES.markdown()}
+
+```mermaid
+{ELEMENT_JOB_STATES.mermaid()}
 ```
 """
 

@@ -1,0 +1,1 @@
+"""Requests: their specification, the steps that follow from it, and their states."""

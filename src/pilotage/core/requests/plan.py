@@ -1,0 +1,113 @@
+"""The steps that follow from a request: the rows that the work queue works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pilotage.core.requests.specification import (
+    BLOCK,
+    CONCATENATE,
+    MERGE,
+    MERGE_ALGORITHM,
+    Merge,
+    Output,
+    Program,
+    Retry,
+    Specification,
+    Splitting,
+    Step,
+)
+
+UNMERGED = "/unmerged"
+"""Ending of the name of a data set whose files will be merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One row of `request_steps`, and the facts that only its specification has."""
+
+    position: int
+    name: str
+    type: str
+    start_policy: str
+    splitting: Splitting
+    input: tuple[str, ...]
+    """Names of data sets; empty for a generator."""
+    after: int | None
+    """The position of the step that writes the input."""
+    events: int
+    pileup: tuple[str, ...]
+    blocks: tuple[str, ...]
+    banned_blocks: tuple[str, ...]
+    runs: tuple[int, ...]
+    output: Output
+    """With the name of its data set; without files: it writes none."""
+    program: Program | None
+    """None: `action` is done by the pilot itself."""
+    action: str
+    retry: Retry
+
+
+def plan_steps(request: Specification, number: int) -> tuple[PlannedStep, ...]:
+    """The steps of the request with this number, merge steps included, in the order of their positions."""
+    planned: list[PlannedStep] = []
+    last: dict[str, PlannedStep] = {}
+    for step in request.steps:
+        for row in _rows(request, step, number, len(planned), last.get(step.after)):
+            planned.append(row)
+            last[step.name] = row
+    return tuple(planned)
+
+
+def _rows(
+    request: Specification, step: Step, number: int, position: int, before: PlannedStep | None
+) -> Iterator[PlannedStep]:
+    """The row of a step, and that of its merge. `before`: the row that writes its input."""
+    output = step.output
+    if output.files and not output.dataset:
+        output = replace(output, dataset=f"{request.name}-{number}/{step.name}")
+    written = replace(output, dataset=output.dataset + UNMERGED) if step.merge else output
+    row = PlannedStep(
+        position=position,
+        name=step.name,
+        type=step.type,
+        start_policy=step.start_policy,
+        splitting=step.splitting,
+        input=(before.output.dataset,) if before else step.input,
+        after=before.position if before else None,
+        events=step.events,
+        pileup=step.pileup,
+        blocks=step.blocks,
+        banned_blocks=step.banned_blocks,
+        runs=step.runs,
+        output=written,
+        program=step.program,
+        action="",
+        retry=step.retry,
+    )
+    yield row
+    if step.merge is not None:
+        yield _merge_of(row, step.merge, output)
+
+
+def _merge_of(row: PlannedStep, merge: Merge, output: Output) -> PlannedStep:
+    """The row that merges the output of `row` to `output`."""
+    return replace(
+        row,
+        position=row.position + 1,
+        name=f"{row.name}.merge",
+        type=MERGE,
+        start_policy=BLOCK,
+        splitting=Splitting(MERGE_ALGORITHM, merge.parameters),
+        input=(row.output.dataset,),
+        after=row.position,
+        events=0,
+        pileup=(),
+        blocks=(),
+        banned_blocks=(),
+        runs=(),
+        output=output,
+        program=merge.program,
+        action="" if merge.program else CONCATENATE,
+    )
