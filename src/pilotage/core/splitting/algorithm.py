@@ -1,0 +1,98 @@
+"""The interface of splitting algorithms: parameters, their checks, and the rule.
+
+An algorithm is one class in a module of `core/splitting/algorithms`. Its fields are the parameters of the table
+`splitting` of a request's step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, NamedTuple
+
+import msgspec
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.setting import Setting
+from pilotage.core.splitting.mask import Mask
+from pilotage.core.splitting.pieces import Piece, Window
+
+
+class Fault(NamedTuple):
+    """Why parameters are refused."""
+
+    message: str
+    parameter: str
+    hint: str = ""
+
+
+class Amount(NamedTuple):
+    """The known data of an element; 0: not known."""
+
+    files: int = 0
+    events: int = 0
+    size: int = 0
+    lumis: int = 0
+
+
+class Estimate(NamedTuple):
+    """The expected needs of one job."""
+
+    seconds: float
+    """Of a reference core."""
+    kilobytes: float
+    """Of output."""
+
+
+class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The parameters of one step, and the rule. Subclasses add fields.
+
+    The rule is deterministic: the same pieces in the same order become the same masks. It reads no more pieces ahead
+    than it needs for the next mask, where the class does not say otherwise.
+    """
+
+    algorithm: ClassVar[str]
+    """Its name in the specification of a request."""
+    meaning: ClassVar[str]
+    """One line for the reference."""
+    example: ClassVar[str]
+    """Valid parameters, in TOML."""
+    generates: ClassVar[bool] = False
+    """Whether it also splits a range of events to generate."""
+
+    time_per_event: Annotated[float, Setting("seconds of a reference core for one event", 0.0, 1e9)] = 12.0
+    size_per_event: Annotated[float, Setting("kB (1000 bytes) written for one event", 0.0, 1e12)] = 512.0
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield each reason why these parameters cannot work together."""
+        yield from ()
+
+    def limit(self, pieces: Iterable[Piece]) -> Iterable[Piece]:
+        """The pieces that are processed at all."""
+        return pieces
+
+    def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
+        """Yield masks that cover every piece once.
+
+        Without `closed` more files may follow, and pieces that are too few for a job may be left out.
+        """
+        raise NotImplementedError
+
+    def generate(self, whole: Window, part: Window) -> Iterator[Mask]:
+        """Yield masks that cover `part`, a part of the element's range `whole`, once."""
+        raise InvalidInput(
+            f"{self.algorithm} cannot split events that are generated",
+            hint="EventBased can",
+            field="algorithm",
+        )
+
+    def estimate_jobs(self, amount: Amount) -> int:
+        """About how many masks data of this amount become; at least 1."""
+        raise NotImplementedError
+
+    def estimate(self, mask: Mask) -> Estimate:
+        """Time and output of the job of `mask`."""
+        return Estimate(mask.events * self.time_per_event, mask.events * self.size_per_event)
+
+
+def ceil_div(number: int, divisor: int) -> int:
+    return -(-number // divisor)

@@ -1,0 +1,198 @@
+"""The common part of the algorithms that give lumis to jobs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.setting import Setting
+from pilotage.core.splitting.algorithm import Algorithm
+from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
+from pilotage.core.splitting.open_job import OpenJob
+from pilotage.core.splitting.pieces import Piece, count_lumis, events_between
+
+Lumi = tuple[int, int]
+"""(run, lumi)"""
+MAX_SHARED = 1_000_000
+"""Lumis of an element that lie in several files. More of them are refused: they would fill the memory."""
+
+
+class SharedLumis:
+    """The lumis that lie in several files of an element, with their pieces."""
+
+    def __init__(self, pieces: dict[Lumi, list[Piece]]) -> None:
+        self._pieces = pieces
+        self._by_run: dict[int, list[int]] = {}
+        for run, lumi in sorted(pieces):
+            self._by_run.setdefault(run, []).append(lumi)
+
+    def between(self, lumis: LumiRange) -> list[int]:
+        """The shared lumis of a range, ascending."""
+        known = self._by_run.get(lumis.run)
+        if known is None:
+            return []
+        return known[bisect_left(known, lumis.first) : bisect_right(known, lumis.last)]
+
+    def pieces(self, run: int, lumi: int) -> list[Piece]:
+        return self._pieces.get((run, lumi), [])
+
+
+class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
+    """Gives each job whole lumis, in the order of the files.
+
+    A lumi of several files is processed by one job, which reads all of them; for this all pieces are read before the
+    first mask, where `lumi_correction` is on. A file without lumis counts as one lumi.
+    """
+
+    split_on_run: Annotated[bool, Setting("lumis of different runs never share a job")] = True
+    split_on_file: Annotated[bool, Setting("lumis of different files never share a job")] = False
+    lumi_correction: Annotated[
+        bool, Setting("a lumi that lies in several files is processed by one job, which reads all of them")
+    ] = True
+
+    def room(self, job: OpenJob, piece: Piece, lumis: int) -> int:
+        """How many lumis of `piece`, which has `lumis`, still go into `job`; at least 1 if the job is empty."""
+        raise NotImplementedError
+
+    def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
+        shared = SharedLumis({})
+        if self.lumi_correction:
+            pieces = list(pieces)
+            shared = find_shared_lumis(pieces)
+        done: set[Lumi] = set()
+        job, run = _LumiJob(), -1
+        for piece in pieces:
+            if job.lumis and self.split_on_file:
+                yield job.close()
+            if not piece.lumis or piece.length >= 0 or piece.first:
+                if job.lumis and self.room(job, piece, 1) < 1:
+                    yield job.close()
+                job.add(piece)
+                job.lumis += 1
+                continue
+            for part in _parts(piece, shared, done):
+                if job.lumis and self.split_on_run and part.lumi.run != run:
+                    yield job.close()
+                run = part.lumi.run
+                yield from self._fill(job, piece, part, shared)
+        if job.lumis:
+            yield job.close()
+
+    def _fill(self, job: _LumiJob, piece: Piece, part: _Part, shared: SharedLumis) -> Iterator[Mask]:
+        """Put a range of lumis into `job`; yield each job that it fills."""
+        lumi, place = part.lumi, part.place
+        total = part.total
+        while lumi.first <= lumi.last:
+            room = self.room(job, piece, total)
+            if room < 1 and job.lumis:
+                yield job.close()
+                continue
+            taken = min(max(room, 1), lumi.last - lumi.first + 1)
+            events = events_between(piece.events, total, place, place + taken)
+            job.add_lumis(piece, LumiRange(lumi.run, lumi.first, lumi.first + taken - 1), events, total)
+            for other in shared.pieces(lumi.run, lumi.first):
+                if other.file != piece.file:
+                    job.add_shared(other, LumiRange(lumi.run, lumi.first, lumi.first))
+            job.lumis += taken
+            place += taken
+            lumi = LumiRange(lumi.run, lumi.first + taken, lumi.last)
+
+
+class _Part:
+    """A range of the lumis of a piece that are next in one job or more."""
+
+    __slots__ = ("lumi", "place", "total")
+
+    def __init__(self, lumi: LumiRange, place: int, total: int) -> None:
+        self.lumi = lumi
+        self.place = place
+        """The number of lumis of the piece before it."""
+        self.total = total
+        """The number of lumis of the piece."""
+
+
+class _LumiJob(OpenJob):
+    """An open job that joins adjacent lumis of one file."""
+
+    __slots__ = ("_lumis_of", "_pieces")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: dict[int, Piece] = {}
+        self._lumis_of: dict[int, list[LumiRange]] = {}
+
+    def add_lumis(self, piece: Piece, lumi: LumiRange, events: int, total: int) -> None:
+        lumis = self._lumis_of.get(piece.file)
+        if lumis is None:
+            self._pieces[piece.file] = piece
+            self._lumis_of[piece.file] = [lumi]
+        elif lumis[-1].run == lumi.run and lumis[-1].last + 1 == lumi.first:
+            lumis[-1] = LumiRange(lumi.run, lumis[-1].first, lumi.last)
+        else:
+            lumis.append(lumi)
+        self.events += events
+        self.size += piece.size * (lumi.last - lumi.first + 1) // total
+
+    def add_shared(self, piece: Piece, lumi: LumiRange) -> None:
+        """Add the part of a lumi that lies in another file."""
+        total, place = count_lumis(piece.lumis), 0
+        for run, first, last in piece.lumis:
+            if run == lumi.run and first <= lumi.first <= last:
+                place += lumi.first - first
+                break
+            place += last - first + 1
+        self.add_lumis(piece, lumi, events_between(piece.events, total, place, place + 1), total)
+
+    def close(self) -> Mask:
+        for file, lumis in self._lumis_of.items():
+            piece = self._pieces[file]
+            # All lumis of a whole file: the file is named without them, and events outside of known lumis count too.
+            is_whole = piece.is_whole and count_lumis(tuple(lumis)) == count_lumis(piece.lumis)
+            self.ranges.append(FileRange(file, 0, -1, () if is_whole else tuple(lumis)))
+        self._pieces, self._lumis_of = {}, {}
+        return super().close()
+
+
+def _parts(piece: Piece, shared: SharedLumis, done: set[Lumi]) -> Iterator[_Part]:
+    """The ranges of lumis of `piece` without a job; shared lumis one by one, each for the first of its files only."""
+    total, place = count_lumis(piece.lumis), 0
+    for whole in piece.lumis:
+        run, first, last = whole
+        begin = first
+        for lumi in shared.between(whole):
+            if lumi > begin:
+                yield _Part(LumiRange(run, begin, lumi - 1), place + begin - first, total)
+            if (run, lumi) not in done:
+                done.add((run, lumi))
+                yield _Part(LumiRange(run, lumi, lumi), place + lumi - first, total)
+            begin = lumi + 1
+        if begin <= last:
+            yield _Part(LumiRange(run, begin, last), place + begin - first, total)
+        place += last - first + 1
+
+
+def find_shared_lumis(pieces: list[Piece]) -> SharedLumis:
+    """The lumis that lie in several of the pieces. Raises InvalidInput for more than MAX_SHARED."""
+    by_run: dict[int, list[tuple[int, int, int]]] = {}
+    for index, piece in enumerate(pieces):
+        for run, first, last in piece.lumis:
+            by_run.setdefault(run, []).append((first, last, index))
+    shared: dict[Lumi, set[int]] = {}
+    for run, ranges in by_run.items():
+        ranges.sort()
+        reached: list[tuple[int, int]] = []
+        for first, last, index in ranges:
+            reached = [(end, other) for end, other in reached if end >= first]
+            for end, other in reached:
+                if len(shared) + min(last, end) - first >= MAX_SHARED:
+                    raise InvalidInput(
+                        f"more than {MAX_SHARED:,} lumis of an element lie in several files",
+                        hint="set lumi_correction = false, or use FileBased",
+                        field="lumi_correction",
+                    )
+                for lumi in range(first, min(last, end) + 1):
+                    shared.setdefault((run, lumi), set()).update((other, index))
+            reached.append((last, index))
+    return SharedLumis({lumi: [pieces[index] for index in sorted(files)] for lumi, files in shared.items()})
