@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import slurm_accounting
 from tests.namespaces import Namespace
 from tests.ports import free_port
 
@@ -68,14 +69,22 @@ class Cluster:
         nodes: int = 2,
         processors: int = 8,
         network: Namespace | None = None,
+        *,
+        name: str = "test",
+        accounting: bool = False,
         **settings: str,
     ) -> None:
-        """`network`: where all daemons run; None: this one. `settings` replace lines of slurm.conf."""
+        """`network`: where all daemons run; None: this one. `settings` replace lines of slurm.conf.
+
+        `accounting`: with a database of accounts and ended jobs, which has one account: `default`, for root.
+        """
         self.folder = folder
         self._address = network.address if network is not None else "127.0.0.1"
         self._prefix = network.prefix if network is not None else ()
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self._processors = processors
+        self.name = name
+        self.accounting = slurm_accounting.AccountingDatabase(self) if accounting else None
         self._settings = settings
         self._ports = [free_port() for _ in range(nodes + 1)]
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -94,7 +103,7 @@ class Cluster:
         key = self.folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
-        self._start(
+        self.start_daemon(
             "munged",
             [
                 "munged",
@@ -107,19 +116,24 @@ class Cluster:
                 f"--seed-file={self.folder}/munge.seed",
             ],
         )
-        self._wait_until((self.folder / "run/munge.sock").exists, "munge has no socket")
+        self.wait_until((self.folder / "run/munge.sock").exists, "munge has no socket")
         self._write_configuration()
+        if self.accounting is not None:
+            self.accounting.start()
+            self.accounting.change("add", "cluster", self.name)
+            self.accounting.change("add", "account", "default", "description=default", "organization=tests")
+            self.accounting.change("add", "user", getpass.getuser(), "account=default")
         self.start_controller()
         for node in self.nodes:
-            self._start(node, ["slurmd", "-D", "-N", node])
-        self._wait_until(
+            self.start_daemon(node, ["slurmd", "-D", "-N", node])
+        self.wait_until(
             lambda: self.run("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == str(len(self.nodes)),
             "nodes are not idle",
         )
 
     def start_controller(self) -> None:
-        self._start("slurmctld", ["slurmctld", "-D"])
-        self._wait_until(lambda: "UP" in self.run("scontrol", "ping"), "the controller does not answer")
+        self.start_daemon("slurmctld", ["slurmctld", "-D"])
+        self.wait_until(lambda: "UP" in self.run("scontrol", "ping"), "the controller does not answer")
 
     def restart_controller(self) -> None:
         """Stop the controller, which saves its state then, and start it again."""
@@ -140,7 +154,7 @@ class Cluster:
 
     def start_node(self, node: str) -> None:
         """Start the daemon of a node again, as after a reboot."""
-        self._start(node, ["slurmd", "-D", "-N", node])
+        self.start_daemon(node, ["slurmd", "-D", "-N", node])
 
     @contextmanager
     def stopped(self, daemon: str = "slurmctld") -> Iterator[None]:
@@ -169,7 +183,7 @@ class Cluster:
             if "slurmctld" in self._daemons:
                 if jobs := self.run("squeue", "-h", "-o", "%A").split():
                     self.run("scancel", *jobs)
-                self._wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
+                self.wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
         finally:
             for process in reversed(self._daemons.values()):
                 process.terminate()
@@ -181,7 +195,8 @@ class Cluster:
                     process.wait()
             self._daemons.clear()
 
-    def _start(self, name: str, command: list[str]) -> None:
+    def start_daemon(self, name: str, command: list[str]) -> None:
+        """Start a daemon that ends with the cluster. Its output goes to the folder `log`."""
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 [*self._prefix, *command],
@@ -192,7 +207,8 @@ class Cluster:
                 cwd="/",
             )
 
-    def _wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
+    def wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
+        """Wait for an event; fails if a daemon ends meanwhile."""
         end = time.monotonic() + DEADLINE
         while not reached():
             ended = [name for name, process in self._daemons.items() if process.poll() is not None]
@@ -204,7 +220,7 @@ class Cluster:
     def _write_configuration(self) -> None:
         host, folder = socket.gethostname().split(".")[0], self.folder
         settings = {
-            "ClusterName": "test",
+            "ClusterName": self.name,
             "SlurmctldHost": f"{host}({self._address})",
             "SlurmctldPort": str(self._ports[0]),
             "SlurmUser": "root",
@@ -234,6 +250,7 @@ class Cluster:
             "MinJobAge": "300",
             "KillWait": "5",
             "MessageTimeout": "10",
+            **(self.accounting.settings() if self.accounting is not None else {}),
             **self._settings,
         }
         lines = [f"{name}={value}" for name, value in settings.items()]
@@ -258,12 +275,20 @@ class Cluster:
 
 @contextmanager
 def cluster(
-    nodes: int = 2, processors: int = 8, network: Namespace | None = None, **settings: str
+    nodes: int = 2,
+    processors: int = 8,
+    network: Namespace | None = None,
+    *,
+    name: str = "test",
+    accounting: bool = False,
+    **settings: str,
 ) -> Iterator[Cluster]:
     """A running Slurm. Its folder has a short path, since a socket's name is limited to 108 bytes."""
     require()
+    if accounting:
+        slurm_accounting.require()
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    made = Cluster(folder, nodes, processors, network, **settings)
+    made = Cluster(folder, nodes, processors, network, name=name, accounting=accounting, **settings)
     try:
         made.start()
         yield made
